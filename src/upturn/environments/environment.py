@@ -1,0 +1,59 @@
+"""The contract of an environment and of its verifier (Gymnasium's shape, typed by our records)."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from upturn.records import Action, Evaluation, JsonValue, Observation, Task, Trajectory, record
+
+
+@record
+class Info:
+    """What an environment reports beside the observation."""
+
+    reward_components: Mapping[str, float]
+    cost_components: Mapping[str, float]
+    """Safety and error costs of this step only."""
+    faults: tuple[str, ...] = ()
+    """Names of injected faults that fired in this step."""
+    state_hash: str = ""
+    """Hash of the state after this step."""
+
+
+class Step(NamedTuple):
+    """Result of one step; unpacks as Gymnasium's five-tuple."""
+
+    observation: Observation
+    reward: float
+    is_terminated: bool
+    is_truncated: bool
+    info: Info
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """Where an agent acts. Holds one world at a time; the world is rebuilt from the task alone."""
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        """Builds the task's world and returns the first observation: the instruction as the agent sees it."""
+
+    def step(self, action: Action) -> Step:
+        """Applies an action. Whatever the agent sent, this returns; it never raises because of an action."""
+
+    def state(self) -> Mapping[str, JsonValue]:
+        """The whole state as JSON, enough for the verifier."""
+
+    def snapshot(self) -> object:
+        """A frozen copy of the state, cheap."""
+
+    def restore(self, snapshot: object) -> None:
+        """Goes back to a snapshot of the same task."""
+
+
+class Verifier(Protocol):
+    """Judges a finished attempt. Pure: the same arguments give the same evaluation, now or years later."""
+
+    name: str
+    """``office/1``: name and version."""
+
+    def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        """Rebuilds the initial state from the task, reads ``trajectory.final_state`` and its turns."""

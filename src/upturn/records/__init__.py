@@ -1,0 +1,62 @@
+"""The words of the project as frozen records; everything that crosses a boundary is one of these."""
+
+from upturn.records.agent import AgentKind, AgentVersion
+from upturn.records.codec import RECORD_VERSION, fields_json, from_fields, from_json, to_json
+from upturn.records.decision import Alternative, Decision, Feedback
+from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
+from upturn.records.json import JsonValue
+from upturn.records.record import record
+from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, Snapshot
+from upturn.records.result import Result
+from upturn.records.sink import TrajectorySink
+from upturn.records.task import Split, Task
+from upturn.records.trajectory import (
+    Action,
+    Group,
+    Observation,
+    Origin,
+    Outcome,
+    TokenRow,
+    Trajectory,
+    Turn,
+    Usage,
+    WrittenSpan,
+)
+
+__all__ = [
+    "RECORD_VERSION",
+    "Action",
+    "AgentKind",
+    "AgentVersion",
+    "Alternative",
+    "CanaryVerdict",
+    "Decision",
+    "Evaluation",
+    "EvaluationVerdict",
+    "Feedback",
+    "GateResult",
+    "Group",
+    "JsonValue",
+    "Observation",
+    "Origin",
+    "Outcome",
+    "Release",
+    "ReleaseEvidence",
+    "ReleaseState",
+    "Result",
+    "Run",
+    "Snapshot",
+    "Split",
+    "Task",
+    "TokenRow",
+    "Trajectory",
+    "TrajectorySink",
+    "Turn",
+    "Usage",
+    "WrittenSpan",
+    "fields_json",
+    "from_fields",
+    "from_json",
+    "record",
+    "to_json",
+]

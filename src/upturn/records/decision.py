@@ -1,0 +1,59 @@
+"""The arbiter's choice, with what it knew and the probability it chose with."""
+
+from upturn.records.record import record
+
+
+@record
+class Alternative:
+    """A candidate as the arbiter saw it when it decided."""
+
+    agent_version: str
+    probability: float
+    """Of being chosen, floor and canary coin included; 0.0 only if it was not eligible."""
+    estimate: float | None
+    """Posterior mean success in this family; None = not eligible, or the policy has no estimate."""
+    excluded_by: str = ""
+    """Why it was not eligible; empty = it was."""
+
+
+@record
+class Decision:
+    """One routing decision. The eligible alternatives' probabilities sum to 1."""
+
+    id: str
+    task_id: str
+    family: str
+    tenant: str
+    policy: str
+    """Name of the routing policy."""
+    policy_snapshot: str
+    """Hash of the policy's state that the probabilities were computed from."""
+    alternatives: tuple[Alternative, ...]
+    chosen: str
+    """``AgentVersion.id``"""
+    propensity: float
+    """The probability with which ``chosen`` was sampled, at decision time."""
+    reason: str
+    """For people: why this agent, in one sentence."""
+    episode: str | None = None
+    """None: the task belongs to no episode."""
+    is_sticky: bool = False
+    """True: the episode's earlier decision was reused (``propensity`` is then that decision's)."""
+    release: str | None = None
+    """The release whose canary coin was thrown; None = no canary runs for the chosen agent."""
+    arm: str | None = None
+    """``candidate`` or ``control`` while a canary runs; None = no canary."""
+
+
+@record
+class Feedback:
+    """A value that arrives later for a decision, a trajectory or an episode."""
+
+    id: str
+    subject_kind: str
+    """``decision``, ``trajectory`` or ``episode``"""
+    subject_id: str
+    metric: str
+    value: float
+    tenant: str = "default"
+    comment: str = ""

@@ -1,0 +1,18 @@
+"""How a record is declared: a frozen, slotted dataclass that pydantic reads strictly at the borders."""
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast, dataclass_transform
+
+from pydantic import ConfigDict
+
+ClassT = TypeVar("ClassT")
+
+_CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def record(cls: type[ClassT]) -> type[ClassT]:
+    """The class as a frozen slotted dataclass whose unknown fields, wrong types and NaNs are refused when read."""
+    built = cast(Any, dataclass(frozen=True, slots=True)(cls))
+    built.__pydantic_config__ = _CONFIG
+    return cast(type[ClassT], built)

@@ -1,0 +1,73 @@
+"""Releases and snapshots: how a version came to be and how it came to serve."""
+
+from typing import Literal
+
+from upturn.records.record import record
+
+CanaryVerdict = Literal["promote", "hold", "rollback"]
+ReleaseState = Literal["canary", "promoted", "rolled_back", "watch"]
+
+
+@record
+class ReleaseEvidence:
+    """What the canary knew after one block."""
+
+    block: int
+    stage: int
+    """Index into the release's stages."""
+    candidate_tasks: int
+    candidate_successes: int
+    control_tasks: int
+    control_successes: int
+    missing: int
+    """Tasks of either arm whose evaluation is missing; not counted above."""
+    log_e_better: float
+    log_e_worse: float
+    log_e_mismatch: float
+    """Sample-ratio mismatch between the arms and the stage's weight."""
+    verdict: CanaryVerdict
+    reason: str
+
+
+@record
+class Release:
+    """One candidate's way to the users."""
+
+    id: str
+    agent: str
+    incumbent: str
+    candidate: str
+    stages: tuple[float, ...]
+    """Shares of the agent's traffic that the candidate serves, in order."""
+    state: ReleaseState
+    stage: int
+    evidence: tuple[ReleaseEvidence, ...] = ()
+    validation: str = ""
+    """Outcome of validation before the canary, in words."""
+    is_validation_skipped: bool = False
+    """True: an operator overrode validation; ``reason`` says who and why."""
+    reason: str = ""
+
+
+@record
+class Snapshot:
+    """A frozen, content-addressed selection of the pool that a training run consumed."""
+
+    id: str
+    """Hash over the sorted trajectory ids and the criteria."""
+    trajectory_ids: tuple[str, ...]
+    criteria: str
+    tenants: tuple[str, ...]
+
+
+@record
+class Run:
+    """One piece of long work: a demo, a loop cycle, a training run."""
+
+    id: str
+    command: str
+    config_hash: str
+    seed: int
+    version: str
+    """Of Upturn."""
+    state: Literal["running", "done"] = "running"
