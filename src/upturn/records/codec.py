@@ -26,13 +26,13 @@ def _adapter(cls: Any) -> TypeAdapter[Any]:
 
 def fields_json(record: object) -> str:
     """The record's fields as one JSON object, without kind and version."""
-    return _adapter(type(record)).dump_json(record).decode()
+    return _adapter(cast(Any, type(record))).dump_json(record).decode()
 
 
 def from_fields(cls: type[RecordT], text: str | bytes) -> RecordT:
     """The record of class ``cls`` whose fields are ``text``; raises RecordError naming every bad field."""
     try:
-        return cast(RecordT, _adapter(cls).validate_json(text))
+        return cast(RecordT, _adapter(cast(Any, cls)).validate_json(text))
     except ValidationError as exc:
         problems = "; ".join(
             f"{'.'.join(str(part) for part in error['loc']) or 'record'}: {error['msg']}"
