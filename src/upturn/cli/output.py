@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upturn import __version__
+from upturn.errors import UpturnError
 from upturn.records import JsonValue, Result, fields_json
 
 ENVELOPE_KEYS = ("command", "version", "machine", "config_hash", "results")
@@ -84,8 +85,8 @@ def build_result_object(
 ) -> dict[str, JsonValue]:
     """The object that ``--json`` prints and ``summary.json`` holds.
 
-    ``details`` are JSON values, mappings and sequences of them; tuples become lists. Raises ValueError when they use
-    one of ENVELOPE_KEYS, hold a NaN, or two results have one name, and TypeError for anything JSON cannot say.
+    ``details`` are JSON values, mappings and sequences of them; tuples become lists. Raises ValueError when they
+    use one of ENVELOPE_KEYS, hold a NaN, or two results have one name, and TypeError for what JSON cannot say.
     """
     taken = sorted(set(details) & set(ENVELOPE_KEYS))
     if taken:
@@ -230,3 +231,18 @@ def progress(description: str, total: int) -> Iterator[Ticker]:
     with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
         bar.add_task(description, total=total)
         yield Ticker(total, description, _bar=bar)
+
+
+class StoppedError(UpturnError):
+    """Ctrl-C reached work that can be resumed; the message says how."""
+
+    exit_code = 130
+
+
+@contextmanager
+def resumable(resume_command: str) -> Iterator[None]:
+    """Turns Ctrl-C inside the block into one line that says how to go on: ``resume_command``."""
+    try:
+        yield
+    except KeyboardInterrupt as exc:
+        raise StoppedError(f"stopped; resume with: {resume_command}") from exc

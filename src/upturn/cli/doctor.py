@@ -1,0 +1,113 @@
+"""``upturn doctor``: what this machine has, one line each, with what to do where something is missing."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+import upturn
+from upturn.cli.output import emit, memory_bytes, package_version, say, usable_cores
+from upturn.records import Result
+
+MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+"""What a Hugging Face model folder needs to be loaded."""
+
+NEEDED_DISK_GB = 2.0
+"""A demo writes under 0.2 GB; checkpoints of a long loop a few times that."""
+
+NEEDED_MEMORY_GB = 3.0
+"""The demo's peak memory must stay under this."""
+
+
+class Check(NamedTuple):
+    """One thing looked at."""
+
+    name: str
+    found: str
+    is_fine: bool
+    advice: str
+    """What to do when it is not fine; empty = nothing."""
+
+
+def check_python(version: tuple[int, int]) -> Check:
+    """Whether this Python is one that Upturn is tested with."""
+    is_fine = (3, 11) <= version < (3, 14)
+    found = f"{version[0]}.{version[1]}"
+    return Check("python", found, is_fine, "install Python 3.11, 3.12 or 3.13 and run make again with PYTHON=…")
+
+
+def check_torch(version: str) -> Check:
+    """Whether torch is installed; ``version`` is empty when it is not."""
+    return Check("torch", version or "missing", bool(version), "run make demo, which installs it into .venv")
+
+
+def check_model(folder: Path) -> Check:
+    """Whether the shipped model's files lie in ``folder`` and are not empty."""
+    broken = [name for name in MODEL_FILES if not _has_bytes(folder / name)]
+    found = f"missing or empty: {', '.join(broken)} in {folder}" if broken else str(folder)
+    return Check("nano model", found, not broken, "rebuild it: upturn model build-nano")
+
+
+def _has_bytes(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def check_disk(free_gb: float) -> Check:
+    """Whether the current folder's disk has room for runs."""
+    advice = f"free at least {NEEDED_DISK_GB:g} GB, or set run.directory in upturn.toml to another disk"
+    return Check("disk", f"{free_gb:.1f} GB free", free_gb >= NEEDED_DISK_GB, advice)
+
+
+def check_memory(total_gb: float) -> Check:
+    """Whether the machine has the memory a demo needs."""
+    advice = f"the demo takes up to {NEEDED_MEMORY_GB:g} GB; close other programs or use upturn demo --size tiny"
+    return Check("memory", f"{total_gb:.1f} GB", total_gb >= NEEDED_MEMORY_GB, advice)
+
+
+def check_cores(cores: int) -> Check:
+    """The cores; one is enough, though the stated times are measured on two."""
+    return Check("cores", str(cores) if cores > 1 else "1 (stated times are for 2)", True, "")
+
+
+def check_threads(setting: str, cores: int) -> Check:
+    """Whether OMP_NUM_THREADS asks for no more threads than there are cores; empty = not set."""
+    if not setting:
+        return Check("threads", f"OMP_NUM_THREADS not set; {cores} used", True, "")
+    is_fine = setting.isdecimal() and 1 <= int(setting) <= cores
+    return Check("threads", f"OMP_NUM_THREADS={setting}", is_fine, f"set it to 1 … {cores}, or unset it")
+
+
+def all_checks() -> list[Check]:
+    """Every check on this machine, in the order they are printed."""
+    cores = usable_cores()
+    return [
+        check_python(sys.version_info[:2]),
+        check_torch(package_version("torch")),
+        check_model(Path(upturn.__file__).parent / "models" / "nano"),
+        check_disk(shutil.disk_usage(Path.cwd()).free / 2**30),
+        check_memory(memory_bytes() / 2**30),
+        check_cores(cores),
+        check_threads(os.environ.get("OMP_NUM_THREADS", ""), cores),
+    ]
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Check this machine: one line each, with what to do. Exit code 1 when something is missing."""
+    checks = all_checks()
+    results = [Result(name=check.name, value=check.found, bar="fine", holds=check.is_fine) for check in checks]
+    advice = {check.name: check.advice for check in checks if not check.is_fine}
+    if as_json:
+        emit("doctor", results, {"advice": advice}, as_json=True)
+    else:
+        for check in checks:
+            typer.echo(f"{'ok' if check.is_fine else 'NO':3}{check.name:12}{check.found}")
+            if not check.is_fine:
+                typer.echo(f"   {'':12}→ {check.advice}")
+    if advice:
+        say(f"{len(advice)} of {len(checks)} checks need attention")
+        raise typer.Exit(1)
