@@ -1,1 +1,19 @@
-"""models."""
+"""How to get tokens out of a model. The local engine is imported as ``upturn.models.engine``: it needs torch."""
+
+from upturn.models.call import read_call, value_text, write_call
+from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
+from upturn.models.renderer import SPECIAL_TOKENS, CompactRenderer, Renderer, Written
+
+__all__ = [
+    "SPECIAL_TOKENS",
+    "CompactRenderer",
+    "FinishReason",
+    "Generation",
+    "GenerationRequest",
+    "Model",
+    "Renderer",
+    "Written",
+    "read_call",
+    "value_text",
+    "write_call",
+]

@@ -1,0 +1,107 @@
+"""How observations and actions become the tokens a model reads and writes.
+
+A renderer only ever appends: the prompt of a turn is the prompt of the turn before, what the model wrote, and
+``extend`` of the new observation. Nothing is rendered again, so the tokens trained are the tokens sampled.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from tokenizers import Tokenizer
+
+from upturn.errors import ModelError
+from upturn.models.call import read_call, write_call
+from upturn.records import Action, Observation
+
+TASK_TOKEN = "<|task|>"
+ACT_TOKEN = "<|act|>"
+OBSERVATION_TOKEN = "<|obs|>"
+END_TOKEN = "<|end|>"
+SPECIAL_TOKENS = (TASK_TOKEN, ACT_TOKEN, OBSERVATION_TOKEN, END_TOKEN)
+"""In the order a tokenizer for CompactRenderer must know them."""
+
+
+class Written(NamedTuple):
+    """What a model wrote: the text, and the action read from it (None: it cannot be read as one)."""
+
+    text: str
+    action: Action | None
+
+
+class Renderer(Protocol):
+    """Between records and token ids. Pure: the same arguments give the same ids."""
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """A model's turn ends after one of these; it is part of what the model wrote."""
+
+    def open(self, observation: Observation, prompt: str) -> tuple[int, ...]:
+        """The first prompt, up to where the model writes. ``prompt`` is the system prompt; empty = none."""
+
+    def extend(self, observation: Observation) -> tuple[int, ...]:
+        """What follows an action's ids, up to where the model writes again."""
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        """The ids a model would write for this action, stop token included; raises RecordError if it cannot."""
+
+    def read(self, token_ids: Sequence[int]) -> Written:
+        """What the written ids say. Never raises."""
+
+
+class CompactRenderer:
+    """The nano policy's grammar, without tool schemas.
+
+    ``<|task|>instruction<|act|>`` is the first prompt, a model writes ``call<|end|>``, and ``<|obs|>text<|act|>``
+    follows. An error observation is ``error CODE``. Every text between special tokens is encoded on its own, and
+    text that looks like a special token stays text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Copies the tokenizer; raises ModelError when it lacks one of the four special tokens."""
+        self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        self._tokenizer.encode_special_tokens = True
+        self._task, self._act, self._observation, self._end = (self._special(token) for token in SPECIAL_TOKENS)
+        self._special_ids = frozenset(self._tokenizer.get_added_tokens_decoder())
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """The id of ``<|end|>``."""
+        return (self._end,)
+
+    def open(self, observation: Observation, prompt: str = "") -> tuple[int, ...]:
+        """``<|task|>instruction<|act|>``; a system prompt stands on lines of its own before the instruction."""
+        text = f"{prompt}\n{observation.text}" if prompt else observation.text
+        return (self._task, *self._encode(text), self._act)
+
+    def extend(self, observation: Observation) -> tuple[int, ...]:
+        """``<|obs|>text<|act|>``"""
+        text = f"error {observation.code}" if observation.is_error else observation.text
+        return (self._observation, *self._encode(text), self._act)
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        """``call<|end|>``; raises RecordError when a name in the action is not an identifier."""
+        return (*self._encode(write_call(action)), self._end)
+
+    def read(self, token_ids: Sequence[int]) -> Written:
+        """The call before ``<|end|>``. An action that was cut off, or has special tokens within, is none."""
+        is_ended = bool(token_ids) and token_ids[-1] == self._end
+        body = list(token_ids[:-1] if is_ended else token_ids)
+        text: str = self._tokenizer.decode(body, skip_special_tokens=False)
+        is_readable = is_ended and not self._special_ids.intersection(body)
+        return Written(text, read_call(text) if is_readable else None)
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        if self._special_ids.intersection(ids):
+            # A tokenizer that looks whole words up finds special tokens even when told to encode them as text.
+            ids = self._tokenizer.encode(text.replace("<|", "< |"), add_special_tokens=False).ids
+        return ids
+
+    def _special(self, token: str) -> int:
+        token_id = self._tokenizer.token_to_id(token)
+        if token_id is None:
+            raise ModelError(
+                f"the tokenizer has no special token {token!r}; CompactRenderer needs {', '.join(SPECIAL_TOKENS)}: "
+                "use the tokenizer that ships with the model"
+            )
+        return int(token_id)
