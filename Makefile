@@ -1,0 +1,67 @@
+# Everything starts here. The first target that needs it sets up .venv; later ones use it as it is.
+#   make demo         set up, then run the whole loop and write its report
+#   make test         set up, then run the tests        make test-all   the slow ones too
+#   make check        format, lint, types, import layers, size caps, generated docs
+# Settings: PYTHON=python3.12 picks the interpreter; TORCH_INDEX=https://download.pytorch.org/whl/cpu takes torch
+# from that index (a smaller build without CUDA) and everything else from where pip looks anyway.
+
+VENV := .venv
+READY := $(VENV)/.ready
+PYTHON ?= python3
+TORCH_INDEX ?=
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet
+TORCH := $(shell sed -n '/^torch==/p' requirements.lock)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check format docs model clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@command -v "$(PYTHON)" > /dev/null || { \
+	  echo "$(PYTHON) is not there. Install Python 3.11, 3.12 or 3.13 (Debian, Ubuntu: apt install python3 python3-venv)"; \
+	  echo "or name one: make PYTHON=/path/to/python3.12"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
+	  echo "$(PYTHON) is $$("$(PYTHON)" --version 2>&1), Upturn needs Python 3.11, 3.12 or 3.13."; \
+	  echo "Install one and name it: make PYTHON=python3.12"; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2> /dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments: apt install python3-venv"; exit 1; }
+	@echo "setting up $(VENV) (once; a few minutes, mostly torch) ..."
+	@test -x $(VENV)/bin/python || "$(PYTHON)" -m venv $(VENV)
+	$(if $(TORCH_INDEX),$(PIP) --no-deps --index-url "$(TORCH_INDEX)" $(TORCH))
+	$(PIP) -r requirements.lock
+	$(PIP) --no-deps --editable .
+	@touch $(READY)
+
+demo: $(READY)
+	$(VENV)/bin/upturn demo
+
+model: $(READY)
+	$(VENV)/bin/upturn model build-nano
+
+test: $(READY)
+	$(VENV)/bin/python -m pytest
+
+test-all: $(READY)
+	$(VENV)/bin/python -m pytest -m ""
+
+check: $(READY)
+	$(VENV)/bin/ruff format --check src tests tools
+	$(VENV)/bin/ruff check src tests tools
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python tools/check_sizes.py
+	$(VENV)/bin/python tools/make_docs.py --check
+
+format: $(READY)
+	$(VENV)/bin/ruff format src tests tools
+	$(VENV)/bin/ruff check --fix src tests tools
+
+docs: $(READY)
+	$(VENV)/bin/python tools/make_docs.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
