@@ -3,6 +3,7 @@
 from upturn.models.call import read_call, value_text, write_call
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
 from upturn.models.renderer import SPECIAL_TOKENS, CompactRenderer, Renderer, Written
+from upturn.models.scripted import ScriptedModel
 
 __all__ = [
     "SPECIAL_TOKENS",
@@ -12,6 +13,7 @@ __all__ = [
     "GenerationRequest",
     "Model",
     "Renderer",
+    "ScriptedModel",
     "Written",
     "read_call",
     "value_text",

@@ -1,0 +1,124 @@
+"""Binds a model to one attempt: derives each call's seed, records each call, and builds the training rows.
+
+A call whose prompt starts with all tokens of an earlier row extends that row; otherwise it starts a new row with
+the cause. Written tokens are recorded as sampled and never made again from text.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from upturn.errors import ModelError
+from upturn.models import Generation, GenerationRequest, Model
+from upturn.records import TokenRow, Trajectory, WrittenSpan
+
+
+class LimitReachedError(Exception):
+    """No tokens are left for the call: the attempt ends with ``token_limit``. Not a failure of the model."""
+
+
+def derived_seed(*parts: str | int) -> int:
+    """A seed in [0, 2**63) that depends on all parts and on their order, the same on every machine."""
+    digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1
+
+
+def fork_counts(trajectories: Iterable[Trajectory]) -> Counter[str]:
+    """How many rows were started because a prompt did not extend the tokens before it, by cause."""
+    return Counter(row.fork_cause for each in trajectories for row in each.rows if row.fork_cause is not None)
+
+
+@dataclass
+class _Row:
+    tokens: tuple[int, ...]
+    fork_cause: str | None
+    spans: list[WrittenSpan] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Recorder:
+    """A ModelSession for one attempt; single use."""
+
+    model: Model | None
+    """None: the agent has no model of ours; a call raises ModelError."""
+    request: GenerationRequest
+    """Temperature, session, order and seed that the calls share; its prompt and stop ids are not read.
+    A call's seed derives from this seed and the call's index."""
+    max_tokens: int | None = None
+    """Of prompt and output together; None = unlimited."""
+    turn: int = 0
+    """Index of the turn that the next tokens are written in; set by the rollout."""
+    model_version: str = ""
+    history: tuple[int, ...] = ()
+    _rows: list[_Row] = field(default_factory=list)
+    _calls: int = 0
+
+    async def generate(
+        self, prompt_ids: Sequence[int], *, max_tokens: int, stop_ids: tuple[int, ...]
+    ) -> Generation:
+        """The model's continuation, recorded; raises LimitReachedError when the context has no room for a token."""
+        if self.model is None:
+            raise ModelError("this agent calls a model, but its rollout was given none; give the setting a model")
+        prompt = tuple(prompt_ids)
+        room = max_tokens if self.max_tokens is None else min(max_tokens, self.max_tokens - len(prompt))
+        if room <= 0:
+            raise LimitReachedError
+        seed = derived_seed(self.request.seed, self._calls)
+        self._calls += 1
+        request = replace(self.request, prompt_ids=prompt, max_tokens=room, stop_ids=stop_ids, seed=seed)
+        generation = await self.model.generate(request)
+        if self.model_version not in {"", generation.model_version}:
+            raise ModelError(
+                f"the model changed from {self.model_version!r} to {generation.model_version!r} within one "
+                "attempt; update weights only while no attempt runs"
+            )
+        self.model_version = generation.model_version
+        if not generation.token_ids:
+            raise LimitReachedError
+        self._record(prompt, generation)
+        return generation
+
+    def rows(self, turns: int) -> tuple[TokenRow, ...]:
+        """The rows; tokens of a turn that was not completed (index ``turns`` or later) are not trained on."""
+        return tuple(_finished(row, turns) for row in self._rows)
+
+    @property
+    def written_tokens(self) -> int:
+        """Tokens that the model wrote, in all calls."""
+        return sum(len(row.logprobs) for row in self._rows)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that it read, each once per row."""
+        return sum(len(row.tokens) for row in self._rows) - self.written_tokens
+
+    def _record(self, prompt: tuple[int, ...], generation: Generation) -> None:
+        row = self._extended_row(prompt)
+        start, stop = len(prompt), len(prompt) + len(generation.token_ids)
+        row.tokens = prompt + generation.token_ids
+        row.spans.append(WrittenSpan(self.turn, start, stop))
+        row.logprobs.extend(generation.logprobs)
+        self.history = row.tokens
+
+    def _extended_row(self, prompt: tuple[int, ...]) -> _Row:
+        fitting = [row for row in self._rows if prompt[: len(row.tokens)] == row.tokens]
+        if fitting:
+            return max(fitting, key=lambda row: len(row.tokens))
+        row = _Row(prompt, self._fork_cause(prompt))
+        self._rows.append(row)
+        return row
+
+    def _fork_cause(self, prompt: tuple[int, ...]) -> str | None:
+        if not self._rows:
+            return None
+        is_shorter = self.history[: len(prompt)] == prompt
+        return "history_shortened" if is_shorter else "history_changed"
+
+
+def _finished(row: _Row, turns: int) -> TokenRow:
+    spans = tuple(span for span in row.spans if span.turn < turns)
+    written = sum(span.stop - span.start for span in spans)
+    return TokenRow(row.tokens, spans, tuple(row.logprobs[:written]), row.fork_cause)

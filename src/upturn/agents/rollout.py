@@ -1,0 +1,225 @@
+"""Attempts at tasks: many environments in one process, on one event loop.
+
+An attempt asks its agent, steps its environment, and stops when the environment ends it, a limit is reached or
+something breaks. What breaks is recorded as the attempt's outcome; its siblings go on. Nothing here depends on how
+fast anything ran, except the time limit and the measured seconds.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from upturn.agents.agent import Agent, Reply
+from upturn.agents.limit import Limits
+from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
+from upturn.environments.environment import Environment, Step
+from upturn.models import GenerationRequest, Model
+from upturn.records import Action, JsonValue, Observation, Outcome, Task, Trajectory, Turn, Usage, record
+
+EnvironmentFactory: TypeAlias = Callable[[Task], Environment]
+MALFORMED = Action(target="", operation="")
+"""What an environment is sent when an agent's text cannot be read: no environment knows it, so it answers with an
+error observation."""
+_BROKEN = Observation(text="", code="environment_error")
+
+
+@record
+class Attempt:
+    """One try at one task."""
+
+    task: Task
+    number: int
+    """Of the tries at this task, from 0."""
+    index: int
+    """Of the task within the collection: batches are composed in the order (index, number)."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the attempts of one agent version share."""
+
+    key: str
+    """Makes trajectory ids and sessions unique: run and iteration, or the like."""
+    agent: Agent
+    agent_version: str
+    """``AgentVersion.id``"""
+    model: Model | None
+    """None: the agent calls no model of ours; its trajectories count as rendered."""
+    limits: Limits = field(default_factory=Limits)
+    seed: int = 0
+    """Calls draw from (seed, task, attempt, call): give each iteration its own, or it repeats the last one's luck."""
+    temperature: float = 1.0
+    clock: Callable[[], float] = time.monotonic
+    """Seconds."""
+
+
+class Job(NamedTuple):
+    """An attempt with the setting it runs in."""
+
+    attempt: Attempt
+    setting: Setting
+
+
+async def run_rollouts(
+    jobs: Sequence[Job],
+    environments: EnvironmentFactory,
+    *,
+    slots: int = 64,
+    on_finish: Callable[[Trajectory], None] | None = None,
+) -> list[Trajectory]:
+    """All attempts' trajectories in the order of the jobs, at most ``slots`` of them alive at a time.
+
+    ``on_finish`` is called with each as it finishes, in the order of finishing.
+    """
+    if slots < 1:
+        raise ValueError(f"slots must be at least 1, got {slots!r}")
+    finished: list[Trajectory | None] = [None] * len(jobs)
+    pending = iter(enumerate(jobs))
+
+    async def work(queue: Iterator[tuple[int, Job]]) -> None:
+        for place, job in queue:
+            trajectory = await rollout(job.attempt, environments, job.setting)
+            finished[place] = trajectory
+            if on_finish is not None:
+                on_finish(trajectory)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(slots, len(jobs))):
+            group.create_task(work(pending))
+    return [trajectory for trajectory in finished if trajectory is not None]
+
+
+async def rollout(attempt: Attempt, environments: EnvironmentFactory, setting: Setting) -> Trajectory:
+    """One attempt, from a new environment to its end. Raises only when it is cancelled."""
+    run = _Run(attempt, setting)
+    try:
+        outcome = await run.play(environments)
+    finally:
+        if setting.model is not None:
+            setting.model.release(run.session)
+    return run.trajectory(outcome)
+
+
+def trajectory_id(key: str, task_id: str, agent_version: str, number: int) -> str:
+    """The same for the same attempt, whenever and wherever it is made."""
+    parts = json.dumps([key, task_id, agent_version, number]).encode()
+    return hashlib.blake2b(parts, digest_size=16).hexdigest()
+
+
+class _Run:
+    """The moving parts of one attempt."""
+
+    def __init__(self, attempt: Attempt, setting: Setting) -> None:
+        self.attempt, self.setting = attempt, setting
+        self.id = trajectory_id(setting.key, attempt.task.id, setting.agent_version, attempt.number)
+        self.session = self.id
+        self.seed = derived_seed(setting.seed, attempt.task.id, attempt.number)
+        shared = GenerationRequest(
+            prompt_ids=(),
+            max_tokens=0,
+            stop_ids=(),
+            temperature=setting.temperature,
+            session=self.session,
+            order=(attempt.index, attempt.number),
+            seed=self.seed,
+        )
+        self.recorder = Recorder(setting.model, shared, max_tokens=setting.limits.max_tokens)
+        self.started = setting.clock()
+        self.turns: list[Turn] = []
+        self.observation = _BROKEN
+        self.state_hash = ""
+        self.final_state: dict[str, JsonValue] = {}
+        self.foreign = Usage()
+        self.error = ""
+
+    async def play(self, environments: EnvironmentFactory) -> Outcome:
+        try:
+            environment = environments(self.attempt.task)
+            self.observation, info = environment.reset(self.attempt.task)
+            self.state_hash = info.state_hash
+        except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
+            return self._broke("environment_error", exc)
+        outcome: Outcome | None = None
+        while outcome is None:
+            outcome = self._limit() or await self._turn(environment)
+        try:
+            self.final_state = dict(environment.state())
+        except Exception as exc:  # noqa: BLE001 — as above
+            return self._broke("environment_error", exc)
+        return outcome
+
+    def _limit(self) -> Outcome | None:
+        return self.setting.limits.reached(
+            turns=len(self.turns),
+            tokens=len(self.recorder.history),
+            seconds=self.setting.clock() - self.started,
+        )
+
+    async def _turn(self, environment: Environment) -> Outcome | None:
+        self.recorder.turn = len(self.turns)
+        try:
+            reply = await self.setting.agent.act(tuple(self.turns), self.observation, self.recorder)
+        except LimitReachedError:
+            return "token_limit"
+        except Exception as exc:  # noqa: BLE001 — an agent or model that breaks is this attempt's outcome
+            return self._broke("model_error", exc)
+        self.foreign = Usage(
+            self.foreign.prompt_tokens + reply.usage.prompt_tokens,
+            self.foreign.written_tokens + reply.usage.written_tokens,
+        )
+        try:
+            step = environment.step(MALFORMED if reply.action is None else reply.action)
+        except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
+            self.turns.append(Turn(self.observation, reply.text, reply.action, state_hash=self.state_hash))
+            self.observation = _BROKEN
+            return self._broke("environment_error", exc)
+        return self._stepped(reply, step)
+
+    def _stepped(self, reply: Reply, step: Step) -> Outcome | None:
+        observation, reward, is_terminated, is_truncated, info = step
+        self.turns.append(
+            Turn(
+                observation=self.observation,
+                text=reply.text,
+                action=reply.action,
+                reward=float(reward),
+                costs=dict(info.cost_components),
+                state_hash=self.state_hash,
+            )
+        )
+        self.observation, self.state_hash = observation, info.state_hash
+        if is_terminated:
+            return "finished"
+        return "step_limit" if is_truncated else None
+
+    def _broke(self, outcome: Outcome, exc: Exception) -> Outcome:
+        self.error = f"{type(exc).__name__}: {exc}"
+        return outcome
+
+    def trajectory(self, outcome: Outcome) -> Trajectory:
+        is_ours = self.setting.model is not None
+        return Trajectory(
+            id=self.id,
+            task_id=self.attempt.task.id,
+            agent_version=self.setting.agent_version,
+            turns=tuple(self.turns),
+            final_observation=self.observation,
+            outcome=outcome,
+            origin="sampled" if is_ours else "rendered",
+            rows=self.recorder.rows(len(self.turns)),
+            attempt=self.attempt.number,
+            seed=self.seed,
+            temperature=self.setting.temperature if is_ours else None,
+            model_version=self.recorder.model_version,
+            final_state=self.final_state,
+            usage=Usage(
+                self.recorder.prompt_tokens + self.foreign.prompt_tokens,
+                self.recorder.written_tokens + self.foreign.written_tokens,
+                self.setting.clock() - self.started,
+            ),
+            error=self.error,
+        )
