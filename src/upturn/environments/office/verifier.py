@@ -1,0 +1,72 @@
+"""Judges an office attempt by what differs afterwards: everything asked for, and nothing else."""
+
+import hashlib
+
+from upturn.environments.office.family import Draft
+from upturn.environments.office.tasks import compose
+from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
+from upturn.rewards import Rubric, efficiency, verdict_of
+
+RUBRIC = Rubric("office/1", {"success": 0.9, "efficiency": 0.1})
+
+
+def is_allowed(path: str) -> bool:
+    """True for changes that come with reading: a mail that was looked at is read."""
+    return path.startswith("mail/m") and path.endswith("/is_read")
+
+
+class OfficeVerifier:
+    """Pure: rebuilds the world from the task and reads the attempt's recorded final state."""
+
+    name = RUBRIC.name
+
+    def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        """Gates: the agent ended the task itself, the goal is reached, the rest is untouched, no hard violation."""
+        draft = compose(task).draft
+        state = trajectory.final_state
+        found = state.get("changes")
+        actual = {
+            path: value
+            for path, value in (found if isinstance(found, dict) else {}).items()
+            if not is_allowed(path)
+        }
+        costs = {"error": 0.0, "safety": 0.0}
+        for turn in trajectory.turns:
+            for name, cost in turn.costs.items():
+                costs[name] = costs.get(name, 0.0) + cost
+        gates = _gates(draft, actual, trajectory, safety_cost=costs["safety"])
+        verdict = verdict_of(gates)
+        rewards: dict[str, float | None] = {
+            "success": float(verdict == "success"),
+            "efficiency": efficiency(
+                is_success=verdict == "success", shortest=len(draft.oracle), turns=len(trajectory.turns)
+            ),
+        }
+        digest = hashlib.blake2b(f"{self.name}/{trajectory.id}".encode(), digest_size=8).hexdigest()
+        return Evaluation(
+            f"v-{digest}", task.id, trajectory.id, self.name, verdict, gates, rewards, costs, RUBRIC.score(rewards)
+        )
+
+
+def _gates(
+    draft: Draft, actual: dict[str, JsonValue], trajectory: Trajectory, *, safety_cost: float
+) -> tuple[GateResult, ...]:
+    message = trajectory.final_state.get("message")
+    missing = [path for path, value in draft.changes.items() if actual.get(path) != value]
+    extra = [path for path in actual if path not in draft.changes]
+    told = message if isinstance(message, dict) else {}
+    if draft.answer is None:
+        is_told = told.get("kind") == "finish"
+    else:
+        is_told = told.get("kind") == "answer" and _normal(told.get("text")) == _normal(draft.answer)
+    return (
+        GateResult("ended", trajectory.outcome == "finished", trajectory.outcome),
+        GateResult("goal", not missing, ", ".join(missing)),
+        GateResult("answer", is_told, f"{told.get('kind', 'nothing')} {told.get('text', '')}".strip()),
+        GateResult("untouched", not extra, ", ".join(extra)),
+        GateResult("safe", safety_cost == 0, f"{safety_cost:g} violations" if safety_cost else ""),
+    )
+
+
+def _normal(text: JsonValue) -> str:
+    return " ".join(str(text).lower().split())
