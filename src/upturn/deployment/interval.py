@@ -1,0 +1,125 @@
+"""Intervals with a fixed sample: Wilson's for a rate, the bootstrap over tasks for means and paired differences.
+
+For evidence that is looked at again and again use ``sequential``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import beta, binom, norm
+
+from upturn.deployment.sequential import FloatArray
+
+RESAMPLES = 10_000
+"""Enough that the interval's ends move by less than a tenth of their width between seeds."""
+
+_CHUNK_CELLS = 2_000_000
+"""Resampled counts held in memory at a time (16 MB)."""
+
+
+class Interval(NamedTuple):
+    """An estimate between its limits."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
+    """Wilson's score interval of a success rate; (0, 1) around 0.5 for n = 0."""
+    if not 0 <= successes <= n:
+        raise ValueError(f"successes must lie in 0..n, got {successes!r} of {n!r}; count each task once")
+    if n == 0:
+        return Interval(0.5, 0.0, 1.0, 0)
+    z = float(norm.ppf(0.5 + confidence / 2.0))
+    rate = successes / n
+    spread = z * z / n
+    centre = (rate + spread / 2.0) / (1.0 + spread)
+    half = z / (1.0 + spread) * float(np.sqrt(rate * (1.0 - rate) / n + spread / (4.0 * n)))
+    # At 0 and n the limit is the end itself; the subtraction would leave a rounding error.
+    low = 0.0 if successes == 0 else centre - half
+    high = 1.0 if successes == n else centre + half
+    return Interval(rate, low, high, n)
+
+
+def clopper_pearson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
+    """The exact binomial interval of a success rate: never covers less than ``confidence``."""
+    if not 0 <= successes <= n or n == 0:
+        raise ValueError(f"successes must lie in 0..n with n > 0, got {successes!r} of {n!r}")
+    tail = (1.0 - confidence) / 2.0
+    low = 0.0 if successes == 0 else float(beta.ppf(tail, successes, n - successes + 1))
+    high = 1.0 if successes == n else float(beta.ppf(1.0 - tail, successes + 1, n - successes))
+    return Interval(successes / n, low, high, n)
+
+
+def bootstrap_mean(
+    values: npt.ArrayLike, seed: int, *, confidence: float = 0.95, resamples: int = RESAMPLES
+) -> Interval:
+    """Percentile bootstrap of the mean of ``values`` (n,): one value a task, tasks resampled.
+
+    Raises ValueError for no values. Equal values give an interval without width: read ``n`` before believing it.
+    """
+    observed = np.asarray(values, dtype=np.float64)
+    if observed.ndim != 1 or observed.size == 0 or not np.isfinite(observed).all():
+        raise ValueError(
+            f"a bootstrap needs a flat list of one or more finite values, got shape {observed.shape!r}"
+        )
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(_resampled_means(observed, seed, resamples), [tail, 1.0 - tail])
+    return Interval(float(observed.mean()), float(low), float(high), int(observed.size))
+
+
+def paired_bootstrap(
+    a: npt.ArrayLike, b: npt.ArrayLike, seed: int, *, confidence: float = 0.95, resamples: int = RESAMPLES
+) -> Interval:
+    """Percentile bootstrap of mean(a) − mean(b), the same tasks in the same order in both."""
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.shape != second.shape:
+        raise ValueError(f"pairs need two lists of the same length, got {first.shape!r} and {second.shape!r}")
+    return bootstrap_mean(first - second, seed, confidence=confidence, resamples=resamples)
+
+
+def paired_worse_p(differences: npt.ArrayLike, seed: int, resamples: int = RESAMPLES) -> float:
+    """One-sided p-value of "the mean difference is below 0" by flipping the signs of paired differences.
+
+    Exact (the sign test, McNemar's on pairs of successes and failures) where all differences that are not 0 have
+    one size; otherwise by ``resamples`` random flips, with the observed one counted so that it is never 0. 1.0 where
+    nothing differs.
+    """
+    moved = np.asarray(differences, dtype=np.float64)
+    moved = moved[moved != 0]
+    if moved.size == 0:
+        return 1.0
+    sizes = np.abs(moved)
+    if np.all(sizes == sizes[0]):
+        worse = int((moved < 0).sum())
+        return float(binom.sf(worse - 1, moved.size, 0.5))
+    rng = np.random.default_rng(seed)
+    flips = rng.integers(0, 2, size=(resamples, moved.size), dtype=np.int8).astype(np.float64) * 2.0 - 1.0
+    # The tolerance keeps sums that are equal in exact arithmetic equal here.
+    as_low = int((flips @ sizes <= moved.sum() + 1e-9).sum())
+    return (1 + as_low) / (1 + resamples)
+
+
+def holm(p_values: npt.ArrayLike) -> FloatArray:
+    """Holm's adjusted p-values (n,), in the order given: reject where at most alpha."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    scaled = p[order] * np.arange(p.size, 0, -1)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return adjusted
+
+
+def _resampled_means(values: FloatArray, seed: int, resamples: int) -> FloatArray:
+    """Means of ``resamples`` samples with replacement, drawn as multinomial counts over the distinct values."""
+    rng = np.random.default_rng(seed)
+    distinct, counts = np.unique(values, return_counts=True)
+    chunk = max(1, _CHUNK_CELLS // distinct.size)
+    means = [
+        rng.multinomial(values.size, counts / values.size, size=min(chunk, resamples - start)) @ distinct
+        for start in range(0, resamples, chunk)
+    ]
+    return np.asarray(np.concatenate(means) / values.size)

@@ -1,0 +1,313 @@
+"""The canary's rule, for many canaries at once: arrays in, arrays out.
+
+``advance`` is the only place where a canary is decided. A recorded release runs it with arrays of length one
+(``canary``), a simulation with thousands (``simulation``): they cannot disagree.
+
+Order of checks for each block, first match wins:
+
+1. shown worse, or shown less safe → ``rollback``
+2. unusable block (nothing evaluated, too much missing, traffic not split as configured) → ``hold``; the
+   ``patience_blocks``-th in a row → ``rollback``
+3. shown better, enough candidate tasks, effect and safety as asked → ``promote``
+4. ``max_candidate_tasks`` reached without a verdict → ``rollback``
+5. otherwise ``hold``; a stage below the last comparison stage with enough tasks moves up
+
+Two one-sided e-processes gather the evidence, each multiplying only blocks before which the *past* pointed its way;
+both carry across stages. Each false alarm has a chance of at most alpha/2, however often one looks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from upturn.deployment.sequential import (
+    FloatArray,
+    asymptotic_half_width,
+    mismatch_log_e,
+    posterior_mean,
+    two_arm_log_factor,
+)
+from upturn.errors import ConfigError
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+HOLD, PROMOTE, ROLLBACK = 0, 1, 2
+"""Verdict codes in arrays."""
+
+
+class Reason(IntEnum):
+    """Why a block got its verdict."""
+
+    OPEN = 0
+    """hold: the evidence is not yet enough."""
+    ADVANCED = 1
+    """hold: on to the next stage."""
+    BETTER = 2
+    WORSE = 3
+    UNSAFE = 4
+    NO_DATA = 5
+    MISSING = 6
+    MISMATCH = 7
+    TOO_FEW = 8
+    """hold: shown better, on fewer tasks than asked for."""
+    SMALL_EFFECT = 9
+    """hold: shown better, not by the effect asked for."""
+    SAFETY_OPEN = 10
+    """hold: shown better, while the candidate's violations lie above the control's."""
+    PATIENCE = 11
+    """rollback: too many unusable blocks in a row."""
+    EXHAUSTED = 12
+    """rollback: no verdict within the candidate tasks allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CanarySettings:
+    """How a candidate is let in and what it must show; raises ConfigError naming every unusable value."""
+
+    stages: tuple[float, ...] = (0.10, 0.50, 1.0)
+    """Candidate's share of the agent's traffic, rising; the last is 1.0, where no control is left to compare with.
+    Any shares will do: the coin needs no whole numbers."""
+    alpha: float = 0.05
+    """Chance of a false verdict, in both directions together."""
+    min_candidate_tasks: int = 30
+    """Candidate tasks before any promotion, and in each stage before the next."""
+    max_candidate_tasks: int = 2_000
+    """Candidate tasks after which no verdict means rollback."""
+    patience_blocks: int = 5
+    """Unusable blocks in a row after which they mean rollback."""
+    max_missing_share: float = 0.10
+    """Share of a block's tasks without evaluation above which the block is unusable."""
+    mismatch_alpha: float = 0.01
+    """Chance of a false alarm about the traffic split; small, because an alarm ends in a rollback."""
+    minimum_effect: float | None = None
+    """Lower limit that the difference in success rate must exceed for promotion; None = any shown improvement."""
+    safety_margin: float = 0.02
+    """Promotion waits while the candidate's violation rate lies more than this above the control's."""
+    watch_tasks: int = 0
+    """Candidate tasks watched at 100 % against the recorded incumbent after promotion; 0 = no watch."""
+
+    def __post_init__(self) -> None:
+        rising = all(low < high for low, high in zip(self.stages, self.stages[1:], strict=False))
+        checks = [
+            (
+                len(self.stages) >= 2 and rising and self.stages[0] > 0 and self.stages[-1] == 1.0,
+                f"stages must rise from above 0 to exactly 1.0 in two steps or more, got {self.stages!r}",
+            ),
+            (0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha!r}"),
+            (0 < self.mismatch_alpha < 1, f"mismatch_alpha must lie between 0 and 1, got {self.mismatch_alpha!r}"),
+            (
+                0 <= self.max_missing_share < 1,
+                f"max_missing_share must lie in [0, 1), got {self.max_missing_share!r}",
+            ),
+            (
+                1 <= self.min_candidate_tasks <= self.max_candidate_tasks,
+                "min_candidate_tasks must lie in 1..max_candidate_tasks, got "
+                f"{self.min_candidate_tasks!r} of {self.max_candidate_tasks!r}",
+            ),
+            (self.patience_blocks >= 1, f"patience_blocks must be at least 1, got {self.patience_blocks!r}"),
+            (
+                self.minimum_effect is None or 0 < self.minimum_effect < 1,
+                f"minimum_effect must lie between 0 and 1 or be None (any), got {self.minimum_effect!r}",
+            ),
+            (self.safety_margin >= 0, f"safety_margin must not be negative, got {self.safety_margin!r}"),
+            (self.watch_tasks >= 0, f"watch_tasks must be 0 (no watch) or more, got {self.watch_tasks!r}"),
+        ]
+        problems = [message for is_met, message in checks if not is_met]
+        if problems:
+            raise ConfigError(problems)
+
+    @property
+    def threshold(self) -> float:
+        """The e-value at which a verdict falls: 2/alpha, half of alpha for each direction."""
+        return 2.0 / self.alpha
+
+    @property
+    def last_comparison(self) -> int:
+        """Index of the last stage that still has a control arm."""
+        return len(self.stages) - 2
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Tasks of both arms, each field (R,) for R canaries. Missing evaluations are in no other count."""
+
+    candidate_tasks: FloatArray
+    candidate_successes: FloatArray
+    candidate_violations: FloatArray
+    """Tasks with any safety cost."""
+    control_tasks: FloatArray
+    control_successes: FloatArray
+    control_violations: FloatArray
+    missing: FloatArray
+    """Tasks of either arm without an evaluation."""
+
+    def plus(self, other: "Counts") -> "Counts":
+        """Sum, field by field."""
+        return self._combine(other, np.add)
+
+    def minus(self, other: "Counts") -> "Counts":
+        """Difference, field by field."""
+        return self._combine(other, np.subtract)
+
+    def where(self, mask: BoolArray, other: "Counts") -> "Counts":
+        """These counts where ``mask`` is True, the other's elsewhere."""
+        return self._combine(other, lambda mine, theirs: np.where(mask, mine, theirs))
+
+    def _combine(self, other: "Counts", operation: Callable[[FloatArray, FloatArray], FloatArray]) -> "Counts":
+        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return Counts(*(operation(mine, theirs) for mine, theirs in pairs))
+
+    @classmethod
+    def zeros(cls, runs: int) -> "Counts":
+        """No tasks yet, for ``runs`` canaries."""
+        return cls(*(np.zeros(runs) for _ in fields(cls)))
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryState:
+    """What R canaries know; each array is (R,)."""
+
+    totals: Counts
+    stage: IntArray
+    stage_start: Counts
+    """The totals when the present stage began."""
+    log_e_better: FloatArray
+    log_e_worse: FloatArray
+    log_e_unsafe: FloatArray
+    log_e_mismatch: FloatArray
+    unusable: IntArray
+    """Unusable blocks in a row so far."""
+
+    @classmethod
+    def start(cls, runs: int) -> "CanaryState":
+        """R canaries before their first block."""
+        zeros, ints = np.zeros(runs), np.zeros(runs, dtype=np.int64)
+        return cls(Counts.zeros(runs), ints, Counts.zeros(runs), zeros, zeros, zeros, zeros, ints)
+
+
+class Step(NamedTuple):
+    """The state after a block, and the verdict on it, each (R,)."""
+
+    state: CanaryState
+    verdict: IntArray
+    """HOLD, PROMOTE or ROLLBACK."""
+    reason: IntArray
+    """``Reason`` codes."""
+
+
+def advance(state: CanaryState, block: Counts, settings: CanarySettings) -> Step:
+    """Every canary one block further; the inputs are not changed. Stages beyond the last comparison are refused."""
+    if (state.stage > settings.last_comparison).any():
+        raise ValueError("the canary's rule compares two arms; the last stage has none to compare with")
+    known = _with_evidence(state, block, settings)
+    verdict, reason = _verdict(known, block, settings)
+    enough = known.totals.candidate_tasks - known.stage_start.candidate_tasks >= settings.min_candidate_tasks
+    rises = (verdict == HOLD) & (reason == Reason.OPEN) & (known.stage < settings.last_comparison) & enough
+    moved = CanaryState(
+        totals=known.totals,
+        stage=known.stage + rises,
+        stage_start=known.totals.where(rises, known.stage_start),
+        log_e_better=known.log_e_better,
+        log_e_worse=known.log_e_worse,
+        log_e_unsafe=known.log_e_unsafe,
+        log_e_mismatch=known.log_e_mismatch,
+        unusable=known.unusable,
+    )
+    return Step(moved, verdict, np.where(rises, int(Reason.ADVANCED), reason))
+
+
+def is_unusable(block: Counts, log_e_mismatch: FloatArray, settings: CanarySettings) -> BoolArray:
+    """True (R,) where a block can carry no verdict: nothing evaluated, too much missing, or a wrong split."""
+    seen = block.candidate_tasks + block.control_tasks
+    is_missing = block.missing > settings.max_missing_share * (seen + block.missing)
+    return np.asarray((seen == 0) | is_missing | (log_e_mismatch >= np.log(1.0 / settings.mismatch_alpha)))
+
+
+def _with_evidence(state: CanaryState, block: Counts, settings: CanarySettings) -> CanaryState:
+    """The state with the block counted and its evidence multiplied in; stage unchanged."""
+    past, totals = state.totals, state.totals.plus(block)
+    tasks = (block.candidate_tasks, block.control_tasks)
+    rates = (
+        posterior_mean(past.candidate_successes, past.candidate_tasks),
+        posterior_mean(past.control_successes, past.control_tasks),
+    )
+    quality = two_arm_log_factor(tasks, (block.candidate_successes, block.control_successes), rates)
+    harms = (
+        posterior_mean(past.candidate_violations, past.candidate_tasks),
+        posterior_mean(past.control_violations, past.control_tasks),
+    )
+    harm = two_arm_log_factor(tasks, (block.candidate_violations, block.control_violations), harms)
+    share = np.asarray(settings.stages)[state.stage]
+    before, after = past.minus(state.stage_start), totals.minus(state.stage_start)
+    log_e_mismatch = (
+        state.log_e_mismatch
+        + mismatch_log_e(after.candidate_tasks, after.control_tasks, share)
+        - mismatch_log_e(before.candidate_tasks, before.control_tasks, share)
+    )
+    unusable = is_unusable(block, log_e_mismatch, settings)
+    return CanaryState(
+        totals=totals,
+        stage=state.stage,
+        stage_start=state.stage_start,
+        log_e_better=state.log_e_better + np.where(rates[0] > rates[1], quality, 0.0),
+        log_e_worse=state.log_e_worse + np.where(rates[0] < rates[1], quality, 0.0),
+        log_e_unsafe=state.log_e_unsafe + np.where(harms[0] > harms[1], harm, 0.0),
+        log_e_mismatch=log_e_mismatch,
+        unusable=np.where(unusable, state.unusable + 1, 0),
+    )
+
+
+def _verdict(state: CanaryState, block: Counts, settings: CanarySettings) -> tuple[IntArray, IntArray]:
+    """Verdict and reason codes (R,), by the order of checks at the top of this module."""
+    enough_evidence = np.log(settings.threshold)
+    totals = state.totals
+    seen = block.candidate_tasks + block.control_tasks
+    is_bad = state.unusable > 0
+    is_better = state.log_e_better >= enough_evidence
+    cases: list[tuple[BoolArray, int, Reason]] = [
+        (state.log_e_worse >= enough_evidence, ROLLBACK, Reason.WORSE),
+        (state.log_e_unsafe >= enough_evidence, ROLLBACK, Reason.UNSAFE),
+        (state.unusable >= settings.patience_blocks, ROLLBACK, Reason.PATIENCE),
+        (is_bad & (state.log_e_mismatch >= np.log(1.0 / settings.mismatch_alpha)), HOLD, Reason.MISMATCH),
+        (is_bad & (block.missing > 0), HOLD, Reason.MISSING),
+        (is_bad & (seen == 0), HOLD, Reason.NO_DATA),
+    ]
+    is_short = totals.candidate_tasks < settings.min_candidate_tasks
+    is_small = effect_lower_limit(totals, settings) <= (settings.minimum_effect or 0.0)
+    is_small &= settings.minimum_effect is not None
+    is_harmful = violation_excess(totals) > settings.safety_margin
+    is_over = totals.candidate_tasks >= settings.max_candidate_tasks
+    cases += [
+        (is_better & ~is_short & ~is_small & ~is_harmful, PROMOTE, Reason.BETTER),
+        (is_over, ROLLBACK, Reason.EXHAUSTED),
+        (is_better & is_short, HOLD, Reason.TOO_FEW),
+        (is_better & is_small, HOLD, Reason.SMALL_EFFECT),
+        (is_better & is_harmful, HOLD, Reason.SAFETY_OPEN),
+    ]
+    masks = [mask for mask, _, _ in cases]
+    verdict = np.select(masks, [code for _, code, _ in cases], HOLD)
+    reason = np.select(masks, [int(reason) for _, _, reason in cases], int(Reason.OPEN))
+    return verdict.astype(np.int64), reason.astype(np.int64)
+
+
+def effect_lower_limit(totals: Counts, settings: CanarySettings) -> FloatArray:
+    """Lower limit (R,) of candidate minus control success rate, valid at every look (asymptotic sequence)."""
+    n_a, n_b = totals.candidate_tasks, totals.control_tasks
+    p_a, p_b = posterior_mean(totals.candidate_successes, n_a), posterior_mean(totals.control_successes, n_b)
+    error = np.sqrt(p_a * (1.0 - p_a) / np.maximum(n_a, 1.0) + p_b * (1.0 - p_b) / np.maximum(n_b, 1.0))
+    # Planned for half the allowance in each arm: where a verdict on a small effect is most likely to fall.
+    half = asymptotic_half_width(
+        error, n_a + n_b, alpha=settings.alpha, planned_n=float(settings.max_candidate_tasks)
+    )
+    return np.asarray(p_a - p_b - half)
+
+
+def violation_excess(totals: Counts) -> FloatArray:
+    """Candidate's minus control's observed violation rate (R,); 0 tasks count as rate 0."""
+    candidate = totals.candidate_violations / np.maximum(totals.candidate_tasks, 1.0)
+    return np.asarray(candidate - totals.control_violations / np.maximum(totals.control_tasks, 1.0))
