@@ -1,0 +1,93 @@
+"""What is believed about a success rate, and how probable it is that each of several is the highest.
+
+Everything here is exact arithmetic on Beta distributions: no sampling, so equal beliefs give equal probabilities.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Shape = tuple[float, float]
+"""The two parameters of a Beta distribution."""
+
+# Panel edges are placed at these quantiles of every arm and at their mirror images, so that the narrowest belief is
+# resolved as well as the widest; what lies outside of the outermost two is 2e-12 of an arm's mass.
+_LEVELS = np.array([1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.08, 0.16, 0.26, 0.38, 0.5])
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """A Beta belief about a success rate; both parameters are at least 1 (1, 1 = nothing known)."""
+
+    alpha: float
+    beta: float
+
+    @property
+    def mean(self) -> float:
+        """The expected success rate."""
+        return self.alpha / (self.alpha + self.beta)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the success rate."""
+        total = self.alpha + self.beta
+        return sqrt(self.alpha * self.beta / (total + 1)) / total
+
+    @property
+    def weight(self) -> float:
+        """How many outcomes the belief is worth: discounted and borrowed ones count as what is left of them."""
+        return self.alpha + self.beta - 2
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The equal-tailed credible interval that holds ``level`` of the belief."""
+        tail = (1 - level) / 2
+        low = special.betaincinv(self.alpha, self.beta, tail)
+        return float(low), float(special.betainccinv(self.alpha, self.beta, tail))
+
+
+@lru_cache(maxsize=8192)
+def probability_best(shapes: tuple[Shape, ...]) -> tuple[float, ...]:
+    """For each Beta belief the probability that its rate is the highest; the results sum to 1.
+
+    ``P(a is best) = ∫ pdf_a(x) Π_{b≠a} cdf_b(x) dx`` (the probability matching that Thompson sampling draws from),
+    by four-point Gauss–Legendre quadrature on panels cut at quantiles of all beliefs. Parameters must be at
+    least 1: densities are then bounded. The error stays below 1e-6 (tested against adaptive quadrature).
+    """
+    if len(shapes) == 1:
+        return (1.0,)
+    alpha, beta = np.array(shapes, dtype=np.float64).T[:, :, None]  # each (K, 1)
+    edges = np.unique(
+        np.concatenate(
+            (
+                [0.0, 1.0],
+                special.betaincinv(alpha, beta, _LEVELS).ravel(),
+                special.betainccinv(alpha, beta, _LEVELS).ravel(),
+            )
+        )
+    )
+    half = np.diff(edges)[:, None] / 2
+    points = ((edges[:-1, None] + edges[1:, None]) / 2 + half * _NODES).ravel()
+    weights = (half * _WEIGHTS).ravel()
+    log_density = (
+        special.xlogy(alpha - 1, points) + special.xlog1py(beta - 1, -points) - special.betaln(alpha, beta)
+    )
+    below = _product_of_others(special.betainc(alpha, beta, points))
+    best = (np.exp(log_density) * below) @ weights
+    return tuple((best / best.sum()).tolist())
+
+
+def _product_of_others(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Row ``k`` of the result is the product of all rows but ``k``; ``rows`` is (K, points)."""
+    result = np.ones_like(rows)
+    for row in range(1, len(rows)):
+        result[row] = result[row - 1] * rows[row - 1]
+    after = np.ones_like(rows[0])
+    for row in range(len(rows) - 2, -1, -1):
+        after = after * rows[row + 1]
+        result[row] *= after
+    return result
