@@ -9,7 +9,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 PYTHON ?= python3
 TORCH_INDEX ?=
-PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install
 TORCH := $(shell sed -n '/^torch==/p' requirements.lock)
 
 .DEFAULT_GOAL := help

@@ -1,0 +1,43 @@
+"""The one configuration file, ``upturn.toml``: typed, frozen, checked as a whole before any work."""
+
+from upturn.config.config import Config
+from upturn.config.contradiction import Contradiction, contradictions
+from upturn.config.load import load_config, parse_config
+from upturn.config.section import (
+    AgentConfig,
+    CanaryConfig,
+    EnvironmentConfig,
+    GrpoConfig,
+    LoopConfig,
+    PoolConfig,
+    ReadinessConfig,
+    RewardConfig,
+    RoutingConfig,
+    RunConfig,
+    Section,
+    SftConfig,
+    TaskConfig,
+    ValidationConfig,
+)
+
+__all__ = [
+    "AgentConfig",
+    "CanaryConfig",
+    "Config",
+    "Contradiction",
+    "EnvironmentConfig",
+    "GrpoConfig",
+    "LoopConfig",
+    "PoolConfig",
+    "ReadinessConfig",
+    "RewardConfig",
+    "RoutingConfig",
+    "RunConfig",
+    "Section",
+    "SftConfig",
+    "TaskConfig",
+    "ValidationConfig",
+    "contradictions",
+    "load_config",
+    "parse_config",
+]

@@ -1,0 +1,196 @@
+"""Settings that contradict each other, or that would do nothing in the chosen combination.
+
+No setting is silently ignored: each rule names both sides. A setting that equals its default was not chosen, so a
+saved configuration, which names every setting, reads back without complaint.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from upturn.config.config import Config
+from upturn.config.section import AgentConfig, Section
+
+
+class Contradiction(NamedTuple):
+    """Two settings that do not go together."""
+
+    settings: tuple[str, ...]
+    """Full names of the settings involved, such as ``routing.policy``."""
+    message: str
+
+
+_USED_BY_KIND = {
+    "local_model": {"model", "prompt", "temperature"},
+    "endpoint": {"model", "url", "prompt", "temperature", "api_key_env"},
+    "callable": {"import_path"},
+    "rule_based": {"import_path"},
+}
+_NEEDED_BY_KIND = {
+    "local_model": ("model",),
+    "endpoint": ("url", "model"),
+    "callable": ("import_path",),
+    "rule_based": ("import_path",),
+}
+_FOR_SOME_KINDS = set().union(*_USED_BY_KIND.values())
+
+
+def contradictions(config: Config) -> list[Contradiction]:
+    """Every contradiction in the configuration, in the order of its sections."""
+    return [
+        *_agents(config),
+        *_environment(config),
+        *_tasks(config),
+        *_routing(config),
+        *_training(config),
+        *_canary(config),
+    ]
+
+
+def _chosen(section: Section, prefix: str) -> Iterator[tuple[str, str]]:
+    """Name and ``full.name = value`` of every setting that differs from its default."""
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if value != field.default:
+            yield name, f"{prefix}.{name} = {value!r}"
+
+
+def _agents(config: Config) -> Iterator[Contradiction]:
+    names = [agent.name for agent in config.agents]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            places = tuple(f"agents[{index}].name" for index, each in enumerate(names) if each == name)
+            yield Contradiction(places, f"{' and '.join(places)} are both {name!r}; names must differ")
+    for index, agent in enumerate(config.agents):
+        yield from _agent(agent, f"agents[{index}]")
+
+
+def _agent(agent: AgentConfig, where: str) -> Iterator[Contradiction]:
+    kind = f"{where}.kind = {agent.kind!r}"
+    for name in _NEEDED_BY_KIND[agent.kind]:
+        if not getattr(agent, name):
+            yield Contradiction((f"{where}.{name}", f"{where}.kind"), f"{kind} needs {where}.{name}; set it")
+    for name, written in _chosen(agent, where):
+        if name in _FOR_SOME_KINDS - _USED_BY_KIND[agent.kind]:
+            yield Contradiction(
+                (f"{where}.{name}", f"{where}.kind"), f"{written} has no effect with {kind}; take one away"
+            )
+
+
+def _environment(config: Config) -> Iterator[Contradiction]:
+    limits = config.environment
+    if limits.max_tokens is not None and limits.max_action_tokens > limits.max_tokens:
+        yield Contradiction(
+            ("environment.max_action_tokens", "environment.max_tokens"),
+            f"environment.max_action_tokens = {limits.max_action_tokens} does not fit into "
+            f"environment.max_tokens = {limits.max_tokens}",
+        )
+
+
+def _tasks(config: Config) -> Iterator[Contradiction]:
+    if not config.tasks.file:
+        return
+    for name, written in _chosen(config.tasks, "tasks"):
+        if name in ("families", "levels"):
+            yield Contradiction(
+                (f"tasks.{name}", "tasks.file"),
+                f"{written} has no effect with tasks.file = {config.tasks.file!r}, which says what the tasks are",
+            )
+
+
+def _routing(config: Config) -> Iterator[Contradiction]:
+    routing = config.routing
+    policy = f"routing.policy = {routing.policy!r}"
+    unused = {
+        "thompson": ("default_agent", "rules"),
+        "rule_based": ("discount",),
+        "uniform": ("floor", "discount", "default_agent", "rules"),
+    }[routing.policy]
+    for name, written in _chosen(routing, "routing"):
+        if name in unused:
+            yield Contradiction((f"routing.{name}", "routing.policy"), f"{written} has no effect with {policy}")
+    if routing.policy != "rule_based":
+        return
+    known = ", ".join(sorted(agent.name for agent in config.agents))
+    if not routing.default_agent:
+        yield Contradiction(
+            ("routing.default_agent", "routing.policy"), f"{policy} needs routing.default_agent, one of: {known}"
+        )
+    wanted = {"default_agent": routing.default_agent}
+    wanted.update({f"rules.{family}": agent for family, agent in routing.rules.items()})
+    for name, agent_name in wanted.items():
+        if agent_name and agent_name not in {agent.name for agent in config.agents}:
+            yield Contradiction(
+                (f"routing.{name.partition('.')[0]}", "agents"),
+                f"routing.{name} = {agent_name!r} is no agent; [[agents]] has: {known}",
+            )
+
+
+def _training(config: Config) -> Iterator[Contradiction]:
+    for prefix, section in (("sft", config.sft), ("grpo", config.grpo)):
+        if section.enabled:
+            continue
+        for name, written in _chosen(section, prefix):
+            if name != "enabled":
+                yield Contradiction(
+                    (f"{prefix}.{name}", f"{prefix}.enabled"),
+                    f"{written} has no effect with {prefix}.enabled = false",
+                )
+    if config.grpo.enabled and config.grpo.evaluate_every > config.grpo.iterations:
+        yield Contradiction(
+            ("grpo.evaluate_every", "grpo.iterations"),
+            f"grpo.evaluate_every = {config.grpo.evaluate_every} is never reached with "
+            f"grpo.iterations = {config.grpo.iterations}",
+        )
+    if config.trains:
+        yield from _improved_agent(config)
+    else:
+        yield from _without_training(config)
+
+
+def _improved_agent(config: Config) -> Iterator[Contradiction]:
+    local = [agent.name for agent in config.agents if agent.kind == "local_model"]
+    enabled = " and ".join(name for name in ("sft", "grpo") if getattr(config, name).enabled)
+    if not local:
+        yield Contradiction(
+            ("sft.enabled", "grpo.enabled", "agents"),
+            f'{enabled} would train, but no [[agents]] has kind = "local_model"; add one, or set '
+            "sft.enabled = false and grpo.enabled = false to route and record only",
+        )
+    elif config.loop.improve and config.loop.improve not in local:
+        yield Contradiction(
+            ("loop.improve", "agents"),
+            f"loop.improve = {config.loop.improve!r} is no agent of kind 'local_model'; "
+            f"those are: {', '.join(local)}",
+        )
+    elif not config.loop.improve and len(local) > 1:
+        yield Contradiction(
+            ("loop.improve", "agents"),
+            f"[[agents]] has several of kind 'local_model' ({', '.join(local)}); "
+            "name the one to train in loop.improve",
+        )
+
+
+def _without_training(config: Config) -> Iterator[Contradiction]:
+    sections: tuple[tuple[str, Section], ...] = (("validation", config.validation), ("canary", config.canary))
+    for prefix, section in sections:
+        for name, written in _chosen(section, prefix):
+            yield Contradiction(
+                (f"{prefix}.{name}", "sft.enabled", "grpo.enabled"),
+                f"{written} has no effect with sft.enabled = false and grpo.enabled = false: nothing is released",
+            )
+    if config.loop.improve:
+        yield Contradiction(
+            ("loop.improve", "sft.enabled", "grpo.enabled"),
+            f"loop.improve = {config.loop.improve!r} has no effect with sft.enabled = false and "
+            "grpo.enabled = false",
+        )
+
+
+def _canary(config: Config) -> Iterator[Contradiction]:
+    canary = config.canary
+    if canary.min_candidate_tasks > canary.max_candidate_tasks:
+        yield Contradiction(
+            ("canary.min_candidate_tasks", "canary.max_candidate_tasks"),
+            f"canary.min_candidate_tasks = {canary.min_candidate_tasks} is more than "
+            f"canary.max_candidate_tasks = {canary.max_candidate_tasks}",
+        )

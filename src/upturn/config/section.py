@@ -1,0 +1,240 @@
+"""The sections of ``upturn.toml``. Every default lives here and nowhere else.
+
+Field documentation stands under each field; ``docs/configuration.md`` is made from it. Values are checked one by
+one here; settings that contradict each other are found in ``contradiction``.
+"""
+
+import math
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
+ImportPath = Annotated[str, Field(pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$")]
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Probability = Annotated[float, Field(gt=0, lt=1)]
+
+
+def _rising_to_one(stages: tuple[float, ...]) -> tuple[float, ...]:
+    """Refuses stages that do not rise from above 0 to exactly 1."""
+    rises = all(low < high for low, high in pairwise(stages))
+    if len(stages) < 2 or not rises or stages[0] <= 0 or not math.isclose(stages[-1], 1.0):
+        raise ValueError("stages must rise from above 0 to exactly 1.0 in two steps or more")
+    return stages
+
+
+def _some_weight(weights: dict[str, float]) -> dict[str, float]:
+    """Refuses weights that leave nothing to reward."""
+    if not weights:
+        raise ValueError("weights must name at least one reward component")
+    return weights
+
+
+class Section(BaseModel):
+    """A frozen group of settings; unknown keys, wrong types and NaN are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class RunConfig(Section):
+    """How a run is made repeatable and where it leaves its files."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Everything random is derived from it."""
+    threads: Count | None = None
+    """Threads torch may use; left out = one per usable core."""
+    directory: str = "runs"
+    """Folder that holds one folder per run. Paths in this file are relative to where the command is started."""
+
+
+class PoolConfig(Section):
+    """The store of all evidence."""
+
+    path: str = ""
+    """Database file that several runs share; empty = ``pool.db`` in the run's own folder."""
+    tenant: Name = "default"
+    """Whose evidence this is. Reads never cross tenants."""
+
+
+class ReadinessConfig(Section):
+    """What the pool must hold before anything is trained from it."""
+
+    points: Count = 5000
+    """Evaluated trajectories."""
+    clean_share: Share = 0.95
+    """Share of them that passes every quality check."""
+    categories: Count = 5
+    """Task families among them."""
+    privacy: bool = True
+    """Whether unmasked personal data in the evidence stops training."""
+
+
+class AgentConfig(Section):
+    """One agent that tasks can be routed to; ``[[agents]]`` once for each."""
+
+    name: Name
+    """What decisions and reports call it."""
+    kind: Literal["local_model", "rule_based", "callable", "endpoint"]
+    """``local_model``: weights that Upturn runs and trains. ``rule_based``, ``callable``: Python code.
+    ``endpoint``: any OpenAI-compatible server; routed and recorded, not trained."""
+    model: str = ""
+    """local_model: ``nano`` (ships with Upturn), a folder, or a Hugging Face name. endpoint: its name there."""
+    url: str = ""
+    """endpoint: base URL, such as ``http://localhost:8000/v1``."""
+    import_path: ImportPath = ""
+    """rule_based, callable: ``module:attribute`` of the code."""
+    prompt: str = ""
+    """System prompt for local_model and endpoint; empty = none."""
+    temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
+    """Sampling temperature while serving, for local_model and endpoint; 0 = greedy."""
+    api_key_env: str = ""
+    """endpoint: name of the environment variable that holds the key; empty = no key is sent."""
+    environments: tuple[str, ...] = ()
+    """Environments the agent can act in; empty = any."""
+    load_cap: Count | None = None
+    """Tasks it may have in flight; left out = no cap."""
+
+
+class EnvironmentConfig(Section):
+    """Where the agents act."""
+
+    name: Annotated[str, Field(min_length=1)] = "office"
+    """A registered environment, or ``module:factory`` of your own."""
+    verifier: ImportPath = ""
+    """``module:factory`` of the judge of finished attempts; empty = the environment's own."""
+    max_turns: Count = 16
+    """Actions in one attempt."""
+    max_tokens: Count | None = None
+    """Tokens of context in one attempt, prompt and observations included; left out = unlimited."""
+    max_action_tokens: Count = 64
+    """Tokens written in one action."""
+    max_seconds: Positive | None = None
+    """Wall clock of one attempt, looked at between actions; left out = unlimited."""
+
+
+class TaskConfig(Section):
+    """What the agents work on."""
+
+    file: str = ""
+    """JSON Lines file of tasks, training and held-out; empty = the environment makes them from the seed."""
+    families: tuple[str, ...] = ()
+    """Task families the environment makes; empty = all it has."""
+    levels: tuple[Count, ...] = ()
+    """Levels of difficulty the environment makes; empty = all it has."""
+    count: Count = 600
+    """Tasks routed to the agents in each cycle."""
+    heldout_count: Count = 400
+    """Tasks that are never trained on; every before-and-after comparison is made on them."""
+
+
+class RoutingConfig(Section):
+    """How an agent is chosen for a task."""
+
+    policy: Literal["thompson", "rule_based", "uniform"] = "thompson"
+    """``thompson`` learns from outcomes by family; ``rule_based`` follows ``rules``; ``uniform`` is a control."""
+    floor: Annotated[float, Field(gt=0, le=0.05)] = 0.05
+    """Share of decisions spent on exploring all agents alike."""
+    discount: Annotated[float, Field(gt=0, le=1)] = 0.995
+    """What is left of old evidence after each outcome in its family; 1 = nothing is forgotten."""
+    default_agent: str = ""
+    """rule_based: the agent for families that no rule names."""
+    rules: dict[str, str] = {}
+    """rule_based: agent by task family."""
+
+
+class RewardConfig(Section):
+    """What counts as good work."""
+
+    weights: Annotated[dict[str, Positive], AfterValidator(_some_weight)] = {"success": 0.8, "efficiency": 0.2}
+    """Weight of each reward component in the score; components without weight are recorded only. Costs are
+    never weighted in: they bound what may be released."""
+
+
+class SftConfig(Section):
+    """Training on the agents' own verified successes."""
+
+    enabled: bool = True
+    """Whether this step runs."""
+    epochs: Count = 1
+    """Passes over the selected trajectories."""
+    learning_rate: Positive = 1e-3
+    """Of AdamW."""
+    batch_rows: Count = 32
+    """Trajectory rows in one optimiser step."""
+    min_score: Share = 0.8
+    """Score from which a verified success is learned from."""
+
+
+class GrpoConfig(Section):
+    """Reinforcement in the environment: several attempts at each task, compared with each other."""
+
+    enabled: bool = True
+    """Whether this step runs."""
+    iterations: Count = 40
+    """Rounds of attempting and updating."""
+    tasks_per_iteration: Count = 24
+    """Tasks in one round."""
+    attempts: Annotated[int, Field(ge=2)] = 8
+    """Attempts at each task; at least two, since they are compared."""
+    minibatches: Count = 2
+    """Optimiser steps a round is split over."""
+    learning_rate: Positive = 1e-4
+    """Of AdamW. 5e-4 was seen to collapse."""
+    clip_low: Probability = 0.2
+    """The probability ratio is clipped at 1 − clip_low …"""
+    clip_high: Positive = 0.28
+    """… and at 1 + clip_high (DAPO, arXiv 2503.14476)."""
+    gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Discount of a reward per earlier turn."""
+    evaluate_every: Count = 5
+    """Rounds between two evaluations on held-out tasks; the best weights are kept."""
+    patience: Count | None = None
+    """Evaluations in a row without a new best after which training stops; left out = it does not."""
+    target_score: Share | None = None
+    """Evaluation score at which training stops; left out = no target."""
+
+
+class ValidationConfig(Section):
+    """What a candidate must show on held-out tasks before any user meets it."""
+
+    resamples: Annotated[int, Field(ge=1000)] = 10_000
+    """Bootstrap resamples over tasks behind each interval."""
+    alpha: Probability = 0.05
+    """Chance of calling a family worse that is not (Holm over families)."""
+    incumbent_success: Share = 0.8
+    """Families the incumbent solves at least this often are guarded together …"""
+    max_drop: Share = 0.05
+    """… and their pooled difference must be shown not to fall by more than this."""
+
+
+class CanaryConfig(Section):
+    """How a candidate is let in, step by step, and what takes it out."""
+
+    stages: Annotated[tuple[float, ...], AfterValidator(_rising_to_one)] = (0.1, 0.5, 1.0)
+    """The candidate's share of its agent's tasks, rising to 1."""
+    alpha: Probability = 0.05
+    """Chance of a false verdict, both directions together, however often one looks."""
+    min_candidate_tasks: Count = 30
+    """Candidate tasks before any promotion, and in each stage before the next."""
+    max_candidate_tasks: Count = 2000
+    """Candidate tasks after which no verdict means rollback."""
+    patience_blocks: Count = 5
+    """Blocks in a row without usable data after which they mean rollback."""
+    max_missing_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of a block's evaluations that may be missing."""
+    minimum_effect: Probability | None = None
+    """Lower limit of the improvement that promotion asks for; left out = any shown improvement."""
+    safety_margin: Share = 0.02
+    """How far the candidate's rate of safety violations may lie above the incumbent's."""
+
+
+class LoopConfig(Section):
+    """How often, and whom, the loop improves."""
+
+    cycles: Count = 1
+    """Times the whole circle is run."""
+    improve: str = ""
+    """Name of the agent to train; empty = the only local_model agent."""
