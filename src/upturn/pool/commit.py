@@ -1,0 +1,110 @@
+"""Group commit: writers that wait at the same time share one transaction, and one flush to the disk.
+
+Each piece of work runs in a savepoint of its own: one that fails is undone and its caller told, its neighbours
+go in. A caller returns only after the commit.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from upturn.errors import StoreError
+
+ResultT = TypeVar("ResultT")
+
+_LARGEST_GROUP = 256
+"""Pieces of work in one transaction: keeps the wait of the first one short when many arrive."""
+
+
+class _Work(NamedTuple):
+    run: Callable[[Connection], Any]
+    future: Future[Any]
+
+
+class GroupCommitter:
+    """A thread that owns all writing to one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
+        self._gate = Lock()
+        self._is_open = True
+        self._thread = Thread(target=self._serve, name="upturn-pool-writer", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        """What ``work`` returns, once it is durable; raises what it raised, after undoing it alone.
+
+        Raises StoreError when the committer is closed or the database refuses the work or the commit.
+        """
+        future: Future[ResultT] = Future()
+        with self._gate:
+            if not self._is_open:
+                raise StoreError("the pool is closed; open it again to write")
+            self._queue.put(_Work(work, future))
+        return future.result()
+
+    def close(self) -> None:
+        """Finish what is waiting, then stop the thread. Closing twice is allowed."""
+        with self._gate:
+            if self._is_open:
+                self._is_open = False
+                self._queue.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        is_last = False
+        while not is_last:
+            group, is_last = self._next_group()
+            if group:
+                self._commit(group)
+
+    def _next_group(self) -> tuple[list[_Work], bool]:
+        """Waits for work, then takes what else is there; True when nothing follows."""
+        first = self._queue.get()
+        if first is None:
+            return [], True
+        group = [first]
+        while len(group) < _LARGEST_GROUP:
+            try:
+                work = self._queue.get_nowait()
+            except Empty:
+                break
+            if work is None:
+                return group, True
+            group.append(work)
+        return group, False
+
+    def _commit(self, group: list[_Work]) -> None:
+        finished: list[tuple[Future[Any], Any]] = []
+        try:
+            with self._engine.begin() as connection:
+                for work in group:
+                    try:
+                        with connection.begin_nested():
+                            result = work.run(connection)
+                    except Exception as exc:  # noqa: BLE001  the boundary: the caller gets it, its neighbours go on
+                        work.future.set_exception(_for_caller(exc))
+                    else:
+                        finished.append((work.future, result))
+        except Exception as exc:  # noqa: BLE001  the boundary: nothing was committed, every caller hears of it
+            for work in group:
+                if not work.future.done():
+                    work.future.set_exception(_for_caller(exc))
+            return
+        for future, result in finished:
+            future.set_result(result)
+
+
+def _for_caller(exc: Exception) -> Exception:
+    """What the caller is to see: the database's own errors as StoreError, everything else as it is."""
+    if not isinstance(exc, SQLAlchemyError):
+        return exc
+    error = StoreError(f"the database refused the write, nothing of it is stored: {exc}")
+    error.__cause__ = exc
+    return error

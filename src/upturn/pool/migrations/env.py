@@ -1,0 +1,11 @@
+"""Runs the revisions on the connection that the pool hands over; there is no other way to call it."""
+
+from alembic import context
+
+from upturn.pool.schema import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"], target_metadata=metadata, transaction_per_migration=True
+)
+with context.begin_transaction():
+    context.run_migrations()

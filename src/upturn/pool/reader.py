@@ -1,0 +1,223 @@
+"""Reading the pool. Every read names its tenant; ALL_TENANTS is the operator's.
+
+Long reads come in pages, so that a slow consumer holds no transaction open; evidence that arrives after the
+first page is not part of the answer.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import ColumnElement, Engine, Select, Table, func, select
+
+from upturn.errors import StoreError
+from upturn.pool import schema
+from upturn.pool.row import KINDS, trajectory_of
+from upturn.pool.selection import EVERYTHING, Scope, Selection, chosen, in_scope, latest_evaluation
+from upturn.records import (
+    AgentVersion,
+    Decision,
+    Evaluation,
+    Feedback,
+    Release,
+    Run,
+    Snapshot,
+    Task,
+    Trajectory,
+    from_fields,
+)
+
+RecordT = TypeVar("RecordT")
+StateT = TypeVar("StateT", Release, Run)
+
+_PAGE = 500
+"""Rows read at once: a few MB with tokens."""
+
+
+class Experience(NamedTuple):
+    """One data point: a trajectory with what it was about and how it was judged."""
+
+    task: Task
+    trajectory: Trajectory
+    evaluation: Evaluation | None
+    """The one that was stored last; None = none is stored."""
+
+
+class Counts(NamedTuple):
+    """How much of a tenant's evidence is stored."""
+
+    tasks: int
+    decisions: int
+    trajectories: int
+    evaluations: int
+    feedback: int
+
+
+class PoolReader:
+    """The reading half of a pool; safe to share between threads."""
+
+    def __init__(self, path: Path, engine: Engine) -> None:
+        """For ``Pool.open``."""
+        self.path = path
+        self._engine = engine
+
+    @property
+    def engine(self) -> Engine:
+        """The read-only engine, for statistics computed by the database. Scope them with ``in_scope``."""
+        return self._engine
+
+    def tasks(
+        self, *, tenant: Scope, ids: Sequence[str] | None = None, families: Sequence[str] = ()
+    ) -> Iterator[Task]:
+        """Tasks in the order of arrival; with ``ids``, only those of them that the tenant has."""
+        extra = [schema.tasks.c.family.in_(families)] if families else []
+        return self._records(Task, tenant, extra, _among_ids(schema.tasks.c.id, ids))
+
+    def decisions(
+        self, *, tenant: Scope, task_ids: Sequence[str] | None = None, episode: str | None = None
+    ) -> Iterator[Decision]:
+        """Decisions in the order of arrival; with ``task_ids`` or ``episode``, only those for them."""
+        extra = [] if episode is None else [schema.decisions.c.episode == episode]
+        return self._records(Decision, tenant, extra, _among_ids(schema.decisions.c.task_id, task_ids))
+
+    def feedback(self, *, tenant: Scope, subject_id: str | None = None) -> Iterator[Feedback]:
+        """Feedback in the order of arrival; with ``subject_id``, only what was said about it."""
+        extra = [] if subject_id is None else [schema.feedback.c.subject_id == subject_id]
+        return self._records(Feedback, tenant, extra, [None])
+
+    def trajectories(
+        self, selection: Selection = EVERYTHING, *, tenant: Scope, has_tokens: bool = True
+    ) -> Iterator[Trajectory]:
+        """The selected trajectories in the order of arrival; without token rows unless ``has_tokens``."""
+        for experience in self.experiences(selection, tenant=tenant, has_tokens=has_tokens):
+            yield experience.trajectory
+
+    def experiences(
+        self, selection: Selection = EVERYTHING, *, tenant: Scope, has_tokens: bool = True
+    ) -> Iterator[Experience]:
+        """The selected trajectories with task and last evaluation, in the order of arrival."""
+        with self._engine.connect() as connection:
+            until = connection.execute(select(func.max(schema.trajectories.c.sequence))).scalar() or 0
+            wanted = connection.execute(chosen(selection, tenant, until)).all()
+        ids = [row.trajectory_id for row in sorted(wanted, key=lambda row: row.sequence)]
+        yield from self.experiences_of(ids, tenant=tenant, has_tokens=has_tokens)
+
+    def experiences_of(
+        self, trajectory_ids: Sequence[str], *, tenant: Scope, has_tokens: bool = True
+    ) -> Iterator[Experience]:
+        """These trajectories with task and last evaluation, in the order given.
+
+        Raises StoreError for an id that the tenant does not have.
+        """
+        query = _experience_query(has_tokens).where(*in_scope(schema.trajectories.c.tenant, tenant))
+        for start in range(0, len(trajectory_ids), _PAGE):
+            page = trajectory_ids[start : start + _PAGE]
+            with self._engine.connect() as connection:
+                rows = connection.execute(query.where(schema.trajectories.c.id.in_(page))).all()
+            found = {row.id: row for row in rows}
+            for trajectory_id in page:
+                if trajectory_id not in found:
+                    raise StoreError(
+                        f"no trajectory {trajectory_id!r} is stored for {tenant!r}; look at its tenant"
+                    )
+                yield _experience(found[trajectory_id], has_tokens)
+
+    def evaluation_of(self, trajectory_id: str, *, tenant: Scope) -> Evaluation | None:
+        """The trajectory's evaluation that was stored last; None = none is stored for this tenant."""
+        table = schema.evaluations
+        query = select(table.c.fields).where(
+            table.c.trajectory_id == trajectory_id, *in_scope(table.c.tenant, tenant)
+        )
+        with self._engine.connect() as connection:
+            fields = connection.execute(query.order_by(table.c.sequence.desc()).limit(1)).scalar()
+        return None if fields is None else from_fields(Evaluation, fields)
+
+    def agent_versions(self) -> list[AgentVersion]:
+        """Every stored agent version, in the order of arrival."""
+        return list(self._pages(AgentVersion, select(schema.agent_versions), schema.agent_versions))
+
+    def snapshots(self) -> list[Snapshot]:
+        """Every stored snapshot, in the order of arrival."""
+        return list(self._pages(Snapshot, select(schema.snapshots), schema.snapshots))
+
+    def states(self, cls: type[StateT], record_id: str | None = None) -> list[StateT]:
+        """Releases or runs: the present state of each, or every state of one, in the order they were put."""
+        table = KINDS[cls].table
+        if record_id is None:
+            return list(self._pages(cls, select(table), table))
+        past = select(schema.history).where(
+            schema.history.c.kind == table.name, schema.history.c.record_id == record_id
+        )
+        return list(self._pages(cls, past, schema.history))
+
+    def counts(self, *, tenant: Scope) -> Counts:
+        """How many records of each kind are stored."""
+        with self._engine.connect() as connection:
+            return Counts(
+                *(
+                    connection.execute(
+                        select(func.count()).select_from(table).where(*in_scope(table.c.tenant, tenant))
+                    ).scalar_one()
+                    for table in (
+                        schema.tasks,
+                        schema.decisions,
+                        schema.trajectories,
+                        schema.evaluations,
+                        schema.feedback,
+                    )
+                )
+            )
+
+    def _records(
+        self,
+        cls: type[RecordT],
+        tenant: Scope,
+        extra: Sequence[ColumnElement[bool]],
+        parts: Sequence[ColumnElement[bool] | None],
+    ) -> Iterator[RecordT]:
+        table = KINDS[cls].table
+        query = select(table).where(*in_scope(table.c.tenant, tenant), *extra)
+        for part in parts:
+            yield from self._pages(cls, query if part is None else query.where(part), table)
+
+    def _pages(self, cls: type[RecordT], query: Select[Any], table: Table) -> Iterator[RecordT]:
+        """The records of ``query`` over ``table``, in the order of arrival."""
+        with self._engine.connect() as connection:
+            until = connection.execute(select(func.max(table.c.sequence))).scalar() or 0
+        query = query.where(table.c.sequence <= until).order_by(table.c.sequence).limit(_PAGE)
+        last = 0
+        while True:
+            with self._engine.connect() as connection:
+                rows = connection.execute(query.where(table.c.sequence > last)).all()
+            for row in rows:
+                yield from_fields(cls, row.fields)
+            if len(rows) < _PAGE:
+                return
+            last = rows[-1].sequence
+
+
+def _among_ids(column: ColumnElement[str], ids: Sequence[str] | None) -> Sequence[ColumnElement[bool] | None]:
+    """One condition for each page of ids; a single None where all are wanted."""
+    if ids is None:
+        return [None]
+    return [column.in_(ids[start : start + _PAGE]) for start in range(0, len(ids), _PAGE)]
+
+
+def _experience_query(has_tokens: bool) -> Select[Any]:
+    judged = latest_evaluation()
+    left_out = () if has_tokens else ("rows",)
+    columns = [column for column in schema.trajectories.c if column.name not in left_out]
+    return (
+        select(*columns, schema.tasks.c.fields.label("task_fields"), judged.c.fields.label("evaluation_fields"))
+        .join(schema.tasks, schema.tasks.c.id == schema.trajectories.c.task_id)
+        .outerjoin(judged, judged.c.trajectory_id == schema.trajectories.c.id)
+    )
+
+
+def _experience(row: Any, has_tokens: bool) -> Experience:
+    judged = row.evaluation_fields
+    return Experience(
+        from_fields(Task, row.task_fields),
+        trajectory_of(row, has_tokens=has_tokens),
+        None if judged is None else from_fields(Evaluation, judged),
+    )

@@ -1,0 +1,155 @@
+"""The pool's tables, declared once and portable: text, integers, floats; JSON is text.
+
+Every record is kept whole as JSON (``fields``), beside the few columns that queries filter and count by. A
+ledger table also has ``digest`` (what was acknowledged, so that a second write can be compared with it),
+``sequence`` (the order of arrival, one counter for the whole pool) and ``recorded_at`` (UTC, seconds since
+1970). Tables of a tenant's evidence carry ``tenant``; agent versions, releases, runs and snapshots belong to
+the operator (a snapshot names its tenants inside).
+
+``HEAD`` is the revision that this code reads and writes; ``migrations`` brings older pools to it.
+"""
+
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text
+from sqlalchemy.schema import SchemaItem
+
+HEAD = "0001"
+"""The Alembic revision of this module's tables."""
+
+metadata = MetaData()
+
+
+def _ledger(name: str, *items: SchemaItem) -> Table:
+    """A table whose rows are records: id, the columns given, and what every ledger row carries."""
+    table = Table(
+        name,
+        metadata,
+        Column("id", Text, primary_key=True),
+        *items,
+        Column("fields", Text, nullable=False),
+        Column("digest", Text, nullable=False),
+        Column("sequence", BigInteger, nullable=False),
+        Column("recorded_at", Float, nullable=False),
+    )
+    Index(f"ix_{name}_sequence", table.c.sequence)
+    return table
+
+
+def _text(name: str, *, nullable: bool = False) -> Column[str]:
+    return Column(name, Text, nullable=nullable)
+
+
+def _integer(name: str) -> Column[int]:
+    return Column(name, Integer, nullable=False)
+
+
+tasks = _ledger("tasks", _text("tenant"), _text("family"), _text("environment"), _text("split"), _integer("level"))
+Index("ix_tasks_tenant_family", tasks.c.tenant, tasks.c.family)
+
+decisions = _ledger(
+    "decisions",
+    _text("tenant"),
+    _text("task_id"),
+    _text("family"),
+    _text("chosen"),
+    Column("propensity", Float, nullable=False),
+    _text("episode", nullable=True),
+    _text("release_id", nullable=True),
+    _text("arm", nullable=True),
+)
+Index("ix_decisions_task", decisions.c.task_id, decisions.c.chosen)
+Index("ix_decisions_tenant", decisions.c.tenant, decisions.c.sequence)
+
+trajectories = _ledger(
+    "trajectories",
+    _text("tenant"),
+    _text("task_id"),
+    _text("agent_version"),
+    _text("origin"),
+    _text("outcome"),
+    _integer("turn_count"),
+    _integer("tool_turns"),
+    _integer("prompt_tokens"),
+    _integer("written_tokens"),
+    Column("seconds", Float, nullable=False),
+    _text("turns"),
+    _text("rows"),
+)
+Index("ix_trajectories_task", trajectories.c.task_id, trajectories.c.agent_version)
+Index("ix_trajectories_tenant", trajectories.c.tenant, trajectories.c.sequence)
+Index("ix_trajectories_agent", trajectories.c.agent_version)
+
+evaluations = _ledger(
+    "evaluations",
+    _text("tenant"),
+    _text("task_id"),
+    _text("trajectory_id"),
+    _text("evaluator"),
+    _text("verdict"),
+    Column("score", Float, nullable=True),
+)
+Index("ix_evaluations_trajectory", evaluations.c.trajectory_id, evaluations.c.sequence)
+
+feedback = _ledger(
+    "feedback",
+    _text("tenant"),
+    _text("subject_kind"),
+    _text("subject_id"),
+    _text("metric"),
+    Column("value", Float, nullable=False),
+)
+Index("ix_feedback_subject", feedback.c.subject_kind, feedback.c.subject_id)
+
+agent_versions = _ledger("agent_versions", _text("agent"), _text("kind"))
+releases = _ledger("releases", _text("agent"), _text("candidate"), _text("state"))
+runs = _ledger("runs", _text("command"), _text("state"))
+snapshots = _ledger("snapshots")
+
+history = Table(
+    "history",
+    metadata,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    _text("kind"),
+    _text("record_id"),
+    _text("fields"),
+    Column("recorded_at", Float, nullable=False),
+)
+"""Every state that a release or run was ever put in; ``kind`` is the table's name."""
+Index("ix_history_record", history.c.kind, history.c.record_id)
+
+rollouts = Table(
+    "rollouts",
+    metadata,
+    Column("run", Text, primary_key=True),
+    Column("iteration", Integer, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    _text("trajectory_id"),
+    _text("evaluation_id"),
+)
+"""Which trajectories a training run's iteration appended."""
+Index("ix_rollouts_trajectory", rollouts.c.trajectory_id)
+
+imports = Table(
+    "imports",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    _text("path"),
+    _integer("lines"),
+    _integer("accepted"),
+    _integer("quarantined"),
+    Column("recorded_at", Float, nullable=False),
+)
+"""Files that went in completely; ``source`` hashes their bytes and how they were read."""
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("line", Integer, primary_key=True, autoincrement=False),
+    _text("reason"),
+    Column("recorded_at", Float, nullable=False),
+)
+"""Lines (or array items, counted from 1) that were not taken in, and why."""
+
+LEDGER = (tasks, decisions, trajectories, evaluations, feedback, agent_versions, releases, runs, snapshots)

@@ -1,0 +1,135 @@
+"""Which evidence is meant: whose it is, and by which criteria trajectories are chosen."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, Literal, TypeAlias
+
+from sqlalchemy import ColumnElement, FromClause, Select, func, select
+
+from upturn.pool.schema import evaluations, rollouts, tasks, trajectories
+from upturn.records import EvaluationVerdict, Origin, Split, fields_json, record
+
+
+class _AllTenants(Enum):
+    ALL_TENANTS = "all tenants"
+
+
+ALL_TENANTS: Final = _AllTenants.ALL_TENANTS
+"""The operator's scope, for statistics over the whole pool. Never the scope of anything shown to a tenant."""
+
+Scope: TypeAlias = str | Literal[_AllTenants.ALL_TENANTS]
+"""One tenant's name, or ALL_TENANTS."""
+
+
+@record
+class Selection:
+    """Criteria for trajectories; all that are given must hold. An empty tuple or None = any."""
+
+    families: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    splits: tuple[Split, ...] = ()
+    agent_versions: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    verdicts: tuple[EvaluationVerdict, ...] = ()
+    """``missing`` also means: no evaluation has been stored."""
+    min_score: float | None = None
+    run: str | None = None
+    """Only what this training run appended."""
+    iteration: int | None = None
+    """Only what that iteration of ``run`` appended; needs ``run``."""
+    since: float | None = None
+    """Recorded at or after this time (UTC, seconds since 1970)."""
+    limit_per_family: int | None = None
+    """At most so many of each family, the latest: keeps one family from crowding out the others."""
+    limit: int | None = None
+    """At most so many, the latest."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("limit", self.limit), ("limit_per_family", self.limit_per_family)):
+            if value is not None and value < 0:
+                raise ValueError(f"{name} must be zero or more, or None (no limit), got {value!r}")
+        if self.iteration is not None and self.run is None:
+            raise ValueError(f"iteration {self.iteration!r} needs the run it belongs to; give run as well")
+
+    @property
+    def criteria(self) -> str:
+        """The selection as canonical JSON."""
+        return fields_json(self)
+
+
+EVERYTHING: Final = Selection()
+
+
+def in_scope(column: ColumnElement[str], tenant: Scope) -> list[ColumnElement[bool]]:
+    """The condition that keeps a read inside its tenant; none for ALL_TENANTS."""
+    return [] if tenant is ALL_TENANTS else [column == tenant]
+
+
+def latest_evaluation() -> FromClause:
+    """Each trajectory's evaluation that was stored last: columns id, trajectory_id, verdict, score, fields."""
+    later = evaluations.alias("later")
+    latest = select(func.max(later.c.sequence)).where(later.c.trajectory_id == evaluations.c.trajectory_id)
+    columns = (evaluations.c.id, evaluations.c.trajectory_id, evaluations.c.verdict, evaluations.c.score)
+    return (
+        select(*columns, evaluations.c.fields)
+        .where(evaluations.c.sequence == latest.scalar_subquery())
+        .subquery("latest")
+    )
+
+
+def _among(column: ColumnElement[str], allowed: Sequence[str]) -> list[ColumnElement[bool]]:
+    return [column.in_(allowed)] if allowed else []
+
+
+def chosen(selection: Selection, tenant: Scope, until: int) -> Select[tuple[str, str, str, int, str, float | None]]:
+    """Selects trajectory_id, task_id, family, sequence, verdict and score of the selected trajectories.
+
+    ``verdict`` is ``missing`` where no evaluation is stored. ``until`` is the last sequence number that counts, so
+    that several reads of a growing pool mean the same evidence.
+    """
+    judged = latest_evaluation()
+    verdict = func.coalesce(judged.c.verdict, "missing")
+    columns = (
+        trajectories.c.id.label("trajectory_id"),
+        trajectories.c.task_id,
+        tasks.c.family,
+        trajectories.c.sequence,
+        verdict.label("verdict"),
+        judged.c.score,
+    )
+    query = select(*columns).join(tasks, tasks.c.id == trajectories.c.task_id)
+    query = query.outerjoin(judged, judged.c.trajectory_id == trajectories.c.id)
+    query = query.where(
+        trajectories.c.sequence <= until,
+        *in_scope(trajectories.c.tenant, tenant),
+        *_among(tasks.c.family, selection.families),
+        *_among(tasks.c.environment, selection.environments),
+        *_among(tasks.c.split, selection.splits),
+        *_among(trajectories.c.agent_version, selection.agent_versions),
+        *_among(trajectories.c.origin, selection.origins),
+        *_among(verdict, selection.verdicts),
+        *_scalar_conditions(selection, judged.c.score),
+    )
+    if selection.limit_per_family is not None:
+        rank = func.row_number().over(partition_by=tasks.c.family, order_by=trajectories.c.sequence.desc())
+        ranked = query.add_columns(rank.label("rank")).subquery("ranked")
+        kept = [column for column in ranked.c if column.name != "rank"]
+        query = select(*kept).where(ranked.c.rank <= selection.limit_per_family)
+    if selection.limit is not None:
+        sequence = query.selected_columns.sequence
+        query = query.order_by(sequence.desc()).limit(selection.limit)
+    return query
+
+
+def _scalar_conditions(selection: Selection, score: ColumnElement[float]) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if selection.min_score is not None:
+        conditions.append(score >= selection.min_score)
+    if selection.since is not None:
+        conditions.append(trajectories.c.recorded_at >= selection.since)
+    if selection.run is not None:
+        appended = select(rollouts.c.trajectory_id).where(rollouts.c.run == selection.run)
+        if selection.iteration is not None:
+            appended = appended.where(rollouts.c.iteration == selection.iteration)
+        conditions.append(trajectories.c.id.in_(appended))
+    return conditions
