@@ -1,0 +1,114 @@
+"""How a picture is drawn and written: one look, no global state left behind, the same bytes every time.
+
+Colours are Okabe and Ito's, which stay apart under the common kinds of colour blindness; every meaning that a
+colour carries is carried by a marker, a line style or a label as well.
+"""
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upturn.errors import UpturnError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK = "#1f2933"
+MUTED = "#5f6b7a"
+GRID = "#e3e8ee"
+BEFORE = "#7b8794"
+MIDDLE = "#56b4e9"
+AFTER = "#0072b2"
+GOOD = "#007a5a"
+BAD = "#c4500a"
+SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6d1f", "#7b8794")
+"""For things that are only to be told apart, such as agents."""
+MARKERS = ("o", "D", "s", "^", "v", "P", "X", "*")
+
+_STYLE: dict[str, object] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 11.0,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": "#c5ced8",
+    "axes.titlesize": 12.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.size": 0.0,
+    "ytick.major.size": 0.0,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "upturn",
+}
+
+_REFERENCES = re.compile(r'(\bid="|xlink:href="#|url\(#)')
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The report's look while a picture is drawn and written; matplotlib's own settings come back afterwards."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure of this size in inches that draws without a screen."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def svg(figure: "Figure", name: str) -> str:
+    """The figure as an ``<svg>`` element whose ids begin with ``name``, so that several fit on one page."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 aria-hidden="true" focusable="false">', text, count=1)
+    text = text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" ', 1)
+    return _REFERENCES.sub(rf"\g<1>{name}-", text).strip()
+
+
+def png(figure: "Figure", path: Path, *, dots_per_inch: int = 160) -> None:
+    """Writes the figure as a PNG file; the folder must exist."""
+    if path.suffix != ".png":
+        raise UpturnError(f"pictures are saved as .png, got {str(path)!r}; give the file that ending")
+    figure.savefig(path, format="png", dpi=dots_per_inch, metadata={"Software": None})
+
+
+def percent_axis(axes: "Axes", which: str = "x") -> None:
+    """An axis of shares, from 0 to 100 %."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * 100:.0f} %"))
+    limits = (-0.02, 1.02)
+    if which == "x":
+        axes.set_xlim(*limits)
+    else:
+        axes.set_ylim(*limits)

@@ -1,0 +1,341 @@
+"""Everything a report shows, as records: the page is a pure function of these.
+
+All shares are in [0, 1], all differences are after − before in the same unit. Whatever a run did not measure is
+None or empty, and its part of the page is left out; nothing is filled in.
+"""
+
+from typing import Literal
+
+from upturn.records import GateResult, Release, Result, record
+
+Sampling = Literal["sampled", "greedy"]
+"""``sampled``: at the temperature the agent serves with."""
+
+
+@record
+class Estimate:
+    """A measured value with its uncertainty."""
+
+    value: float
+    low: float | None = None
+    """Lower end of the 95 % interval; None = no interval was computed."""
+    high: float | None = None
+    n: int | None = None
+    """Number of tasks behind the value; None = not a sample of tasks."""
+
+    @property
+    def is_above_zero(self) -> bool:
+        """True when the whole interval is above zero; without an interval nothing is claimed."""
+        return self.low is not None and self.low > 0
+
+    @property
+    def is_below_zero(self) -> bool:
+        """True when the whole interval is below zero."""
+        return self.high is not None and self.high < 0
+
+    @property
+    def is_significant(self) -> bool:
+        """True when the interval leaves zero out."""
+        return self.is_above_zero or self.is_below_zero
+
+
+@record
+class RunFacts:
+    """What made this report."""
+
+    run: str
+    command: str
+    seed: int
+    machine: str
+    version: str
+    """Of Upturn."""
+    config_hash: str
+    wall_seconds: float | None = None
+    """None = the run is not finished."""
+    peak_rss_mb: float | None = None
+
+
+@record
+class Headline:
+    """The one comparison the report is about."""
+
+    before: Estimate
+    after: Estimate
+    gain: Estimate
+    """Paired, task by task: after − before."""
+    basis: str
+    """What it was measured on, to be read after a number of tasks: ``held-out tasks (unseen templates …)``."""
+    gain_sft: Estimate | None = None
+    """Paired: after SFT − before. None = no SFT, or not measured."""
+    gain_grpo: Estimate | None = None
+    """Paired: after − after SFT. None = no GRPO, or not measured."""
+
+
+@record
+class Success:
+    """Success within one level or family."""
+
+    name: str
+    success: Estimate
+    level: int | None = None
+    """None = not tied to one level."""
+
+
+@record
+class Measurement:
+    """Held-out success of one version with one way of sampling."""
+
+    stage: str
+    """``before``, ``after SFT``, …; measurements are listed in the order the versions were made."""
+    sampling: Sampling
+    overall: Estimate
+    levels: tuple[Success, ...] = ()
+    families: tuple[Success, ...] = ()
+
+
+@record
+class CurvePoint:
+    """One training iteration."""
+
+    iteration: int
+    reward: float | None = None
+    """Mean over the training tasks of the iteration; None = not logged."""
+    heldout: Estimate | None = None
+    """Held-out success; None = not measured in this iteration."""
+    tokens: int | None = None
+    """Model-written tokens trained on so far."""
+
+
+@record
+class LearningCurve:
+    """The course of one training run."""
+
+    algorithm: str
+    points: tuple[CurvePoint, ...]
+
+
+@record
+class Share:
+    """One agent version's share of something."""
+
+    agent_version: str
+    share: float
+
+
+@record
+class RoutingPoint:
+    """How tasks were shared out around one moment."""
+
+    task: int
+    """Tasks routed so far."""
+    shares: tuple[Share, ...]
+    """Versions without traffic may be left out."""
+
+
+@record
+class RoutingEvent:
+    """Something that changed who may be chosen."""
+
+    task: int
+    label: str
+    kind: Literal["start", "promote", "hold", "rollback", "other"] = "other"
+
+
+@record
+class Routing:
+    """Who got the work, over time."""
+
+    points: tuple[RoutingPoint, ...]
+    measure: str
+    """What a share is: ``share of the last 100 tasks`` or ``mean probability over families``."""
+    events: tuple[RoutingEvent, ...] = ()
+    best_agent_share: Estimate | None = None
+    """Mean final probability of the best agent over the families where one clearly leads."""
+
+
+@record
+class Canary:
+    """One candidate's release."""
+
+    title: str
+    """``The trained candidate``"""
+    release: Release
+    threshold: float
+    """E-value at which the canary acts, e.g. 40."""
+
+
+@record
+class Change:
+    """A quantity before and after."""
+
+    name: str
+    kind: Literal["reward", "cost", "effort"]
+    before: Estimate | None
+    """None = missing, which is not zero."""
+    after: Estimate | None
+    difference: Estimate | None = None
+    """after − before, with its interval; None = not compared, so nothing is claimed."""
+    unit: str = ""
+
+
+@record
+class StateChange:
+    """One place of an environment's state that differs."""
+
+    path: str
+    """``mail.inbox.3.read``"""
+    before: str | None
+    """As JSON; None = was not there."""
+    after: str | None
+    """As JSON; None = is no longer there."""
+
+
+@record
+class TranscriptTurn:
+    """What the agent wrote and what came back."""
+
+    text: str
+    observation: str
+    code: str = "ok"
+    """``ok``, or the name of what was wrong with the action."""
+
+
+@record
+class Transcript:
+    """One attempt, turn by turn."""
+
+    stage: str
+    agent_version: str
+    turns: tuple[TranscriptTurn, ...]
+    outcome: str
+    verdict: str
+    gates: tuple[GateResult, ...] = ()
+    changes: tuple[StateChange, ...] | None = None
+    """What the attempt did to the world; None = not recorded, empty = it changed nothing."""
+    first_observation: str = ""
+
+
+@record
+class TaskStory:
+    """One task as attempted by several versions."""
+
+    task_id: str
+    family: str
+    level: int
+    instruction: str
+    attempts: tuple[Transcript, ...]
+    chosen_because: str = ""
+    """How this task was picked, so that nobody takes it for the average."""
+
+
+@record
+class LineageStep:
+    """One link of the chain from evidence to release."""
+
+    kind: str
+    """``snapshot``, ``run``, ``version``, ``release``"""
+    id: str
+    details: tuple[str, ...] = ()
+
+
+@record
+class ReadinessRow:
+    """One prerequisite of training, held against two thresholds."""
+
+    name: str
+    measured: str
+    threshold: str
+    """This run's."""
+    holds: bool
+    production_threshold: str
+    production_holds: bool
+
+
+@record
+class CoverageRow:
+    """How much of what happened was recorded."""
+
+    name: str
+    covered: int
+    total: int
+    bar: float
+    """Smallest share that is good enough."""
+
+    @property
+    def share(self) -> float | None:
+        """covered / total; None when there was nothing to cover."""
+        return self.covered / self.total if self.total else None
+
+    @property
+    def holds(self) -> bool:
+        """True when the share meets the bar; nothing to cover holds nothing."""
+        return self.share is not None and self.share >= self.bar
+
+
+@record
+class FloorRow:
+    """What a family's verifier gives to work that is no work, and to perfect work."""
+
+    family: str
+    oracle: Estimate | None
+    nothing: Estimate | None
+    random: Estimate | None
+    """Random valid actions."""
+
+
+@record
+class GuardrailRow:
+    """One family in the check against forgetting."""
+
+    family: str
+    difference: Estimate
+    """Paired candidate − incumbent, with n."""
+    is_shown_worse: bool
+    """True: the family's own test, corrected over families, shows a loss."""
+    incumbent: float | None = None
+    candidate: float | None = None
+
+
+@record
+class Guardrail:
+    """The check against forgetting, with its families."""
+
+    rows: tuple[GuardrailRow, ...]
+    is_passed: bool
+    rule: str
+    """What would have blocked the candidate, in one sentence."""
+    pooled: Estimate | None = None
+    """Difference over the families the incumbent was already good at; None = there were none."""
+
+
+@record
+class NextCommand:
+    """Something to try."""
+
+    command: str
+    purpose: str
+
+
+@record
+class ReportContent:
+    """The whole page."""
+
+    title: str
+    facts: RunFacts
+    headline: Headline | None = None
+    measurements: tuple[Measurement, ...] = ()
+    curves: tuple[LearningCurve, ...] = ()
+    routing: Routing | None = None
+    canaries: tuple[Canary, ...] = ()
+    changes: tuple[Change, ...] = ()
+    story: TaskStory | None = None
+    lineage: tuple[LineageStep, ...] = ()
+    readiness: tuple[ReadinessRow, ...] = ()
+    coverage: tuple[CoverageRow, ...] = ()
+    floors: tuple[FloorRow, ...] = ()
+    guardrails: tuple[Guardrail, ...] = ()
+    """One per validated candidate."""
+    results: tuple[Result, ...] = ()
+    next_commands: tuple[NextCommand, ...] = ()
+    notes: tuple[str, ...] = ()
+    """How it was measured, one sentence or two each."""

@@ -1,0 +1,374 @@
+"""The drawings themselves: figures in, one matplotlib figure out. Call them within ``canvas.style()``."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from upturn.report import canvas
+from upturn.report.content import Canary, Change, Estimate, LearningCurve, Measurement, Routing, RoutingEvent
+from upturn.report.number import number, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDTH = 9.6
+"""Inches; the page scales it to its column."""
+
+
+def levels(stages: Sequence[Measurement]) -> "Figure":
+    """Success overall and by level as groups of bars, one bar a stage."""
+    names = ["all levels"] + list(dict.fromkeys(item.name for stage in stages for item in stage.levels))
+    figure = canvas.new_figure(_WIDTH, 3.9)
+    axes = figure.subplots()
+    width = 0.8 / len(stages)
+    for index, stage in enumerate(stages):
+        found = {item.name: item.success for item in stage.levels} | {"all levels": stage.overall}
+        for group, name in enumerate(names):
+            if name not in found:
+                continue
+            place = group + (index - (len(stages) - 1) / 2) * width
+            estimate = found[name]
+            axes.bar(place, estimate.value, width * 0.88, color=_stage_colour(index, len(stages)), zorder=2)
+            top = _whisker(axes, place, estimate)
+            axes.text(place, top + 0.02, _short(estimate.value), ha="center", va="bottom", fontsize=9.5)
+    axes.set_xticks(range(len(names)), names, color=canvas.INK)
+    axes.tick_params(axis="x", labelsize=11)
+    axes.grid(visible=False, axis="x")
+    canvas.percent_axis(axes, "y")
+    axes.set_ylim(0, 1.12)
+    axes.set_ylabel("held-out tasks solved")
+    _stage_key(axes, stages)
+    return figure
+
+
+def families(stages: Sequence[Measurement]) -> "Figure":
+    """Success by family: a row a family, a mark and a whisker a stage, grouped by level."""
+    order = _family_order(stages)
+    figure = canvas.new_figure(_WIDTH, 1.1 + 0.46 * len(order))
+    axes = figure.subplots()
+    for row, name in enumerate(order):
+        found = [
+            (index, item.success) for index, stage in enumerate(stages) for item in stage.families if item.name == name
+        ]
+        for index, estimate in found:
+            place = row + (index - (len(stages) - 1) / 2) * 0.24
+            colour = _stage_colour(index, len(stages))
+            if estimate.low is not None and estimate.high is not None:
+                axes.plot([estimate.low, estimate.high], [place, place], color=colour, linewidth=1.8, zorder=2)
+            axes.plot(estimate.value, place, canvas.MARKERS[index], color=colour, markersize=6.5, zorder=3)
+        axes.text(1.04, row, _ends(found), va="center", fontsize=9.5, color=canvas.INK)
+    axes.set_yticks(range(len(order)), order, color=canvas.INK)
+    axes.set_ylim(len(order) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    canvas.percent_axis(axes, "x")
+    _level_lines(axes, stages, order)
+    _stage_key(axes, stages, has_markers=True)
+    return figure
+
+
+def curve(learning: LearningCurve) -> "Figure":
+    """Mean training reward above, held-out success with intervals below, over the iterations."""
+    rewards = [(point.iteration, point.reward) for point in learning.points if point.reward is not None]
+    heldout = [(point.iteration, point.heldout) for point in learning.points if point.heldout is not None]
+    panels = [panel for panel in (rewards, heldout) if panel]
+    figure = canvas.new_figure(_WIDTH, 0.8 + 2.2 * max(len(panels), 1))
+    figure.get_layout_engine().set(hspace=0.08)  # type: ignore[union-attr]
+    grid = figure.subplots(max(len(panels), 1), 1, sharex=True, squeeze=False)[:, 0]
+    row = 0
+    if rewards:
+        _reward_panel(grid[row], rewards)
+        row += 1
+    if heldout:
+        _heldout_panel(grid[row], heldout)
+    grid[-1].set_xlabel("iteration")
+    return figure
+
+
+def _reward_panel(axes: "Axes", rewards: Sequence[tuple[int, float]]) -> None:
+    x = [iteration for iteration, _ in rewards]
+    y = [reward for _, reward in rewards]
+    axes.plot(x, y, color=canvas.MIDDLE, linewidth=1.4, alpha=0.75)
+    smooth = _moving_mean(y, 5)
+    axes.plot(x, smooth, color=canvas.AFTER, linewidth=2.4)
+    axes.set_title("Mean reward on training tasks (bold: mean of the last five)", pad=10)
+    _end_label(axes, x[-1], smooth[-1], number(round(smooth[-1], 3)))
+
+
+def _heldout_panel(axes: "Axes", heldout: Sequence[tuple[int, Estimate]]) -> None:
+    x = [iteration for iteration, _ in heldout]
+    axes.plot(x, [estimate.value for _, estimate in heldout], color=canvas.GOOD, linewidth=1.4)
+    for iteration, estimate in heldout:
+        if estimate.low is not None and estimate.high is not None:
+            axes.plot([iteration] * 2, [estimate.low, estimate.high], color=canvas.GOOD, linewidth=1.6)
+        axes.plot(iteration, estimate.value, "o", color=canvas.GOOD, markersize=6.5)
+    canvas.percent_axis(axes, "y")
+    lowest = min(estimate.low if estimate.low is not None else estimate.value for _, estimate in heldout)
+    axes.set_ylim(math.floor(lowest * 4) / 4 - 0.02, 1.02)
+    axes.set_title("Held-out success, never trained on", pad=10)
+    _end_label(axes, x[-1], heldout[-1][1].value, percent(heldout[-1][1].value))
+
+
+def routing(shares: Routing) -> "Figure":
+    """Stacked bands of each version's share, with a mark where who may be chosen changed."""
+    versions = list(dict.fromkeys(share.agent_version for point in shares.points for share in point.shares))
+    x = [point.task for point in shares.points]
+    stacks = [_course(shares, version) for version in versions]
+    figure = canvas.new_figure(_WIDTH, 4.4)
+    axes = figure.subplots()
+    colours = [canvas.SERIES[index % len(canvas.SERIES)] for index in range(len(versions))]
+    axes.stackplot(x, *stacks, colors=colours, alpha=0.85, linewidth=0.6, edgecolor="white", baseline="zero")
+    canvas.percent_axis(axes, "y")
+    axes.set_ylim(0, 1)
+    axes.set_xlim(x[0], max(x[-1], x[0] + 1))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_xlabel("tasks routed")
+    axes.set_ylabel(shares.measure)
+    _band_labels(axes, x, versions, stacks, colours)
+    for index, event in enumerate(shares.events):
+        _event_line(axes, event, index)
+    return figure
+
+
+def canary(path: Canary) -> "Figure":
+    """Evidence that the candidate is better, and that it is worse, against the tasks it has served."""
+    evidence = path.release.evidence
+    figure = canvas.new_figure(_WIDTH, 3.6)
+    axes = figure.subplots()
+    x = [step.candidate_tasks for step in evidence]
+    better = [step.log_e_better / math.log(10) for step in evidence]
+    worse = [step.log_e_worse / math.log(10) for step in evidence]
+    limit = math.log10(path.threshold)
+    axes.axhline(limit, color=canvas.INK, linewidth=1.2, linestyle=(0, (5, 3)))
+    axes.plot(x, better, color=canvas.GOOD, linewidth=2.4)
+    axes.plot(x, worse, color=canvas.BAD, linewidth=2.4, linestyle=(0, (2, 1)))
+    low, high = min(*better, *worse, 0.0), max(*better, *worse, limit)
+    gap = high - low
+    axes.set_ylim(low - 0.08 * gap, high + 0.18 * gap)
+    axes.set_xlim(0, max(x[-1], 1) * 1.01)
+    axes.text(0.005 * x[-1], limit + 0.02 * gap, f"act at {number(path.threshold)}", va="bottom", fontsize=9.5)
+    _end_pair(axes, x[-1], (better[-1], worse[-1]), gap)
+    _stage_lines(axes, path)
+    _power_axis(axes)
+    axes.set_xlabel("tasks served by the candidate")
+    axes.set_ylabel("evidence (e-value)")
+    return figure
+
+
+def changes(items: Sequence[Change]) -> "Figure":
+    """One small panel a quantity: before and after, each on the quantity's own scale."""
+    columns = min(3, len(items))
+    rows = math.ceil(len(items) / columns)
+    figure = canvas.new_figure(_WIDTH, 0.3 + 1.45 * rows)
+    figure.get_layout_engine().set(hspace=0.12, wspace=0.06)  # type: ignore[union-attr]
+    grid = figure.subplots(rows, columns, squeeze=False)
+    flat = [axes for line in grid for axes in line]
+    for axes in flat[len(items) :]:
+        axes.set_axis_off()
+    for axes, item in zip(flat, items, strict=False):
+        _change_panel(axes, item)
+    return figure
+
+
+def _change_panel(axes: "Axes", item: Change) -> None:
+    ends = (("before", item.before, canvas.BEFORE), ("after", item.after, canvas.AFTER))
+    top = max(
+        [value for _, end, _ in ends if end is not None for value in (end.value, end.high or 0.0)] + [1e-9],
+    )
+    if item.kind == "reward" and top <= 1:
+        # Reward components live in [0, 1]: all panels then share that scale.
+        top = 1.0
+    low = min([value for _, end, _ in ends if end is not None for value in (end.value, end.low or 0.0)] + [0.0])
+    for place, (_, end, colour) in enumerate(ends):
+        if end is None:
+            axes.text(0.02 * top, place, "missing", va="center", fontsize=9.5, color=canvas.MUTED, style="italic")
+            continue
+        axes.barh(place, end.value, 0.7, color=colour, zorder=2)
+        edge = max(end.value, 0.0)
+        if end.low is not None and end.high is not None:
+            axes.plot([end.low, end.high], [place, place], color=canvas.INK, linewidth=1.3, zorder=3)
+            edge = max(edge, end.high)
+        axes.text(edge + 0.03 * top, place, number(_rounded(end.value)), va="center", fontsize=9.5)
+    axes.set_yticks([0, 1], ["before", "after"], color=canvas.INK)
+    axes.set_ylim(1.6, -0.6)
+    axes.set_xlim(low * 1.05, top * 1.3)
+    axes.grid(visible=False)
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+    unit = f" ({item.unit})" if item.unit else ""
+    kind = "cost: " if item.kind == "cost" else ""
+    axes.set_title(f"{kind}{item.name}{unit}", fontsize=10.5)
+
+
+def _rounded(value: float) -> float:
+    """Three significant digits: as much as fits beside a bar."""
+    return float(f"{value:.3g}")
+
+
+def _stage_colour(index: int, count: int) -> str:
+    if index == count - 1:
+        return canvas.AFTER
+    return canvas.BEFORE if index == 0 else canvas.MIDDLE
+
+
+def _stage_key(axes: "Axes", stages: Sequence[Measurement], *, has_markers: bool = False) -> None:
+    from matplotlib.lines import Line2D
+
+    keys = [
+        Line2D(
+            [],
+            [],
+            linestyle="none",
+            marker=canvas.MARKERS[index] if has_markers else "s",
+            markersize=8,
+            color=_stage_colour(index, len(stages)),
+            label=stage.stage,
+        )
+        for index, stage in enumerate(stages)
+    ]
+    axes.legend(
+        handles=keys, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(keys), frameon=False, handletextpad=0.2
+    )
+
+
+def _whisker(axes: "Axes", place: float, estimate: Estimate) -> float:
+    """Draws the interval; returns where a label above it may start."""
+    if estimate.low is None or estimate.high is None:
+        return estimate.value
+    axes.plot([place, place], [estimate.low, estimate.high], color=canvas.INK, linewidth=1.2, zorder=3)
+    return max(estimate.high, estimate.value)
+
+
+def _short(share: float) -> str:
+    return percent(share).replace("\u00a0", " ")
+
+
+def _ends(found: Sequence[tuple[int, Estimate]]) -> str:
+    if len(found) == 1:
+        return _short(found[0][1].value)
+    return f"{_short(found[0][1].value)} → {_short(found[-1][1].value)}"
+
+
+def _family_order(stages: Sequence[Measurement]) -> list[str]:
+    levels_by_name = {item.name: item.level or 0 for stage in stages for item in stage.families}
+    return sorted(levels_by_name, key=lambda name: levels_by_name[name])
+
+
+def _level_lines(axes: "Axes", stages: Sequence[Measurement], order: Sequence[str]) -> None:
+    levels_by_name = {item.name: item.level for stage in stages for item in stage.families}
+    for row in range(1, len(order)):
+        is_new = levels_by_name[order[row]] != levels_by_name[order[row - 1]]
+        axes.axhline(row - 0.5, color="#aab6c2" if is_new else canvas.GRID, linewidth=1.0)
+
+
+def _moving_mean(values: Sequence[float], window: int) -> list[float]:
+    means = []
+    for end in range(1, len(values) + 1):
+        part = values[max(0, end - window) : end]
+        means.append(sum(part) / len(part))
+    return means
+
+
+def _end_label(axes: "Axes", x: float, y: float, text: str) -> None:
+    axes.annotate(text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontweight="bold")
+
+
+def _course(shares: Routing, version: str) -> list[float]:
+    return [
+        next((share.share for share in point.shares if share.agent_version == version), 0.0) for point in shares.points
+    ]
+
+
+def _band_labels(
+    axes: "Axes", x: Sequence[int], versions: Sequence[str], stacks: Sequence[Sequence[float]], colours: Sequence[str]
+) -> None:
+    """Names each band at its right end, pushed apart so that thin bands stay readable."""
+    below = 0.0
+    places = []
+    for stack in stacks:
+        places.append(below + stack[-1] / 2)
+        below += stack[-1]
+    gap = 0.075
+    for index in range(1, len(places)):
+        places[index] = max(places[index], places[index - 1] + gap)
+    overflow = max(0.0, places[-1] - (1 - gap / 3))
+    places = [place - overflow for place in places]
+    for index in range(len(places) - 2, -1, -1):
+        places[index] = min(places[index], places[index + 1] - gap)
+    for place, version, stack, colour in zip(places, versions, stacks, colours, strict=True):
+        for text, offset, ink in (("■", 8, colour), (f"{version}  {_short(stack[-1])}", 22, canvas.INK)):
+            axes.annotate(
+                text,
+                (1.0, place),
+                xycoords=("axes fraction", "data"),
+                xytext=(offset, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9.5,
+                color=ink,
+            )
+
+
+def _event_line(axes: "Axes", event: RoutingEvent, index: int) -> None:
+    style = {"promote": "-", "rollback": "-", "start": (0, (4, 2)), "hold": (0, (1, 2)), "other": (0, (1, 2))}
+    axes.axvline(event.task, color=canvas.INK, linewidth=1.4, linestyle=style[event.kind])
+    axes.annotate(
+        event.label,
+        (event.task, 1.0),
+        xytext=(0, 4 + 13 * (index % 3)),
+        textcoords="offset points",
+        ha="center",
+        fontsize=9.5,
+        annotation_clip=False,
+    )
+
+
+def _end_pair(axes: "Axes", x: float, ends: tuple[float, float], gap: float) -> None:
+    places = list(ends)
+    if abs(places[0] - places[1]) < 0.09 * gap:
+        middle = (places[0] + places[1]) / 2
+        places = [middle + 0.05 * gap, middle - 0.05 * gap]
+    for place, label, colour in zip(places, ("— better", "--- worse"), (canvas.GOOD, canvas.BAD), strict=True):
+        axes.annotate(
+            label,
+            (x, place),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            fontweight="bold",
+            annotation_clip=False,
+        )
+
+
+def _stage_lines(axes: "Axes", path: Canary) -> None:
+    """A line where the candidate's share of the traffic changes, and the share itself."""
+    from_stage = None
+    for step in path.release.evidence:
+        if step.stage == from_stage:
+            continue
+        start = 0 if from_stage is None else step.candidate_tasks
+        if from_stage is not None:
+            axes.axvline(start, color="#c5ced8", linewidth=1.2)
+        axes.annotate(
+            f"{path.release.stages[step.stage] * 100:g} % of the traffic",
+            (start, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(4, -2),
+            textcoords="offset points",
+            va="top",
+            fontsize=9.5,
+            color=canvas.MUTED,
+        )
+        from_stage = step.stage
+
+
+def _power_axis(axes: "Axes") -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    names = {0: "1", 1: "10", 2: "100", 3: "1,000", -1: "0.1", -2: "0.01"}
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    superscript = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda power, _: names.get(round(power), f"10{str(round(power)).translate(superscript)}"))
+    )

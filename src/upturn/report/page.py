@@ -1,0 +1,111 @@
+"""The report as one HTML page that needs nothing else: pictures and style lie inside it.
+
+Text of agents, users and environments is data: the templates escape everything but our own drawings. The page is a
+pure function of its content; a saved ``report.json`` gives the same page again.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upturn.errors import RecordError
+from upturn.records import from_json, to_json
+from upturn.report import number, picture, sentence
+from upturn.report.content import ReportContent
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_MAX_CHARACTERS = 2_000
+"""Of one text in a transcript; a page of a real agent's observations would otherwise be megabytes."""
+
+_UNPRINTABLE = {code: "\ufffd" for code in [*range(32), *range(127, 160), 0xFFFE, 0xFFFF] if chr(code) not in "\t\n"}
+"""Characters that HTML does not allow, or that would not be seen."""
+
+
+def render(content: ReportContent) -> str:
+    """The whole page as HTML5 text."""
+    template = _environment().get_template("report.html")
+    pictures = picture.draw(content)
+    return template.render(content=content, pictures={item.name: item for item in pictures})
+
+
+def write_report(content: ReportContent, path: Path) -> None:
+    """Writes the page to ``path``: either all of it or, if that fails, nothing; the folder must exist."""
+    _replace(path, render(content))
+
+
+def write_content(content: ReportContent, path: Path) -> None:
+    """Saves what the page is made from (``report.json``), all or nothing."""
+    _replace(path, to_json(content) + "\n")
+
+
+def read_content(path: Path) -> ReportContent:
+    """What ``write_content`` saved; raises RecordError when the file is missing or is something else."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise RecordError(f"cannot read a report from {str(path)!r}: {exc}; give the path of a report.json") from exc
+    return from_json(ReportContent, text)
+
+
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("upturn", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    environment.filters |= {
+        "percent": number.percent,
+        "points": number.points,
+        "number": number.number,
+        "duration": number.duration,
+        "percent_estimate": number.percent_estimate,
+        "percent_interval": number.percent_interval,
+        "points_estimate": number.points_estimate,
+        "points_interval": number.points_interval,
+        "number_interval": number.number_interval,
+        "clip": _clip,
+        "drawing": _drawing,
+    }
+    environment.globals["say"] = sentence
+    return environment
+
+
+def _printable(value: object) -> object:
+    """Plain text without the characters a page may not hold; everything else as it is."""
+    return value.translate(_UNPRINTABLE) if type(value) is str else value
+
+
+def _clip(text: str) -> str:
+    """At most so many characters, saying how many are left out."""
+    if len(text) <= _MAX_CHARACTERS:
+        return text
+    return f"{text[:_MAX_CHARACTERS]} … ({len(text) - _MAX_CHARACTERS:,} more characters)"
+
+
+def _drawing(item: picture.Picture) -> str:
+    """Our own SVG, not escaped: matplotlib has escaped the texts in it."""
+    from markupsafe import Markup
+
+    return Markup(item.svg.translate(_UNPRINTABLE))  # noqa: S704
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,233 @@
+"""Sentences that say what the figures say, and no more.
+
+A difference is called a gain or a loss only when its interval leaves zero out; otherwise the sentence reads
+"no significant change".
+"""
+
+from collections.abc import Sequence
+
+from upturn.records import Release
+from upturn.report.content import (
+    Canary,
+    Change,
+    Estimate,
+    Guardrail,
+    Headline,
+    LearningCurve,
+    Measurement,
+    ReportContent,
+    Routing,
+)
+from upturn.report.number import (
+    number,
+    percent,
+    percent_estimate,
+    points_estimate,
+    signed,
+)
+
+NO_CHANGE = "no significant change"
+
+_VERDICTS = {
+    "promoted": "promoted",
+    "rolled_back": "rolled back",
+    "canary": "still in its canary",
+    "watch": "promoted, under watch",
+}
+
+
+def headline_title(headline: Headline) -> str:
+    """The page's first line."""
+    if headline.gain.is_above_zero:
+        return "The agent got better by working"
+    if headline.gain.is_below_zero:
+        return "The agent got worse: do not use this version"
+    return "No significant change"
+
+
+def headline_sentence(headline: Headline) -> str:
+    """Before, after and gain with all their evidence."""
+    n = f"{headline.gain.n:,} " if headline.gain.n is not None else ""
+    return (
+        f"On {n}{headline.basis}, success went from {percent_estimate(headline.before)} "
+        f"to {percent_estimate(headline.after)}. Compared task by task: {difference(headline.gain)}."
+    )
+
+
+def difference(gain: Estimate) -> str:
+    """A paired difference of two success rates in words."""
+    if gain.low is None or gain.high is None:
+        return f"{points_estimate(gain)}, without an interval, so nothing is claimed"
+    if not gain.is_significant:
+        return f"{NO_CHANGE} ({points_estimate(gain)})"
+    return points_estimate(gain)
+
+
+def change(item: Change) -> str:
+    """What became of one quantity."""
+    if item.difference is None:
+        return "not compared"
+    gain = item.difference
+    if gain.low is None or gain.high is None:
+        return "no interval, so nothing is claimed"
+    if not gain.is_significant:
+        return NO_CHANGE
+    unit = f" {item.unit}" if item.unit else ""
+    return f"{signed(gain.value)}{unit} ({signed(gain.low)} to {signed(gain.high)})"
+
+
+def sampled(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """The measurements at serving temperature, in order."""
+    return tuple(item for item in measurements if item.sampling == "sampled")
+
+
+def level_caption(measurements: Sequence[Measurement]) -> str:
+    """What the picture of success by level shows."""
+    stages = sampled(measurements)
+    last = stages[-1]
+    text = "Held-out success with 95 % intervals, at the temperature the agent serves with."
+    if len(stages) > 1:
+        text += f" Overall {percent(stages[0].overall.value)} {stages[0].stage} and "
+        text += f"{percent(last.overall.value)} {last.stage}"
+    else:
+        text += f" Overall {percent(last.overall.value)} {last.stage}"
+    if last.levels:
+        weakest = min(last.levels, key=lambda level: level.success.value)
+        text += f"; the weakest level stands at {percent(weakest.success.value)} ({weakest.name})"
+    return text + "."
+
+
+def family_caption(measurements: Sequence[Measurement]) -> str:
+    """What the picture of success by family shows."""
+    stages = sampled(measurements)
+    first = {item.name: item.success for item in stages[0].families}
+    last = {item.name: item.success for item in stages[-1].families}
+    shared = [name for name in first if name in last]
+    text = "One row per task family; whiskers are 95 % intervals on held-out tasks."
+    if len(stages) < 2 or not shared:
+        return text
+    apart = sum(_is_apart(first[name], last[name]) for name in shared)
+    below = sum(_is_apart(last[name], first[name]) for name in shared)
+    text += f" In {apart} of {len(shared)} families the interval {stages[-1].stage} lies wholly above "
+    text += f"the one {stages[0].stage}"
+    return text + (f"; in {below} it lies wholly below." if below else "; in none it lies wholly below.")
+
+
+def _is_apart(low: Estimate, high: Estimate) -> bool:
+    return low.high is not None and high.low is not None and high.low > low.high
+
+
+def curve_caption(curve: LearningCurve) -> str:
+    """What the learning curve shows."""
+    rewards = [point for point in curve.points if point.reward is not None]
+    heldout = [point for point in curve.points if point.heldout is not None]
+    parts = [f"{curve.algorithm}, {len(curve.points)} iterations."]
+    if rewards:
+        parts.append(
+            f"Mean reward on training tasks went from {number(_round(rewards[0].reward))} "
+            f"to {number(_round(rewards[-1].reward))}."
+        )
+    if heldout:
+        last = heldout[-1].heldout
+        assert last is not None
+        parts.append(
+            f"Dots are held-out success with 95 % intervals; the last one, at iteration "
+            f"{heldout[-1].iteration}, is {percent(last.value)}."
+        )
+    tokens = [point.tokens for point in curve.points if point.tokens is not None]
+    if tokens:
+        parts.append(f"It was trained on {tokens[-1]:,} model-written tokens.")
+    return " ".join(parts)
+
+
+def _round(value: float | None) -> float:
+    assert value is not None
+    return round(value, 3)
+
+
+def routing_caption(routing: Routing) -> str:
+    """What the routing picture shows."""
+    last = routing.points[-1]
+    text = f"Each band is one agent version's {routing.measure}."
+    if last.shares:
+        best = max(last.shares, key=lambda share: share.share)
+        text += f" After {last.task:,} tasks, {best.agent_version} holds the largest: {percent(best.share)}."
+    if routing.best_agent_share is not None:
+        best_share = percent_estimate(routing.best_agent_share)
+        text += f" Mean final probability of the best agent where one clearly leads: {best_share}."
+    return text
+
+
+def canary_caption(canary: Canary) -> str:
+    """What one canary's evidence path shows."""
+    verdict = _VERDICTS[canary.release.state]
+    if not canary.release.evidence:
+        return f"{canary.title}: no evidence was recorded; {verdict}."
+    last = canary.release.evidence[-1]
+    return (
+        f"{canary.title} was {verdict} after serving {last.candidate_tasks:,} tasks"
+        f" (success {_rate(last.candidate_successes, last.candidate_tasks)} against "
+        f"{_rate(last.control_successes, last.control_tasks)} in the control arm)."
+        if canary.release.state != "canary"
+        else f"{canary.title} is {verdict} after serving {last.candidate_tasks:,} tasks."
+    )
+
+
+def _rate(successes: int, tasks: int) -> str:
+    return f"{percent(successes / tasks)} of {tasks:,}" if tasks else "no tasks"
+
+
+def verdict(release: Release) -> str:
+    """The release's state in words."""
+    return _VERDICTS[release.state]
+
+
+def guardrail_sentence(guardrail: Guardrail) -> str:
+    """Whether the check against forgetting passed, and on what."""
+    worse = [row.family for row in guardrail.rows if row.is_shown_worse]
+    text = "Passed: " if guardrail.is_passed else "Blocked: "
+    text += f"shown worse in {', '.join(worse)}." if worse else "no family is shown worse."
+    if guardrail.pooled is not None:
+        text += f" Over the families it was already good at: {points_estimate(guardrail.pooled)}."
+    return text
+
+
+def change_caption(changes: Sequence[Change]) -> str:
+    """What a picture of before-and-after quantities shows."""
+    moved = [f"{item.name} {change(item)}" for item in changes if item.difference and item.difference.is_significant]
+    text = "Grey is before, blue is after; black lines are 95 % intervals."
+    if moved:
+        return f"{text} Significant: {'; '.join(moved)}."
+    return f"{text} {NO_CHANGE.capitalize()} in any of them is shown."
+
+
+def happenings(content: ReportContent) -> list[tuple[str, str, str]]:
+    """What happened, as (word, figure, explanation), in the order of the loop."""
+    tiles: list[tuple[str, str, str]] = []
+    if content.routing and content.routing.points:
+        versions = {share.agent_version for point in content.routing.points for share in point.shares}
+        tasks = content.routing.points[-1].task
+        tiles.append(("Routed", f"{tasks:,}", f"tasks, to {len(versions)} agent versions"))
+    evaluations = [row for row in content.coverage if "evaluat" in row.name.lower()]
+    if evaluations and evaluations[0].share is not None:
+        row = evaluations[0]
+        tiles.append(("Judged", percent(evaluations[0].share), f"of the results: {row.covered:,} of {row.total:,}"))
+    curves = [curve for curve in content.curves if curve.points]
+    if curves:
+        count = sum(len(curve.points) for curve in curves)
+        names = " and ".join(dict.fromkeys(curve.algorithm for curve in curves))
+        tiles.append(("Trained", f"{count:,}", f"iterations of {names}"))
+    tiles += [_release_tile(canary) for canary in content.canaries]
+    judged = [result for result in content.results if result.holds is not None]
+    if judged:
+        met = sum(result.holds is True for result in judged)
+        tiles.append(("Checked", f"{met} of {len(judged)}", "bars met, each with its figure below"))
+    return tiles
+
+
+def _release_tile(canary: Canary) -> tuple[str, str, str]:
+    release = canary.release
+    tasks = release.evidence[-1].candidate_tasks if release.evidence else 0
+    title = canary.title[:1].lower() + canary.title[1:]
+    return (verdict(release).capitalize(), f"{tasks:,}", f"tasks served by {title} in its canary")
+

@@ -1,0 +1,81 @@
+"""Transcripts from what was recorded: turns side by side with what came back, and what changed in the world."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from upturn.records import Evaluation, JsonValue, Trajectory
+from upturn.report.content import StateChange, Transcript, TranscriptTurn
+
+
+def transcript(
+    trajectory: Trajectory,
+    evaluation: Evaluation | None,
+    *,
+    stage: str,
+    initial_state: Mapping[str, JsonValue] | None = None,
+) -> Transcript:
+    """The attempt as a report shows it.
+
+    ``initial_state`` is the environment's state before the first action; None = the changes are not shown.
+    """
+    answers = [turn.observation for turn in trajectory.turns[1:]]
+    answers.append(trajectory.final_observation)
+    turns = tuple(
+        TranscriptTurn(text=turn.text, observation=answer.text, code=answer.code)
+        for turn, answer in zip(trajectory.turns, answers, strict=False)
+    )
+    return Transcript(
+        stage=stage,
+        agent_version=trajectory.agent_version,
+        turns=turns,
+        outcome=trajectory.outcome,
+        verdict="missing" if evaluation is None else evaluation.verdict,
+        gates=() if evaluation is None else evaluation.gates,
+        changes=None if initial_state is None else state_changes(initial_state, trajectory.final_state),
+        first_observation=trajectory.turns[0].observation.text if trajectory.turns else "",
+    )
+
+
+def state_changes(
+    before: Mapping[str, JsonValue],
+    after: Mapping[str, JsonValue],
+) -> tuple[StateChange, ...]:
+    """Every place where the two states differ, by path, in the order of ``before`` and then ``after``."""
+    return tuple(_differences("", before, after))
+
+
+def _differences(path: str, before: object, after: object) -> Iterator[StateChange]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in [*before, *(key for key in after if key not in before)]:
+            inner = f"{path}.{key}" if path else str(key)
+            if key not in after:
+                yield StateChange(path=inner, before=_text(before[key]), after=None)
+            elif key not in before:
+                yield StateChange(path=inner, before=None, after=_text(after[key]))
+            else:
+                yield from _differences(inner, before[key], after[key])
+    elif _is_list(before) and _is_list(after):
+        yield from _list_differences(path, before, after)
+    elif type(before) is not type(after) or before != after:
+        yield StateChange(path=path, before=_text(before), after=_text(after))
+
+
+def _list_differences(path: str, before: object, after: object) -> Iterator[StateChange]:
+    assert isinstance(before, Sequence)
+    assert isinstance(after, Sequence)
+    for index in range(max(len(before), len(after))):
+        inner = f"{path}.{index}"
+        if index >= len(after):
+            yield StateChange(path=inner, before=_text(before[index]), after=None)
+        elif index >= len(before):
+            yield StateChange(path=inner, before=None, after=_text(after[index]))
+        else:
+            yield from _differences(inner, before[index], after[index])
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
