@@ -85,8 +85,8 @@ def paired_worse_p(differences: npt.ArrayLike, seed: int, resamples: int = RESAM
     """One-sided p-value of "the mean difference is below 0" by flipping the signs of paired differences.
 
     Exact (the sign test, McNemar's on pairs of successes and failures) where all differences that are not 0 have
-    one size; otherwise by ``resamples`` random flips, with the observed one counted so that it is never 0. 1.0 where
-    nothing differs.
+    one size; otherwise by ``resamples`` random flips, with the observed one counted so that it is never 0.
+    1.0 where nothing differs.
     """
     moved = np.asarray(differences, dtype=np.float64)
     moved = moved[moved != 0]

@@ -2,7 +2,7 @@
 
 An e-process starts at 1 and, while the null holds, cannot be expected to grow: the chance that it *ever* reaches
 ``1/alpha`` is at most ``alpha`` (Ville's inequality). So one may look after every block and act on the first
-crossing. Everything here is in natural logarithms, is pure, and takes numbers or arrays alike (arrays element by element).
+crossing. Everything here is in natural logarithms, is pure, and takes numbers or arrays alike (element by element).
 
 Not here: what to do with the evidence (``rule``), and anything with a fixed horizon (``interval``).
 
@@ -85,8 +85,8 @@ def mismatch_log_e(
 
     Lindon and Malek's multinomial test for two arms: the alternative mixes the candidate's probability over
     Beta(a, b); the mixed likelihood is B(a + S, b + F) / B(a, b) and the null's share^S (1 − share)^F, where S
-    and F count the candidate's and the control's tasks. The ratio of two likelihoods is a martingale under the null for
-    *any* a and b; a = weight·share and b = weight·(1 − share) centre the alternative on the null, which for
+    and F count the candidate's and the control's tasks. The ratio of two likelihoods is a martingale under the null
+    for *any* a and b; a = weight·share and b = weight·(1 − share) centre the alternative on the null, which for
     share = ½ is their published form with a = b = weight/2. The order of the tasks does not matter.
     Counts need not be whole; shapes broadcast; ``share`` lies in (0, 1).
     """
@@ -100,7 +100,7 @@ def hedged_log_capital(scores: npt.ArrayLike, mean: float, alpha: float, truncat
 
     ``scores`` lie in [0, 1], time along the last axis; for paired rewards a − b in [−1, 1] pass (a − b + 1)/2
     against ½. Predictable plug-in bets of Waudby-Smith and Ramdas, K = max(K⁺, K⁻)/2; ``truncation``
-    (their c) keeps a bet from risking more than that share of the capital. ``alpha`` only tunes the size of the bets.
+    (their c) keeps a bet from risking more than that share of the capital. ``alpha`` only tunes the bets' size.
     """
     x = np.asarray(scores, dtype=np.float64)
     t = np.arange(1, x.shape[-1] + 1, dtype=np.float64)

@@ -10,7 +10,7 @@ ReleaseState = Literal["canary", "promoted", "rolled_back", "watch"]
 
 @record
 class ReleaseEvidence:
-    """What the canary knew after one block."""
+    """What the canary knew after one block: all counts are totals since its first block."""
 
     block: int
     stage: int
@@ -27,6 +27,10 @@ class ReleaseEvidence:
     """Sample-ratio mismatch between the arms and the stage's weight."""
     verdict: CanaryVerdict
     reason: str
+    candidate_violations: int = 0
+    """Candidate tasks with any safety cost."""
+    control_violations: int = 0
+    log_e_unsafe: float = 0.0
 
 
 @record
@@ -47,6 +51,9 @@ class Release:
     is_validation_skipped: bool = False
     """True: an operator overrode validation; ``reason`` says who and why."""
     reason: str = ""
+    """What operators did and why, in order; the canary's own reasons stand in the evidence."""
+    is_held: bool = False
+    """True: an operator keeps the canary at its stage; it gathers evidence and may only roll back by itself."""
 
 
 @record

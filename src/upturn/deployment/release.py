@@ -1,0 +1,177 @@
+"""A release's life: begun on a passed validation or an audited override, moved by its canary or by an operator.
+
+Every function takes a release and returns the next one; ``direct`` then makes the traffic follow. Storing the
+release and carrying out the routing are the caller's and the registry's business.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from upturn.arbiter.registry import AgentRegistry
+from upturn.deployment.rule import CanarySettings
+from upturn.deployment.validation import Validation
+from upturn.errors import ReleaseError
+from upturn.records import AgentVersion, Release
+
+
+class Override(NamedTuple):
+    """An operator's decision against or beside the evidence; both parts are recorded."""
+
+    who: str
+    why: str
+
+    def words(self, act: str) -> str:
+        """``act by who: why``; raises ReleaseError when either is empty."""
+        if not self.who.strip() or not self.why.strip():
+            raise ReleaseError(f"{act} needs who did it and why, got who={self.who!r} why={self.why!r}")
+        return f"{act} by {self.who.strip()}: {self.why.strip()}"
+
+
+class Traffic(Protocol):
+    """What a release may do to routing. Both calls may be repeated without effect."""
+
+    def set_canary(self, release: Release, share: float) -> None:
+        """Let the release's candidate serve ``share`` of its agent's tasks."""
+
+    def set_incumbent(self, release: Release, version: str) -> None:
+        """End the canary: ``version``, the release's incumbent or candidate, serves all of the agent's tasks."""
+
+
+class RegistryTraffic:
+    """Traffic carried out on the arbiter's registry; ``version_of`` finds an agent version by its id."""
+
+    def __init__(self, registry: AgentRegistry, version_of: Callable[[str], AgentVersion]) -> None:
+        self._registry = registry
+        self._version_of = version_of
+
+    def set_canary(self, release: Release, share: float) -> None:
+        """Starts the release's canary, or changes its share; raises ReleaseError while another release's runs."""
+        if self._registry.served(release.agent).release == release.id:
+            self._registry.set_weight(release.agent, share)
+        else:
+            self._registry.start_canary(release.id, self._version_of(release.candidate), share)
+
+    def set_incumbent(self, release: Release, version: str) -> None:
+        """Ends the release's canary in favour of ``version``; leaves an agent alone that has moved on since."""
+        served = self._registry.served(release.agent)
+        if served.release == release.id:
+            if served.incumbent.id == version:
+                self._registry.rollback(release.agent)
+            else:
+                self._registry.promote(release.agent)
+        elif served.incumbent.id != version and served.incumbent.id in (release.incumbent, release.candidate):
+            # Back from a watch: the candidate is the incumbent already. A later release's incumbent stays.
+            self._registry.start_canary(release.id, self._version_of(version), 1.0)
+            self._registry.promote(release.agent)
+
+
+def release_id(incumbent: str, candidate: str, attempt: int = 0) -> str:
+    """The id of the ``attempt``-th release of a candidate over an incumbent: equal inputs, equal id."""
+    text = "\n".join((incumbent, candidate, str(attempt)))
+    return f"release-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def start(
+    incumbent: AgentVersion,
+    candidate: AgentVersion,
+    settings: CanarySettings,
+    ground: Validation | Override,
+    *,
+    attempt: int = 0,
+) -> Release:
+    """A canary at its first stage, on the ground of a passed validation or of an operator's override.
+
+    Raises ReleaseError for a validation that did not pass, an override without who or why, versions of two agents,
+    or a candidate that is the incumbent. ``attempt`` counts earlier releases of the same pair.
+    """
+    if candidate.agent != incumbent.agent:
+        raise ReleaseError(
+            f"candidate {candidate.id!r} and incumbent {incumbent.id!r} are versions of two agents; "
+            "a release replaces a version of one agent"
+        )
+    if candidate.id == incumbent.id:
+        raise ReleaseError(f"candidate {candidate.id!r} is the incumbent itself; give the new version its own name")
+    if isinstance(ground, Override):
+        validation, reason = "skipped", ground.words("validation skipped")
+    elif ground.verdict == "pass":
+        validation, reason = ground.words, ""
+    else:
+        raise ReleaseError(
+            f"candidate {candidate.id!r} did not pass validation ({ground.words}); "
+            "only --skip-validation with who and why starts its canary"
+        )
+    return Release(
+        id=release_id(incumbent.id, candidate.id, attempt),
+        agent=incumbent.agent,
+        incumbent=incumbent.id,
+        candidate=candidate.id,
+        stages=settings.stages,
+        state="canary",
+        stage=0,
+        validation=validation,
+        is_validation_skipped=isinstance(ground, Override),
+        reason=reason,
+    )
+
+
+def promote(release: Release, override: Override) -> Release:
+    """The release promoted by an operator, whatever the evidence says; raises ReleaseError if it is decided."""
+    if release.state != "canary":
+        raise _refuse(release, "promote")
+    return replace(
+        _noted(release, override, "promoted"), state="promoted", stage=len(release.stages) - 1, is_held=False
+    )
+
+
+def rollback(release: Release, override: Override) -> Release:
+    """The release rolled back by an operator; raises ReleaseError if it is decided."""
+    if release.state not in ("canary", "watch"):
+        raise _refuse(release, "roll back")
+    return replace(_noted(release, override, "rolled back"), state="rolled_back", is_held=False)
+
+
+def hold(release: Release, override: Override) -> Release:
+    """The canary kept at its stage until ``resume``; raises ReleaseError if it is held already or over."""
+    if release.state != "canary" or release.is_held:
+        raise ReleaseError(f"only a running canary can be held; release {release.id!r} is {status_word(release)!r}")
+    return replace(_noted(release, override, "held"), is_held=True)
+
+
+def resume(release: Release, override: Override) -> Release:
+    """A held canary left to its evidence again; raises ReleaseError if it is not held."""
+    if not release.is_held:
+        raise ReleaseError(f"release {release.id!r} is not held; it is {status_word(release)!r}")
+    return replace(_noted(release, override, "resumed"), is_held=False)
+
+
+def status_word(release: Release) -> str:
+    """``canary``, ``held``, ``watch``, ``promoted`` or ``rolled_back``."""
+    return "held" if release.is_held else release.state
+
+
+def candidate_share(release: Release) -> float:
+    """The share of its agent's tasks that the candidate serves in the release's present state."""
+    if release.state == "canary":
+        return release.stages[release.stage]
+    return 0.0 if release.state == "rolled_back" else 1.0
+
+
+def direct(release: Release, traffic: Traffic) -> None:
+    """Makes the traffic follow the release's state; repeating it changes nothing."""
+    if release.state == "canary":
+        traffic.set_canary(release, candidate_share(release))
+    else:
+        traffic.set_incumbent(release, release.incumbent if release.state == "rolled_back" else release.candidate)
+
+
+def _refuse(release: Release, act: str) -> ReleaseError:
+    return ReleaseError(
+        f"cannot {act} release {release.id!r}: it is {release.state!r} and a verdict is final; start a new release"
+    )
+
+
+def _noted(release: Release, override: Override, act: str) -> Release:
+    note = override.words(act)
+    return replace(release, reason=f"{release.reason}; {note}" if release.reason else note)
