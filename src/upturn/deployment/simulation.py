@@ -180,10 +180,10 @@ def _published(main: Result, scenario: Scenario) -> list[Result]:
         return []
     rows = [
         Result(f"{main.name}_published", stated.verdict_share, "share"),
-        Result(f"{scenario.name}_median_tasks_published", stated.median_tasks, "candidate tasks"),
+        Result(f"{scenario.name}_median_tasks_published", float(stated.median_tasks), "candidate tasks"),
     ]
     if stated.tasks_95 is not None:
-        rows.append(Result(f"{scenario.name}_tasks_95_published", stated.tasks_95, "candidate tasks"))
+        rows.append(Result(f"{scenario.name}_tasks_95_published", float(stated.tasks_95), "candidate tasks"))
     return rows
 
 
