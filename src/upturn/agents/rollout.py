@@ -51,7 +51,7 @@ class Setting:
     """None: the agent calls no model of ours; its trajectories count as rendered."""
     limits: Limits = field(default_factory=Limits)
     seed: int = 0
-    """Calls draw from (seed, task, attempt, call): give each iteration its own, or it repeats the last one's luck."""
+    """Calls draw from (seed, task, attempt, call): iterations need different ones, or repeat each other's luck."""
     temperature: float = 1.0
     clock: Callable[[], float] = time.monotonic
     """Seconds."""

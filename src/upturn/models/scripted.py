@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from upturn.models.model import Generation, GenerationRequest
+from upturn.models.model import FinishReason, Generation, GenerationRequest
 
 
 class ScriptedModel:
@@ -40,7 +40,7 @@ class ScriptedModel:
             raise text
         ids = (*self._encode(text), *request.stop_ids[:1])
         written = tuple(ids[: request.max_tokens])
-        reason = "stop" if len(written) == len(ids) else "length"
+        reason: FinishReason = "stop" if len(written) == len(ids) else "length"
         return Generation(written, (0.0,) * len(written), reason, self._version)
 
     def release(self, session: str) -> None:

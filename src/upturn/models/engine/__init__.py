@@ -1,0 +1,7 @@
+"""The local engine: a causal language model of ``transformers`` behind the contract of ``Model``. Needs torch."""
+
+from upturn.models.engine.engine import LocalEngine
+from upturn.models.engine.table import Counters
+from upturn.models.engine.weights import weights_hash
+
+__all__ = ["Counters", "LocalEngine", "weights_hash"]

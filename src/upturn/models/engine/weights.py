@@ -1,0 +1,19 @@
+"""Which weights a model has, as a hash."""
+
+import hashlib
+
+import torch
+from transformers import PreTrainedModel
+
+
+def weights_hash(model: PreTrainedModel) -> str:
+    """32 hex digits over names, types, shapes and bits of all parameters and buffers; equal weights, equal hash.
+
+    Independent of the device. Tied weights count once per name.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        bits = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        digest.update(bits.numpy().data)
+    return digest.hexdigest()
