@@ -1,1 +1,29 @@
-"""training."""
+"""Training: rollouts and stored rows become better weights.
+
+Importing this package loads no torch. What needs torch is imported by name: ``upturn.training.sft.run_sft``,
+``upturn.training.grpo.run_grpo``, ``upturn.training.version`` and ``upturn.training.weights``.
+"""
+
+from upturn.training.advantage import Advantage, GroupAdvantages, GroupRelative, ScoredGroup, ScoredTrajectory
+from upturn.training.curve import CurvePoint, read_curve
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.row import TrainingRow, policy_rows, supervised_rows
+from upturn.training.settings import AdvantageSettings, GrpoSettings, OptimiserSettings, SftSettings
+
+__all__ = [
+    "Advantage",
+    "AdvantageSettings",
+    "CurvePoint",
+    "GroupAdvantages",
+    "GroupRelative",
+    "GrpoSettings",
+    "OptimiserSettings",
+    "ScoredGroup",
+    "ScoredTrajectory",
+    "SftSettings",
+    "TrainingOutcome",
+    "TrainingRow",
+    "policy_rows",
+    "read_curve",
+    "supervised_rows",
+]

@@ -1,0 +1,125 @@
+"""Checkpoints: all that a run needs to go on exactly as if it had not stopped, in one file.
+
+One file and one rename make it atomic: weights, optimiser, counters and the best weights so far always belong
+together. A checkpoint carries what it belongs to (model, settings, seed, rows) and is refused by anything else; it
+carries a digest of its tensors, so damage is found before it is trained on.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import safetensors
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from upturn.errors import RecordError, TrainingError
+from upturn.records import from_json, record, to_json
+from upturn.training.weights import digest
+
+StopReason = Literal["finished", "target", "patience"]
+
+
+@record
+class TrainingProgress:
+    """How far a run is."""
+
+    units: int = 0
+    """Finished: iterations in reinforcement learning, optimiser steps in supervised training."""
+    steps: int = 0
+    """Of the optimiser."""
+    last_score: float | None = None
+    """Of the latest evaluation; None = there was none."""
+    best_score: float | None = None
+    best_units: int | None = None
+    """``units`` when the best evaluation was made; None = there was none."""
+    evaluations_since_best: int = 0
+    stopped: StopReason | None = None
+    """None = the run is not done."""
+
+
+@record
+class _Header:
+    """What the file says beside its tensors."""
+
+    identity: Mapping[str, str]
+    progress: TrainingProgress
+    digest: str
+
+
+class Checkpoint(NamedTuple):
+    """The content of a checkpoint."""
+
+    progress: TrainingProgress
+    weights: Mapping[str, Tensor]
+    optimiser: Mapping[str, Tensor]
+    best: Mapping[str, Tensor]
+    """The weights of the best evaluation; empty = none are kept."""
+
+
+def write_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkpoint) -> None:
+    """Durable when it returns; a crash before that leaves the earlier checkpoint as it was."""
+    tensors = {
+        f"{part}.{name}": tensor
+        for part, named in (
+            ("weights", checkpoint.weights),
+            ("optimiser", checkpoint.optimiser),
+            ("best", checkpoint.best),
+        )
+        for name, tensor in named.items()
+    }
+    header = to_json(_Header(identity, checkpoint.progress, digest(tensors)))
+    partial = path.with_name(path.name + ".partial")
+    safetensors.torch.save_file(tensors, partial, metadata={"upturn": header})
+    sync(partial)
+    partial.replace(path)
+    sync(path.parent)
+
+
+def read_checkpoint(path: Path, identity: Mapping[str, str]) -> Checkpoint:
+    """The checkpoint that was written there.
+
+    Raises TrainingError when the file is damaged, and when it belongs to another run, naming what differs.
+    """
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
+        header = from_json(_Header, metadata.get("upturn", ""))
+    except (OSError, SafetensorError, RecordError) as exc:
+        raise TrainingError(f"{_damaged(path)}: {exc}. {_CURE}") from exc
+    differing = [
+        f"{name} is {identity.get(name)!r}, the checkpoint has {header.identity.get(name)!r}"
+        for name in sorted(identity.keys() | header.identity.keys())
+        if identity.get(name) != header.identity.get(name)
+    ]
+    if differing:
+        raise TrainingError(
+            f"checkpoint {str(path)!r} belongs to another run: {'; '.join(differing)}. "
+            "Resume with what it was started with, or use another run folder"
+        )
+    if digest(tensors) != header.digest:
+        raise TrainingError(f"{_damaged(path)}: its tensors do not have the digest that was written. {_CURE}")
+    parts: dict[str, dict[str, Tensor]] = {"weights": {}, "optimiser": {}, "best": {}}
+    for name, tensor in tensors.items():
+        part, inner = name.split(".", 1)
+        parts[part][inner] = tensor
+    return Checkpoint(header.progress, **parts)
+
+
+def sync(path: Path) -> None:
+    """Makes a file's content, or a folder's entries, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_CURE = "Restore the file, or delete it (and the curve beside it) to train from the start"
+
+
+def _damaged(path: Path) -> str:
+    return f"checkpoint {str(path)!r} is damaged"

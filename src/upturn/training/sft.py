@@ -1,0 +1,112 @@
+"""Supervised fine-tuning: cross-entropy on written tokens, of sampled and rendered trajectories alike.
+
+Every written token weighs the same in every step: a step's loss is divided by the *average* number of written
+tokens of a step, not by its own, so neither a batch's company nor splitting a rollout into rows changes a token's
+weight.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from upturn.errors import TrainingError
+from upturn.training.loss import CrossEntropy
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.row import TrainingRow
+from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
+from upturn.training.settings import Decay, SftSettings
+from upturn.training.stream import Stream, Unit
+from upturn.training.trainer import Trainer, warmup_factor
+
+
+def run_sft(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
+    model: PreTrainedModel,
+    rows: Sequence[TrainingRow],
+    settings: SftSettings,
+    *,
+    seed: int,
+    run_dir: Path,
+    evaluate: Evaluate | None = None,
+    progress: Progress | None = None,
+) -> TrainingOutcome:
+    """Trains the model in place on ``rows`` (duplicates count as often as they appear); resumes from ``run_dir``.
+
+    A unit is one optimiser step; ``evaluate`` is called with the number of finished *epochs*, first with 0.
+    Resuming needs the model as it was before training, the same rows, settings and seed. Raises TrainingError.
+    """
+    if not rows:
+        raise TrainingError("there are no rows to train on; supervised training needs at least one")
+    if seed < 0:
+        raise TrainingError(f"seed must be 0 or more, got {seed!r}")
+    check_evaluation(evaluate, settings.evaluate_every)
+    algorithm = SupervisedSteps(rows, settings.batch_rows, seed)
+    per_epoch = algorithm.steps_per_epoch
+    total = settings.epochs * per_epoch
+    trainer = Trainer(
+        model,
+        settings.optimiser,
+        lambda step: (
+            warmup_factor(step, settings.optimiser.warmup_steps)
+            * decay_factor(settings.decay, step, total, settings.optimiser.warmup_steps)
+        ),
+    )
+    plan = RunPlan(
+        units=total,
+        evaluate_every=None if settings.evaluate_every is None else settings.evaluate_every * per_epoch,
+        checkpoint_every=settings.checkpoint_every,
+        keep=settings.keep,
+    )
+    identity = identity_of(trainer, "sft", settings, seed=seed, rows=rows_digest(rows))
+    by_epoch = None if evaluate is None else lambda units: evaluate(units // per_epoch)
+    return Run(trainer, algorithm, plan, RunPlace(run_dir, identity), by_epoch, progress).finish()
+
+
+class SupervisedSteps:
+    """Rows as optimiser steps: which rows a step holds is a pure function of (seed, step)."""
+
+    def __init__(self, rows: Sequence[TrainingRow], batch_rows: int, seed: int) -> None:
+        self.rows = rows
+        self.batch_rows = batch_rows
+        self.seed = seed
+        self.steps_per_epoch = math.ceil(len(rows) / batch_rows)
+        written = sum(len(row.positions) for row in rows)
+        self._denominator = written * batch_rows / len(rows)
+        self._objective = CrossEntropy()
+        self._epoch: tuple[int, Sequence[int]] = (-1, ())
+
+    def unit(self, index: int) -> Unit:
+        """Step ``index`` of the run."""
+        epoch, batch = divmod(index, self.steps_per_epoch)
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, epoch_order(len(self.rows), self.seed, epoch))
+        chosen = self._epoch[1][batch * self.batch_rows : (batch + 1) * self.batch_rows]
+        stream = Stream([self.rows[each] for each in chosen], self._objective, self._denominator)
+        return Unit([[stream]], {"epoch": float(epoch)})
+
+
+def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
+    """The order of ``count`` rows in an epoch: a permutation that depends on (seed, epoch) only."""
+    return [int(index) for index in np.random.default_rng([seed, epoch]).permutation(count)]
+
+
+def decay_factor(decay: Decay, step: int, total: int, warmup_steps: int) -> float:
+    """Share of the learning rate left for the step after ``step`` of ``total``: 1 during warm-up, then falling to
+    (but not reaching) 0."""
+    if decay == "none" or step < warmup_steps:
+        return 1.0
+    gone = (step - warmup_steps) / max(1, total - warmup_steps)
+    return 1 - gone if decay == "linear" else (1 + math.cos(math.pi * gone)) / 2
+
+
+def rows_digest(rows: Sequence[TrainingRow]) -> str:
+    """The identity of rows in their order."""
+    found = hashlib.sha256()
+    for row in rows:
+        for array in (row.token_ids, row.positions, row.weights):
+            found.update(len(array).to_bytes(8))
+            found.update(array.tobytes())
+    return found.hexdigest()

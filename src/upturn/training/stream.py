@@ -1,0 +1,46 @@
+"""A weight stream: what an algorithm hands to the trainer, and all that the trainer knows of an algorithm."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from upturn.training.loss import Objective
+from upturn.training.row import TrainingRow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream:
+    """Rows with per-token weights, an objective, and the objective's own denominator.
+
+    Its loss is the sum of the objective's token losses over the rows, divided by ``denominator``. That is the
+    algorithm's, not the number of tokens in ``rows``: tokens that were left out because they cannot matter may
+    still be counted.
+    """
+
+    rows: Sequence[TrainingRow]
+    objective: Objective
+    denominator: float
+
+
+Minibatch: TypeAlias = Sequence[Stream]
+"""The streams of one optimiser step; their losses are added."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """The part of a run that is done wholly or not at all: a checkpoint lies before or after it."""
+
+    minibatches: Sequence[Minibatch]
+    """One optimiser step each, in order; may be empty."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What the algorithm wants on the curve beside the trainer's own."""
+
+
+class Algorithm(Protocol):
+    """Turns finished rollouts, or stored rows, into weight streams."""
+
+    def unit(self, index: int) -> Unit:
+        """The unit with this index. Called once each, in order, with the weights that the units before it left.
+
+        What it does may depend on the index, the seed and the weights only, so that resuming repeats it exactly.
+        """
