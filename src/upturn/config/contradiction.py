@@ -143,8 +143,20 @@ def _training(config: Config) -> Iterator[Contradiction]:
         )
     if config.trains:
         yield from _improved_agent(config)
+        yield from _readiness(config)
     else:
         yield from _without_training(config)
+
+
+def _readiness(config: Config) -> Iterator[Contradiction]:
+    tasks, cycles, points = config.tasks.count, config.loop.cycles, config.readiness.points
+    # A pool that other runs fill may already hold what is missing.
+    if not config.pool.path and tasks * cycles < points:
+        yield Contradiction(
+            ("readiness.points", "tasks.count", "loop.cycles", "pool.path"),
+            f"readiness.points = {points} is never reached with tasks.count = {tasks} and loop.cycles = {cycles}; "
+            "lower it, ask for more tasks, or share a pool between runs with pool.path",
+        )
 
 
 def _improved_agent(config: Config) -> Iterator[Contradiction]:

@@ -124,7 +124,7 @@ class TaskConfig(Section):
     """Task families the environment makes; empty = all it has."""
     levels: tuple[Count, ...] = ()
     """Levels of difficulty the environment makes; empty = all it has."""
-    count: Count = 600
+    count: Count = 5000
     """Tasks routed to the agents in each cycle."""
     heldout_count: Count = 400
     """Tasks that are never trained on; every before-and-after comparison is made on them."""
@@ -182,7 +182,7 @@ class GrpoConfig(Section):
     minibatches: Count = 2
     """Optimiser steps a round is split over."""
     learning_rate: Positive = 1e-4
-    """Of AdamW. 5e-4 was seen to collapse."""
+    """Of AdamW. With the nano model 5e-4 was seen to collapse."""
     clip_low: Probability = 0.2
     """The probability ratio is clipped at 1 − clip_low …"""
     clip_high: Positive = 0.28

@@ -1,0 +1,202 @@
+"""Writes docs/cli.md and docs/configuration.md from the program itself; ``--check`` fails when they are stale.
+
+The command line comes from the commands' own parameters, the configuration from its classes: types and defaults
+from pydantic, words from the docstring under each field.
+"""
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from typer.main import get_command as as_command
+
+from upturn.cli.app import app
+from upturn.config import Config, section
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTICE = "<!-- Made by `make docs`; edit the program, not this file. -->"
+
+
+def cli_page() -> str:
+    """The reference of every command as Markdown."""
+    lines = [
+        NOTICE,
+        "# Command line",
+        "",
+        "`make` puts the command at `.venv/bin/upturn`. With `--json` a command prints one JSON object on standard",
+        "output and nothing else; progress goes to standard error. Exit codes: 0 it worked, 1 it did not or a bar",
+        "was missed, 2 wrong usage or configuration, 130 stopped by Ctrl-C.",
+    ]
+    root = as_command(app)
+    context = typer.Context(root, info_name="upturn")
+    for command, names in _commands(root, context, ("upturn",)):
+        lines += ["", f"{'#' * min(len(names), 3)}# `{' '.join(names)}`", "", _sentence(command.help)]
+        lines += _parameter_table(command, context)
+    return "\n".join(lines) + "\n"
+
+
+def _commands(command: Any, context: Any, names: tuple[str, ...]) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """The command and everything below it, in help order."""
+    yield command, names
+    if not hasattr(command, "list_commands"):
+        return
+    for name in command.list_commands(context):
+        _, inner, _ = command.resolve_command(context, [name])
+        yield from _commands(inner, typer.Context(inner, info_name=name, parent=context), (*names, name))
+
+
+def _parameter_table(command: Any, context: Any) -> list[str]:
+    rows = [
+        (_spelling(parameter, context), _default(parameter), _sentence(parameter.help))
+        for parameter in command.params
+        if not parameter.hidden and parameter.name != "help"
+    ]
+    if not rows:
+        return []
+    return ["", "| parameter | default | meaning |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _spelling(parameter: Any, context: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.human_readable_name.upper()}`"
+    spelled = " / ".join([*parameter.opts, *parameter.secondary_opts])
+    value = "" if parameter.is_flag else f" {parameter.make_metavar(context)}"
+    return f"`{spelled}{value}`".replace("|", "\\|")
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
+    default = parameter.default
+    if default is None or default is False or default == () or callable(default):
+        return ""
+    return f"`{getattr(default, 'value', default)}`"
+
+
+def _sentence(text: str | None) -> str:
+    """Help text as one line, without rst's double backticks."""
+    return " ".join((text or "").replace("``", "`").split()).replace("|", "\\|")
+
+
+def configuration_page() -> str:
+    """The reference of every setting as Markdown."""
+    words = field_words(Path(section.__file__).read_text(encoding="utf-8"))
+    lines = [
+        NOTICE,
+        "# Configuration: `upturn.toml`",
+        "",
+        "One file says everything a run depends on. Unknown keys are errors, all problems are reported together",
+        "before any work, and a setting without effect in the chosen combination is an error naming both sides.",
+        "The resolved configuration, every default filled in, is saved with each run, and its hash is on every",
+        "record. The smallest file that works:",
+        "",
+        "```toml",
+        "[[agents]]",
+        'name = "nano"',
+        'kind = "local_model"',
+        'model = "nano"',
+        "```",
+    ]
+    for name, field in Config.model_fields.items():
+        model, is_list = _section_model(field.annotation)
+        heading = f"[[{name}]]" if is_list else f"[{name}]"
+        lines += ["", f"## `{heading}`", "", _sentence(model.__doc__), ""]
+        lines += ["| setting | type | default | meaning |", "|---|---|---|---|"]
+        for setting, inner in model.model_fields.items():
+            default = "required" if inner.is_required() else _toml(inner.default)
+            meaning = _sentence(words[model.__name__, setting])
+            lines.append(f"| `{setting}` | {_type_words(inner.annotation)} | {default} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def field_words(source: str) -> dict[tuple[str, str], str]:
+    """The docstring under each field, by class and field name; fields without one are left out."""
+    words: dict[tuple[str, str], str] = {}
+    for cls in ast.parse(source).body:
+        if not isinstance(cls, ast.ClassDef):
+            continue
+        for node, after in zip(cls.body, cls.body[1:], strict=False):
+            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+                continue
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                words[cls.name, node.target.id] = str(after.value.value)
+    return words
+
+
+def _section_model(annotation: Any) -> tuple[type[BaseModel], bool]:
+    if get_origin(annotation) is tuple:
+        return get_args(annotation)[0], True
+    return annotation, False
+
+
+def _type_words(annotation: Any) -> str:
+    """A type in a person's words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_words(arguments[0])
+    if origin is Literal:
+        return " or ".join(f"`{_quoted(value)}`" for value in arguments)
+    if origin in (Union, UnionType):
+        return " or ".join(_type_words(each) for each in arguments if each is not NoneType)
+    if origin is tuple:
+        return f"list of {_type_words(arguments[0])}"
+    if origin is dict:
+        return f"table of {_type_words(arguments[1])} by {_type_words(arguments[0])}"
+    return {str: "text", int: "whole number", float: "number", bool: "true or false"}[annotation]
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"'
+
+
+def _toml(value: object) -> str:
+    """A default as it would be written in the file; empty = the setting is left out."""
+    if value is None:
+        return "–"
+    return f"`{_toml_value(value)}`"
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml_value(each) for each in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name} = {_toml_value(each)}' for name, each in value.items())}}}"
+    return str(value)
+
+
+PAGES = {"docs/cli.md": cli_page, "docs/configuration.md": configuration_page}
+
+
+def main() -> int:
+    """Writes the pages, or with ``--check`` returns 1 when one differs from what would be written."""
+    parser = argparse.ArgumentParser(description="Write the generated pages of the documentation.")
+    parser.add_argument("--check", action="store_true", help="fail when a page is stale instead of writing it")
+    is_check = parser.parse_args().check
+    stale = []
+    for name, page in PAGES.items():
+        path, text = ROOT / name, page()
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if not is_check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {name}")
+    if is_check and stale:
+        print(f"stale: {', '.join(stale)}; run make docs and commit the result", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
