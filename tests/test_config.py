@@ -1,0 +1,259 @@
+"""The configuration file: everything wrong is named, at once, and nothing is silently ignored."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upturn.config import Config, Section, load_config, parse_config
+from upturn.config.section import AgentConfig
+from upturn.errors import ConfigError
+
+NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
+RULES = {"name": "rules", "kind": "rule_based", "import_path": "my.rules:agent"}
+
+
+def problems_of(settings: dict[str, Any]) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(settings)
+    return caught.value.problems
+
+
+def with_nano(**sections: Any) -> dict[str, Any]:
+    return {"agents": [NANO], **sections}
+
+
+def test_smallest_file_fills_in_every_default() -> None:
+    config = parse_config(with_nano())
+    assert (config.readiness.points, config.readiness.clean_share, config.readiness.categories) == (5000, 0.95, 5)
+    assert (config.grpo.tasks_per_iteration, config.grpo.attempts, config.grpo.learning_rate) == (24, 8, 1e-4)
+    assert (config.grpo.clip_low, config.grpo.clip_high) == (0.2, 0.28)
+    assert config.canary.stages == (0.1, 0.5, 1.0)
+    assert config.routing.floor <= 0.05
+    assert config.improved_agent == config.agents[0]
+
+
+def test_sections_stay_small() -> None:
+    for name, field in Config.model_fields.items():
+        section = AgentConfig if name == "agents" else type(field.default)
+        assert issubclass(section, Section)
+        assert len(section.model_fields) <= 15, name
+
+
+def test_resolved_configuration_reads_back_equal_with_equal_hash() -> None:
+    config = parse_config(with_nano(grpo={"iterations": 7, "patience": 2}, canary={"stages": [0.2, 1.0]}))
+    again = parse_config(json.loads(config.to_json()))
+    assert again == config
+    assert again.config_hash == config.config_hash
+
+
+def test_hash_depends_on_values_not_on_what_was_written_down() -> None:
+    assert parse_config(with_nano()).config_hash == parse_config(with_nano(run={"seed": 0})).config_hash
+    assert parse_config(with_nano()).config_hash != parse_config(with_nano(run={"seed": 1})).config_hash
+
+
+def test_all_problems_are_reported_together() -> None:
+    problems = problems_of(
+        {
+            "agents": [
+                {**NANO, "temperature": float("nan")},
+                {"name": "A b", "kind": "rule_based", "url": "http://x"},
+            ],
+            "run": {"sed": 3},
+            "routing": {"floor": 0.2},
+            "rewards": {"weights": {"success": -1}},
+            "grpo": {"enabled": False, "attempts": 4},
+            "canary": {"stages": [0.5, 0.4], "min_candidate_tasks": 3000},
+            "extra": {},
+        }
+    )
+    starts = [problem.split(" ")[0].rstrip(":") for problem in problems]
+    assert sorted(starts) == sorted(
+        [
+            "agents[0].temperature",
+            "agents[1].name",
+            "run.sed",
+            "routing.floor",
+            "rewards.weights.success",
+            "canary.stages",
+            "extra",
+            # contradictions among what is valid by itself
+            "agents[1].kind",
+            "agents[1].url",
+            "grpo.attempts",
+            "canary.min_candidate_tasks",
+        ]
+    )
+    assert ConfigError.exit_code == 2
+    assert str(ConfigError(problems)).startswith("11 problems in the configuration:\n  - ")
+
+
+@pytest.mark.parametrize(
+    ("sections", "problem"),
+    [
+        ({"run": {"sed": 1}}, "run.sed: unknown setting; did you mean 'seed'? known: seed, threads, directory"),
+        ({"grop": {}}, "grop: unknown section; did you mean 'grpo'? known: run, pool,"),
+        ({"run": {"seed": "1"}}, "run.seed: input should be a valid integer, got '1'"),
+        ({"run": {"seed": True}}, "run.seed: input should be a valid integer, got True"),
+        ({"run": 3}, "run: input should be an object, got 3"),
+        ({"grpo": {"attempts": 1}}, "grpo.attempts: input should be greater than or equal to 2, got 1"),
+        ({"routing": {"policy": "best"}}, "routing.policy: input should be 'thompson', 'rule_based' or 'uniform'"),
+        ({"canary": {"stages": [0.1, 0.5]}}, "canary.stages: stages must rise from above 0 to exactly 1.0"),
+        ({"rewards": {"weights": {}}}, "rewards.weights: weights must name at least one reward component, got {}"),
+        ({"agents": []}, "agents: at least one [[agents]] is needed, got []"),
+        (
+            {"agents": [{"kind": "local_model", "model": "nano"}]},
+            "agents[0].name: missing; it has no default; set it",
+        ),
+        ({"agents": [{**NANO, "kind": "robot"}]}, "agents[0].kind: input should be 'local_model'"),
+    ],
+)
+def test_bad_value_is_named_with_what_is_allowed(sections: dict[str, Any], problem: str) -> None:
+    (found,) = problems_of(with_nano() | sections)
+    assert found.startswith(problem)
+
+
+def test_missing_agents_say_what_to_add() -> None:
+    assert problems_of({}) == ("agents: missing; add at least one [[agents]]",)
+
+
+@pytest.mark.parametrize(
+    ("sections", "sides"),
+    [
+        ({"agents": [NANO, NANO], "loop": {"improve": "nano"}}, ("agents[0].name", "agents[1].name")),
+        ({"agents": [NANO, {**RULES, "temperature": 0.5}]}, ("agents[1].temperature = 0.5", "'rule_based'")),
+        (
+            {"agents": [NANO, {"name": "e", "kind": "endpoint", "model": "m"}]},
+            ("'endpoint' needs", "agents[1].url"),
+        ),
+        ({"agents": [{**NANO, "api_key_env": "KEY"}]}, ("agents[0].api_key_env = 'KEY'", "'local_model'")),
+        (
+            {"environment": {"max_tokens": 32, "max_action_tokens": 33}},
+            ("environment.max_action_tokens = 33", "environment.max_tokens = 32"),
+        ),
+        ({"tasks": {"file": "t.jsonl", "levels": [1]}}, ("tasks.levels = (1,)", "tasks.file = 't.jsonl'")),
+        (
+            {"routing": {"rules": {"mail": "nano"}}},
+            ("routing.rules = {'mail': 'nano'}", "routing.policy = 'thompson'"),
+        ),
+        ({"routing": {"policy": "uniform", "floor": 0.01}}, ("routing.floor = 0.01", "routing.policy = 'uniform'")),
+        ({"routing": {"policy": "rule_based"}}, ("routing.policy = 'rule_based'", "routing.default_agent")),
+        (
+            {"routing": {"policy": "rule_based", "default_agent": "nano", "rules": {"mail": "gone"}}},
+            ("routing.rules.mail = 'gone'", "[[agents]] has: nano"),
+        ),
+        ({"sft": {"enabled": False, "epochs": 2}}, ("sft.epochs = 2", "sft.enabled = false")),
+        (
+            {"grpo": {"iterations": 3, "evaluate_every": 4}},
+            ("grpo.evaluate_every = 4", "grpo.iterations = 3"),
+        ),
+        ({"agents": [RULES]}, ("sft and grpo would train", "[[agents]]")),
+        ({"loop": {"improve": "rules"}, "agents": [NANO, RULES]}, ("loop.improve = 'rules'", "those are: nano")),
+        (
+            {"agents": [NANO, {**NANO, "name": "hot", "temperature": 2.5}]},
+            ("several of kind 'local_model' (nano, hot)", "loop.improve"),
+        ),
+        (
+            {"sft": {"enabled": False}, "grpo": {"enabled": False}, "canary": {"alpha": 0.1}},
+            ("canary.alpha = 0.1", "grpo.enabled = false"),
+        ),
+        (
+            {"sft": {"enabled": False}, "grpo": {"enabled": False}, "loop": {"improve": "nano"}},
+            ("loop.improve = 'nano'", "sft.enabled = false"),
+        ),
+        (
+            {"canary": {"min_candidate_tasks": 50, "max_candidate_tasks": 40}},
+            ("canary.min_candidate_tasks = 50", "canary.max_candidate_tasks = 40"),
+        ),
+        ({"tasks": {"count": 100}}, ("readiness.points = 5000", "tasks.count = 100")),
+    ],
+)
+def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[str, str]) -> None:
+    (found,) = problems_of(with_nano() | sections)
+    assert all(side in found for side in sides), found
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"agents": [RULES], "sft": {"enabled": False}, "grpo": {"enabled": False}},
+        {"tasks": {"count": 100}, "pool": {"path": "shared.db"}},
+        {"tasks": {"count": 1000}, "loop": {"cycles": 5}},
+        {"agents": [NANO, {**NANO, "name": "hot"}], "loop": {"improve": "hot"}},
+        {"routing": {"policy": "rule_based", "default_agent": "nano"}},
+        {"sft": {"enabled": False}, "grpo": {"iterations": 5}},
+    ],
+)
+def test_settings_that_go_together_are_accepted(sections: dict[str, Any]) -> None:
+    config = parse_config(with_nano() | sections)
+    assert parse_config(json.loads(config.to_json())) == config
+
+
+def test_rules_about_a_bad_setting_wait_until_it_is_mended() -> None:
+    # rules fit rule_based only; whether they contradict the misspelt policy cannot be known
+    (found,) = problems_of(with_nano(routing={"policy": "rule-based", "default_agent": "nano"}))
+    assert found.startswith("routing.policy: ")
+
+
+def test_improved_agent_is_the_named_one_and_none_without_training() -> None:
+    agents = [NANO, {**NANO, "name": "hot"}]
+    chosen = parse_config({"agents": agents, "loop": {"improve": "hot"}}).improved_agent
+    assert chosen is not None
+    assert chosen.name == "hot"
+    off = {"sft": {"enabled": False}, "grpo": {"enabled": False}}
+    assert parse_config({"agents": agents, **off}).improved_agent is None
+
+
+def test_file_is_read_and_what_it_names_must_be_there(tmp_path: Path) -> None:
+    path = tmp_path / "upturn.toml"
+    path.write_text(
+        f"""
+        [tasks]
+        file = "{tmp_path}/tasks.jsonl"
+        [[agents]]
+        name = "nano"
+        kind = "local_model"
+        model = "nano"
+        [[agents]]
+        name = "far"
+        kind = "endpoint"
+        url = "http://localhost:1/v1"
+        model = "m"
+        api_key_env = "FAR_KEY"
+        """
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {"FAR_KEY": ""})
+    missing_file, missing_key = caught.value.problems
+    assert "tasks.jsonl' does not exist" in missing_file
+    assert "'FAR_KEY': that environment variable is not set" in missing_key
+
+    (tmp_path / "tasks.jsonl").touch()
+    config = load_config(path, {"FAR_KEY": "secret"})
+    assert [agent.name for agent in config.agents] == ["nano", "far"]
+    assert "secret" not in config.to_json()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"[run\n", "is not TOML: "), (b"\xff", "is not UTF-8 text"), (b"[run]\nseed = 2026-01-01\n", "run.seed: ")],
+)
+def test_unreadable_file_is_one_problem(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "upturn.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {})
+    assert problem in caught.value.problems[0]
+
+
+def test_missing_file_says_how_to_name_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file or directory; name a file with --config"):
+        load_config(tmp_path / "none.toml", {})
+
+
+def test_example_in_the_reference_page_is_a_whole_configuration() -> None:
+    page = Path(__file__).parent.parent / "docs" / "configuration.md"
+    example = page.read_text().split("```toml\n")[1].split("```")[0]
+    assert parse_config(tomllib.loads(example)).agents[0].name == "nano"
