@@ -44,15 +44,14 @@ def _unread(_words: _Words, results: list[str]) -> Action:
 def _clash(words: _Words, results: list[str]) -> Action:
     if not results:
         return call("calendar.list", day=words["day"])
-    events = [
-        (line.split()[0], *map(int, line.split()[-1].split("-"))) for line in results[0].splitlines() if "-" in line
-    ]
+    spans = {
+        name: (int(start), int(end))
+        for name, start, end in re.findall(r"^(\w+) .*?(\d+)-(\d+)$", results[0], re.MULTILINE)
+    }
     clashing = sorted(
         name
-        for name, start, end in events
-        if any(
-            other != name and start < other_end and other_start < end for other, other_start, other_end in events
-        )
+        for name, (start, end) in spans.items()
+        if any(other != name and start < span[1] and span[0] < end for other, span in spans.items())
     )
     return call("user.answer", text=" ".join(clashing) or "none")
 

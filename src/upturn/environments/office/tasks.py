@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from random import Random
 
 from upturn.environments.office import level1, level2, level3
@@ -29,7 +30,7 @@ def family_named(name: str) -> Family:
 def make_task(family_name: str, number: int, *, split: Split = "train", tenant: str = "default") -> Task:
     """The ``number``-th task of a family in a split; the same arguments give the same task, for ever."""
     family = family_named(family_name)
-    templates = family.templates if split == "train" else family.heldout
+    templates = _templates(family, split)
     template = Random(f"template/{family_name}/{split}/{number}").randrange(len(templates))
     seed = 2 * number + _STREAMS[split]
     task = Task(
@@ -65,12 +66,23 @@ def compose(task: Task) -> Scenario:
             f"task {task.id!r} is not an office task: environment {task.environment!r}, context {task.context!r}"
         )
     family = family_named(task.family)
-    templates = family.templates if task.split == "train" else family.heldout
-    if not 0 <= template_number < len(templates):
-        raise WorldError(f"task {task.id!r} names template {template_number}; {family.name} has {len(templates)}")
-    rng = Random(f"office/1/{family.name}/{task.seed}")
+    count = len(_templates(family, task.split))
+    if not 0 <= template_number < count:
+        raise WorldError(f"task {task.id!r} names template {template_number}; {family.name} has {count}")
+    return _compose(family.name, task.split, template_number, task.seed)
+
+
+def _templates(family: Family, split: Split) -> tuple[str, ...]:
+    return family.templates if split == "train" else family.heldout
+
+
+@lru_cache(maxsize=4096)
+def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenario:
+    """Cached, because a task's scenario is needed when it is made, reset and judged."""
+    family = FAMILIES[family_name]
+    rng = Random(f"office/1/{family_name}/{seed}")
     world = World(rng)
     draft = family.draw(world)
     workspace = world.fill()
-    words = rng.choice(OPENERS) + templates[template_number].format(**draft.slots) + rng.choice(CLOSERS)
-    return Scenario(workspace, words, draft)
+    words = _templates(family, split)[template].format(**draft.slots)
+    return Scenario(workspace, rng.choice(OPENERS) + words + rng.choice(CLOSERS), draft)

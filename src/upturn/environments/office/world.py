@@ -76,7 +76,7 @@ class World:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self._numbers = rng.sample(range(10, 100), 60)
+        self._numbers = rng.sample(range(10, 100), 40)
         self.mails: list[Mail] = []
         self.events: list[Event] = []
         self.sheets: list[Sheet] = []
