@@ -55,34 +55,38 @@ def probability_best(shapes: tuple[Shape, ...]) -> tuple[float, ...]:
     """For each Beta belief the probability that its rate is the highest; the results sum to 1.
 
     ``P(a is best) = ∫ pdf_a(x) Π_{b≠a} cdf_b(x) dx`` (the probability matching that Thompson sampling draws from),
-    by four-point Gauss–Legendre quadrature on panels cut at quantiles of all beliefs. Parameters must be at
-    least 1: densities are then bounded. The error stays below 1e-6 (tested against adaptive quadrature).
+    by four-point Gauss–Legendre quadrature on panels cut at quantiles of all beliefs. A belief that lies below
+    another one altogether (but for 2e-12 of their mass) gets 0. Parameters must be at least 1: densities are then
+    bounded. The error stays below 1e-6 (tested against an independent integration).
     """
-    if len(shapes) == 1:
-        return (1.0,)
     alpha, beta = np.array(shapes, dtype=np.float64).T[:, :, None]  # each (K, 1)
-    edges = np.unique(
-        np.concatenate(
-            (
-                [0.0, 1.0],
-                special.betaincinv(alpha, beta, _LEVELS).ravel(),
-                special.betainccinv(alpha, beta, _LEVELS).ravel(),
-            )
-        )
-    )
+    lowest = special.betaincinv(alpha, beta, _LEVELS[0])
+    is_contender = special.betainccinv(alpha, beta, _LEVELS[0])[:, 0] >= lowest.max()
+    best = np.zeros(len(shapes))
+    best[is_contender] = _contest(alpha[is_contender], beta[is_contender], float(lowest.max()))
+    return tuple(best.tolist())
+
+
+def _contest(alpha: NDArray[np.float64], beta: NDArray[np.float64], start: float) -> NDArray[np.float64]:
+    """P(best) of the contenders, shape (K,): nobody's rate lies below ``start``. ``alpha``, ``beta`` are (K, 1)."""
+    if len(alpha) == 1:
+        return np.ones(1)
+    quantiles = (special.betaincinv(alpha, beta, _LEVELS), special.betainccinv(alpha, beta, _LEVELS))
+    edges = np.unique(np.concatenate(([start, 1.0], *(each.ravel() for each in quantiles))))
+    edges = edges[edges >= start]
     half = np.diff(edges)[:, None] / 2
     points = ((edges[:-1, None] + edges[1:, None]) / 2 + half * _NODES).ravel()
     weights = (half * _WEIGHTS).ravel()
     log_density = (
         special.xlogy(alpha - 1, points) + special.xlog1py(beta - 1, -points) - special.betaln(alpha, beta)
     )
-    below = _product_of_others(special.betainc(alpha, beta, points))
-    best = (np.exp(log_density) * below) @ weights
-    return tuple((best / best.sum()).tolist())
+    below = _product_of_others(np.asarray(special.betainc(alpha, beta, points), dtype=np.float64))
+    best = np.asarray((np.exp(log_density) * below) @ weights, dtype=np.float64)
+    return np.asarray(best / best.sum(), dtype=np.float64)
 
 
 def _product_of_others(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Row ``k`` of the result is the product of all rows but ``k``; ``rows`` is (K, points)."""
+    """Row ``k`` of the result is the product of all other rows; ``rows`` is (K, points)."""
     result = np.ones_like(rows)
     for row in range(1, len(rows)):
         result[row] = result[row - 1] * rows[row - 1]

@@ -1,0 +1,288 @@
+"""Recorded outcomes of several models on the same prompts, read from a CSV file.
+
+A file has a header; one column per model says whether it was correct (``True``/``False``, ``1``/``0`` or a number
+in [0, 1]). Optional: a family column, and for every model a column ``<model>_cost``. Other columns are ignored.
+Lines that cannot be used are set aside with their line number and the reason; a missing outcome is one of these,
+because it is neither a success nor a failure.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import isfinite
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upturn.errors import IngestError
+
+FAMILY_NAMES = ("family", "category", "subject", "eval_name")
+"""Names of a family column where the caller gives none, the first present wins."""
+
+NO_FAMILY = "all"
+"""The family of every line of a file without a family column."""
+
+_NEVER_MODELS = frozenset(
+    {"", "id", "idx", "index", "sample_id", "prompt", "question", "query", "instruction", "input", "text"}
+    | {"answer", "label", "target", "gold", "reference", "seed", "level", "difficulty", *FAMILY_NAMES}
+)
+_COST_SUFFIXES = ("_cost", "|total_cost", "_total_cost")
+_OTHER_SUFFIXES = (
+    "_response",
+    "_responses",
+    "_output",
+    "_answer",
+    "_tokens",
+    "_latency",
+    "_seconds",
+    "_model_response",
+)
+_MISSING = frozenset({"", "nan", "na", "n/a", "none", "null"})
+_SAMPLE = 1000
+"""Lines looked at to find the models' columns."""
+
+_MAX_CELL = 2**31 - 1
+"""Characters in one cell; the csv module's own limit of 128 KiB is below what models answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that was set aside."""
+
+    line: int
+    """Its first physical line in the file, counted from 1."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What every model earned on every usable line."""
+
+    models: tuple[str, ...]
+    families: tuple[str, ...]
+    """One per line."""
+    rewards: NDArray[np.float64]
+    """Shape (lines, models), in [0, 1]."""
+    costs: NDArray[np.float64] | None
+    """Shape (lines, models), in the file's unit; None = not every model has a cost column."""
+    bad_lines: tuple[BadLine, ...]
+    ignored_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Which column is what, by index."""
+
+    header: tuple[str, ...]
+    models: Mapping[str, int]
+    costs: Mapping[str, int]
+    """By model; empty = not every model has one."""
+    family: int | None
+
+    def ignored(self) -> tuple[str, ...]:
+        used = {*self.models.values(), *self.costs.values(), self.family}
+        return tuple(name for place, name in enumerate(self.header) if place not in used)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One record of the file: its cells, or what was wrong with it."""
+
+    line: int
+    cells: tuple[str, ...]
+    problem: str = ""
+
+
+def read_recording(path: Path, *, models: Sequence[str] = (), family: str | None = None) -> Recording:
+    """The recording in a CSV file; raises IngestError when the file as a whole cannot be used.
+
+    ``models`` names the models' columns; none = every column whose cells are mostly outcomes, apart from well-known
+    other names. ``family`` names the family column; None = the first of FAMILY_NAMES that is present.
+    """
+    if path.exists() and not path.is_file():
+        raise IngestError(f"{str(path)!r} is not a regular file; it is read twice, so a pipe or folder will not do")
+    try:
+        sample = list(islice(_rows(path), _SAMPLE + 1))
+        layout = _layout(path, sample, models, family)
+        return _recording(path, layout, islice(_rows(path), 1, None))
+    except OSError as exc:
+        raise IngestError(f"cannot read {str(path)!r}: {exc.strerror or exc}") from exc
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    """The file's non-empty records, the header first; bytes that are no text become replacement characters."""
+    limit = csv.field_size_limit(_MAX_CELL)
+    try:
+        with _opened(path) as stream:
+            reader = csv.reader(stream, delimiter=_delimiter(stream), strict=True)
+            while True:
+                line = reader.line_num + 1
+                try:
+                    cells = tuple(next(reader))
+                except StopIteration:
+                    return
+                except csv.Error as exc:
+                    yield _Row(line, (), f"not CSV: {exc}")
+                    continue
+                if any(cell.strip() for cell in cells):
+                    yield _Row(line, cells)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _opened(path: Path) -> TextIO:
+    with path.open("rb") as stream:
+        is_utf16 = stream.read(2) in {b"\xff\xfe", b"\xfe\xff"}
+    return path.open(encoding="utf-16" if is_utf16 else "utf-8-sig", errors="replace", newline="")
+
+
+def _delimiter(stream: TextIO) -> str:
+    """The separator that the first line has most of: comma, tab or semicolon."""
+    first = stream.readline()
+    stream.seek(0)
+    return max(",\t;", key=first.count)
+
+
+def _layout(path: Path, sample: Sequence[_Row], models: Sequence[str], family: str | None) -> _Layout:
+    if not sample:
+        raise IngestError(f"{str(path)!r} is empty; a header and at least one line are needed")
+    if sample[0].problem:
+        raise IngestError(f"the header of {str(path)!r} cannot be read: {sample[0].problem}")
+    header = tuple(name.strip() for name in sample[0].cells)
+    rows = [row.cells for row in sample[1:] if len(row.cells) == len(header)]
+    if len(sample) == 1:
+        raise IngestError(f"{str(path)!r} holds a header and no line; at least one is needed")
+    family_place = _family_column(header, family)
+    chosen = _named(header, models) if models else _found(header, rows, family_place)
+    if not chosen:
+        raise IngestError(
+            f"no column of {str(path)!r} holds outcomes (True/False, 1/0 or numbers in [0, 1]); columns: "
+            f"{', '.join(map(repr, header))}. Name the models' columns with --models"
+        )
+    unheaded = [name for name in chosen if _outcome(name) is not None]
+    if unheaded:
+        raise IngestError(f"the first line of {str(path)!r} looks like data ({unheaded[0]!r}); a header is needed")
+    costs = {
+        name: place
+        for name in chosen
+        for suffix in reversed(_COST_SUFFIXES)
+        for place, other in enumerate(header)
+        if other == f"{name}{suffix}"
+    }
+    layout = _Layout(header, chosen, costs if len(costs) == len(chosen) else {}, family_place)
+    repeated = Counter(header)
+    used = [*chosen, *(header[place] for place in layout.costs.values())]
+    twice = [name for name in used if repeated[name] > 1]
+    if twice:
+        raise IngestError(
+            f"column {twice[0]!r} of {str(path)!r} appears {repeated[twice[0]]} times; rename all but one"
+        )
+    return layout
+
+
+def _family_column(header: Sequence[str], family: str | None) -> int | None:
+    """Where the family column is; None = the file has none."""
+    if family is not None and family not in header:
+        raise IngestError(f"no column {family!r} for the family; columns: {', '.join(map(repr, header))}")
+    lowered = [name.lower() for name in header]
+    if family is not None:
+        return header.index(family)
+    return next((lowered.index(name) for name in FAMILY_NAMES if name in lowered), None)
+
+
+def _named(header: Sequence[str], models: Sequence[str]) -> dict[str, int]:
+    unknown = [name for name in models if name not in header]
+    if unknown:
+        raise IngestError(f"no column {unknown[0]!r} for a model; columns: {', '.join(map(repr, header))}")
+    return {name: header.index(name) for name in models}
+
+
+def _found(header: Sequence[str], rows: Sequence[Sequence[str]], family: int | None) -> dict[str, int]:
+    """Columns of which at least half of the filled cells are outcomes and whose name says nothing else."""
+    found: dict[str, int] = {}
+    for place, name in enumerate(header):
+        if place == family or name.lower() in _NEVER_MODELS or _belongs_to_another(name, header):
+            continue
+        cells = [row[place] for row in rows if row[place].strip().lower() not in _MISSING]
+        if cells and 2 * sum(_outcome(cell) is not None for cell in cells) >= len(cells):
+            found[name] = place
+    return found
+
+
+def _belongs_to_another(name: str, header: Sequence[str]) -> bool:
+    """True for ``<model>_response`` and the like, where ``<model>`` is a column too."""
+    for other in header:
+        rest = name.removeprefix(other) if other and name != other else name
+        if rest != name and (rest.startswith("|") or rest in _COST_SUFFIXES or rest in _OTHER_SUFFIXES):
+            return True
+    return False
+
+
+def _recording(path: Path, layout: _Layout, rows: Iterator[_Row]) -> Recording:
+    bad: list[BadLine] = []
+    families: list[str] = []
+    rewards: list[list[float]] = []
+    costs: list[list[float]] = []
+    for row in rows:
+        problem = row.problem or _problem(layout, row.cells)
+        if problem:
+            bad.append(BadLine(row.line, problem))
+            continue
+        families.append(NO_FAMILY if layout.family is None else row.cells[layout.family].strip())
+        rewards.append([_outcome(row.cells[place]) or 0.0 for place in layout.models.values()])
+        costs.append([float(row.cells[layout.costs[name]]) for name in layout.models if layout.costs])
+    if not rewards:
+        raise IngestError(
+            f"none of the {len(bad)} lines of {str(path)!r} can be used; line {bad[0].line}: {bad[0].reason}"
+        )
+    return Recording(
+        models=tuple(layout.models),
+        families=tuple(families),
+        rewards=np.array(rewards, dtype=np.float64),
+        costs=np.array(costs, dtype=np.float64) if layout.costs else None,
+        bad_lines=tuple(bad),
+        ignored_columns=layout.ignored(),
+    )
+
+
+def _problem(layout: _Layout, cells: Sequence[str]) -> str:
+    """Why a line cannot be used; empty = it can."""
+    if len(cells) != len(layout.header):
+        return f"expected {len(layout.header)} cells, got {len(cells)}"
+    for name, place in layout.models.items():
+        if cells[place].strip().lower() in _MISSING:
+            return f"no outcome for {name!r}"
+        if _outcome(cells[place]) is None:
+            return f"outcome of {name!r} must be True, False or a number in [0, 1], got {cells[place][:60]!r}"
+    for name, place in layout.costs.items():
+        if not _is_cost(cells[place]):
+            return f"cost of {name!r} must be a number of 0 or more, got {cells[place][:60]!r}"
+    if layout.family is not None and not cells[layout.family].strip():
+        return "no family"
+    return ""
+
+
+def _outcome(cell: str) -> float | None:
+    """The reward a cell says, in [0, 1]; None = it says none."""
+    text = cell.strip().lower()
+    if text in {"true", "false"}:
+        return float(text == "true")
+    value = _number(text)
+    return value if value is not None and 0 <= value <= 1 else None
+
+
+def _is_cost(cell: str) -> bool:
+    value = _number(cell)
+    return value is not None and value >= 0
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
