@@ -5,7 +5,7 @@ Import the store from here; statistics, readiness, snapshots and import have mod
 """
 
 from upturn.pool.batch import PoolBatch, RolloutKey
-from upturn.pool.reader import Counts, Experience
+from upturn.pool.reader import Experience, Selected
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.sink import PoolSink
 from upturn.pool.store import Pool
@@ -13,12 +13,12 @@ from upturn.pool.store import Pool
 __all__ = [
     "ALL_TENANTS",
     "EVERYTHING",
-    "Counts",
     "Experience",
     "Pool",
     "PoolBatch",
     "PoolSink",
     "RolloutKey",
     "Scope",
+    "Selected",
     "Selection",
 ]

@@ -18,6 +18,7 @@ from upturn.records import (
     AgentVersion,
     Decision,
     Evaluation,
+    EvaluationVerdict,
     Feedback,
     Release,
     Run,
@@ -43,14 +44,16 @@ class Experience(NamedTuple):
     """The one that was stored last; None = none is stored."""
 
 
-class Counts(NamedTuple):
-    """How much of a tenant's evidence is stored."""
+class Selected(NamedTuple):
+    """A selected trajectory, in as few words as the database has for it."""
 
-    tasks: int
-    decisions: int
-    trajectories: int
-    evaluations: int
-    feedback: int
+    trajectory_id: str
+    task_id: str
+    family: str
+    evaluation_id: str | None
+    """None = no evaluation is stored."""
+    verdict: EvaluationVerdict
+    score: float | None
 
 
 class PoolReader:
@@ -96,20 +99,20 @@ class PoolReader:
         self, selection: Selection = EVERYTHING, *, tenant: Scope, has_tokens: bool = True
     ) -> Iterator[Experience]:
         """The selected trajectories with task and last evaluation, in the order of arrival."""
-        with self._engine.connect() as connection:
-            until = connection.execute(select(func.max(schema.trajectories.c.sequence))).scalar() or 0
-            wanted = connection.execute(chosen(selection, tenant, until)).all()
-        ids = [row.trajectory_id for row in sorted(wanted, key=lambda row: row.sequence)]
-        yield from self.experiences_of(ids, tenant=tenant, has_tokens=has_tokens)
+        until = self._now()
+        ids = [found.trajectory_id for found in self._selected(selection, tenant, until)]
+        yield from self.experiences_of(ids, tenant=tenant, has_tokens=has_tokens, until=until)
 
     def experiences_of(
-        self, trajectory_ids: Sequence[str], *, tenant: Scope, has_tokens: bool = True
+        self, trajectory_ids: Sequence[str], *, tenant: Scope, has_tokens: bool = True, until: int | None = None
     ) -> Iterator[Experience]:
         """These trajectories with task and last evaluation, in the order given.
 
-        Raises StoreError for an id that the tenant does not have.
+        ``until`` is the last sequence number whose evaluations count; None = all. Raises StoreError for an id that
+        the tenant does not have.
         """
-        query = _experience_query(has_tokens).where(*in_scope(schema.trajectories.c.tenant, tenant))
+        query = _experience_query(has_tokens, self._now() if until is None else until)
+        query = query.where(*in_scope(schema.trajectories.c.tenant, tenant))
         for start in range(0, len(trajectory_ids), _PAGE):
             page = trajectory_ids[start : start + _PAGE]
             with self._engine.connect() as connection:
@@ -121,6 +124,10 @@ class PoolReader:
                         f"no trajectory {trajectory_id!r} is stored for {tenant!r}; look at its tenant"
                     )
                 yield _experience(found[trajectory_id], has_tokens)
+
+    def selected(self, selection: Selection = EVERYTHING, *, tenant: Scope) -> list[Selected]:
+        """What the selection means now, in the order of arrival, without reading the trajectories themselves."""
+        return self._selected(selection, tenant, self._now())
 
     def evaluation_of(self, trajectory_id: str, *, tenant: Scope) -> Evaluation | None:
         """The trajectory's evaluation that was stored last; None = none is stored for this tenant."""
@@ -150,23 +157,20 @@ class PoolReader:
         )
         return list(self._pages(cls, past, schema.history))
 
-    def counts(self, *, tenant: Scope) -> Counts:
-        """How many records of each kind are stored."""
+    def _now(self) -> int:
+        """The sequence number of the latest trajectory or evaluation."""
+        tables = (schema.trajectories, schema.evaluations)
         with self._engine.connect() as connection:
-            return Counts(
-                *(
-                    connection.execute(
-                        select(func.count()).select_from(table).where(*in_scope(table.c.tenant, tenant))
-                    ).scalar_one()
-                    for table in (
-                        schema.tasks,
-                        schema.decisions,
-                        schema.trajectories,
-                        schema.evaluations,
-                        schema.feedback,
-                    )
-                )
-            )
+            tops = [connection.execute(select(func.max(table.c.sequence))).scalar() for table in tables]
+        return max(top or 0 for top in tops)
+
+    def _selected(self, selection: Selection, tenant: Scope, until: int) -> list[Selected]:
+        with self._engine.connect() as connection:
+            rows = connection.execute(chosen(selection, tenant, until)).all()
+        return [
+            Selected(row.trajectory_id, row.task_id, row.family, row.evaluation_id, row.verdict, row.score)
+            for row in sorted(rows, key=lambda row: row.sequence)
+        ]
 
     def _records(
         self,
@@ -203,8 +207,8 @@ def _among_ids(column: ColumnElement[str], ids: Sequence[str] | None) -> Sequenc
     return [column.in_(ids[start : start + _PAGE]) for start in range(0, len(ids), _PAGE)]
 
 
-def _experience_query(has_tokens: bool) -> Select[Any]:
-    judged = latest_evaluation()
+def _experience_query(has_tokens: bool, until: int) -> Select[Any]:
+    judged = latest_evaluation(until)
     left_out = () if has_tokens else ("rows",)
     columns = [column for column in schema.trajectories.c if column.name not in left_out]
     return (

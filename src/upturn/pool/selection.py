@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from sqlalchemy import ColumnElement, FromClause, Select, func, select
 
@@ -65,10 +65,15 @@ def in_scope(column: ColumnElement[str], tenant: Scope) -> list[ColumnElement[bo
     return [] if tenant is ALL_TENANTS else [column == tenant]
 
 
-def latest_evaluation() -> FromClause:
-    """Each trajectory's evaluation that was stored last: columns id, trajectory_id, verdict, score, fields."""
+def latest_evaluation(until: int) -> FromClause:
+    """Each trajectory's evaluation that was stored last, up to sequence number ``until``.
+
+    Columns: id, trajectory_id, verdict, score, fields.
+    """
     later = evaluations.alias("later")
-    latest = select(func.max(later.c.sequence)).where(later.c.trajectory_id == evaluations.c.trajectory_id)
+    latest = select(func.max(later.c.sequence)).where(
+        later.c.trajectory_id == evaluations.c.trajectory_id, later.c.sequence <= until
+    )
     columns = (evaluations.c.id, evaluations.c.trajectory_id, evaluations.c.verdict, evaluations.c.score)
     return (
         select(*columns, evaluations.c.fields)
@@ -81,19 +86,20 @@ def _among(column: ColumnElement[str], allowed: Sequence[str]) -> list[ColumnEle
     return [column.in_(allowed)] if allowed else []
 
 
-def chosen(selection: Selection, tenant: Scope, until: int) -> Select[tuple[str, str, str, int, str, float | None]]:
-    """Selects trajectory_id, task_id, family, sequence, verdict and score of the selected trajectories.
+def chosen(selection: Selection, tenant: Scope, until: int) -> Select[Any]:
+    """Selects trajectory_id, task_id, family, sequence, evaluation_id, verdict and score of the trajectories meant.
 
     ``verdict`` is ``missing`` where no evaluation is stored. ``until`` is the last sequence number that counts, so
     that several reads of a growing pool mean the same evidence.
     """
-    judged = latest_evaluation()
+    judged = latest_evaluation(until)
     verdict = func.coalesce(judged.c.verdict, "missing")
     columns = (
         trajectories.c.id.label("trajectory_id"),
         trajectories.c.task_id,
         tasks.c.family,
         trajectories.c.sequence,
+        judged.c.id.label("evaluation_id"),
         verdict.label("verdict"),
         judged.c.score,
     )

@@ -1,0 +1,13 @@
+"""The formats of recorded conversations that can be taken in; one more is a reader and a line in ``READERS``."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from upturn.pool.formats.chat import read_chat
+from upturn.pool.formats.conversation import Conversation, Defaults, Line, LineError, Lines
+from upturn.pool.formats.tau_bench import read_tau_bench
+
+READERS: Mapping[str, Callable[[Path, Defaults], Lines]] = {"tau-bench": read_tau_bench, "chat": read_chat}
+"""A reader yields every line or row of a file: parsed, or with the reason why not."""
+
+__all__ = ["READERS", "Conversation", "Defaults", "Line", "LineError", "Lines"]

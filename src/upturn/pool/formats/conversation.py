@@ -1,0 +1,215 @@
+"""A recorded conversation as turns: OpenAI-style chat messages, with tool calls in today's and the older form."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from pydantic_core import from_json
+
+from upturn.records import Action, JsonValue, Observation, Outcome, Turn
+
+TOOL = "tool"
+"""Target of the actions that call a tool."""
+
+_ROLES = ("system", "developer", "user", "tool", "function")
+"""Roles whose messages the agent sees; ``assistant`` is the agent's own."""
+
+_LONGEST_NAME = 200
+"""Characters of a name that people gave: families, models, task ids."""
+
+
+class LineError(ValueError):
+    """One line or row of a file is unusable; the message becomes the reason of its quarantine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One recorded attempt at one task."""
+
+    task_key: str
+    """Equal for attempts at the same task, within a family."""
+    family: str
+    instruction: str
+    agent: str
+    """The model's name."""
+    attempt: int | None
+    """None = the recording does not number its attempts."""
+    turns: tuple[Turn, ...]
+    final_observation: Observation
+    reward: float | None
+    """In [0, 1]; None = it was not judged."""
+    is_success: bool | None
+    """None = it was not judged."""
+    outcome: Outcome = "finished"
+    error: str = ""
+    context: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+class Line(NamedTuple):
+    """What one line or row of a file turned out to be."""
+
+    number: int
+    """From 1."""
+    content: Conversation | LineError
+
+
+Lines: TypeAlias = Iterator[Line]
+
+
+class Defaults(NamedTuple):
+    """What holds where the recording says nothing."""
+
+    family: str | None
+    """None = the format's own default."""
+    agent: str
+
+
+class _Message(NamedTuple):
+    role: str
+    text: str
+    action: Action | None
+    """What an assistant's message does; None = nothing that could be read, or another role."""
+
+
+def parse_turns(messages: object) -> tuple[tuple[Turn, ...], Observation]:
+    """One turn for each assistant message, and what came after the last one.
+
+    An observation of one message is its text; one of several has a line ``[role]`` before each. Raises LineError.
+    """
+    if not isinstance(messages, list):
+        raise LineError(f"messages must be a list, got {_kind(messages)}")
+    turns: list[Turn] = []
+    seen: list[_Message] = []
+    for place, raw in enumerate(messages):
+        message = _message(raw, place)
+        if message.role == "assistant":
+            turns.append(Turn(_observation(seen), message.text, message.action))
+            seen = []
+        else:
+            seen.append(message)
+    return tuple(turns), _observation(seen)
+
+
+def first_text(messages: object, role: str) -> str:
+    """The text of the first message with this role; empty where there is none."""
+    if isinstance(messages, list):
+        for raw in messages:
+            if isinstance(raw, dict) and raw.get("role") == role:
+                return _text(raw.get("content"), 0)
+    return ""
+
+
+def parse_reward(value: object) -> float | None:
+    """A reward in [0, 1], None where there is none; raises LineError for anything else."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise LineError(f"reward must be a number from 0 to 1 or null, got {_shown(value)}; rescale it first")
+    return float(value)
+
+
+def parse_attempt(value: object) -> int | None:
+    """The number of the attempt, None where it is not given; raises LineError for anything else."""
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+        raise LineError(f"trial must be a whole number from 0 or null, got {_shown(value)}")
+    return value
+
+
+def parse_name(value: object, name: str) -> str | None:
+    """A name that people gave, None where it is not given; raises LineError for anything else."""
+    if value is None:
+        return None
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
+        raise LineError(f"{name} must be 1 to {_LONGEST_NAME} printable characters or null, got {_shown(value)}")
+    return text
+
+
+def _message(raw: object, place: int) -> _Message:
+    if not isinstance(raw, dict):
+        raise LineError(f"message {place} must be an object, got {_kind(raw)}")
+    role = raw.get("role")
+    if role == "assistant":
+        text = _text(raw.get("content"), place)
+        return _Message(role, text, _action(_calls(raw, place), text))
+    if not isinstance(role, str) or role not in _ROLES:
+        raise LineError(f"message {place} has role {_shown(role)}; known: assistant, {', '.join(_ROLES)}")
+    return _Message(role, _text(raw.get("content"), place), None)
+
+
+def _text(content: object, place: int) -> str:
+    """The message's text: a string, null, or a list of parts of which those that are no text are named."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(_part(part, place) for part in content)
+    raise LineError(f"content of message {place} must be text, a list of parts or null, got {_kind(content)}")
+
+
+def _part(part: object, place: int) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        raise LineError(f"a content part of message {place} must be an object, got {_kind(part)}")
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{str(part.get('type'))[:_LONGEST_NAME]}]"
+
+
+def _calls(raw: Mapping[str, Any], place: int) -> list[tuple[str, dict[str, JsonValue]]]:
+    listed = raw.get("tool_calls") or []
+    if not isinstance(listed, list):
+        raise LineError(f"tool_calls of message {place} must be a list or null, got {_kind(listed)}")
+    older = raw.get("function_call")
+    return [_call(call, place) for call in [*listed, *([older] if older else [])]]
+
+
+def _call(call: object, place: int) -> tuple[str, dict[str, JsonValue]]:
+    function = call.get("function", call) if isinstance(call, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(function, dict) or not isinstance(name, str) or not name:
+        raise LineError(f"a tool call of message {place} has no function name: {_shown(call)}")
+    return name, _arguments(function.get("arguments"))
+
+
+def _arguments(value: object) -> dict[str, JsonValue]:
+    """The call's arguments; what is no JSON object is kept as it is under ``arguments``."""
+    if value is None or value == "":
+        return {}
+    parsed: Any = value
+    if isinstance(value, str):
+        try:
+            parsed = from_json(value, allow_inf_nan=False)
+        except ValueError:
+            parsed = value
+    return parsed if isinstance(parsed, dict) else {"arguments": parsed}
+
+
+def _action(calls: Sequence[tuple[str, dict[str, JsonValue]]], text: str) -> Action | None:
+    """One call is its action; several in one message are one action ``parallel``; none is a message to the user."""
+    if len(calls) == 1:
+        name, arguments = calls[0]
+        return Action(TOOL, name, arguments)
+    if calls:
+        listed: list[JsonValue] = [{"name": name, "arguments": arguments} for name, arguments in calls]
+        return Action(TOOL, "parallel", {"calls": listed})
+    return Action("user", "message") if text else None
+
+
+def _observation(messages: Sequence[_Message]) -> Observation:
+    if len(messages) == 1:
+        return Observation(messages[0].text)
+    return Observation("\n\n".join(f"[{message.role}]\n{message.text}" for message in messages))
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:80] + "…"

@@ -1,0 +1,115 @@
+"""τ-bench's recorded trajectories: one JSON array of rows ``task_id``, ``trial``, ``reward``, ``traj`` and
+``info``.
+
+``traj`` holds the chat messages; ``info.task`` the instruction that the simulated user had and the gold
+actions. A row whose run broke has an empty ``traj`` and ``info.error``: it stays an attempt. The file names
+neither its domain nor its model: the family is the domain that the agent's policy names in its first heading,
+else ``tau-bench``.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from upturn.errors import IngestError
+from upturn.pool.formats.conversation import (
+    Conversation,
+    Defaults,
+    Line,
+    LineError,
+    Lines,
+    first_text,
+    parse_attempt,
+    parse_name,
+    parse_reward,
+    parse_turns,
+)
+
+LARGEST_FILE = 2**30
+"""Bytes; an array is parsed as a whole and takes about ten times its size in memory."""
+
+_SUCCESS = 1 - 1e-6
+"""τ-bench's own threshold for a reward that means success."""
+
+_DOMAIN = re.compile(r"^#\s*([A-Za-z][A-Za-z-]{0,40}) agent policy", re.IGNORECASE)
+
+
+def read_tau_bench(path: Path, defaults: Defaults) -> Lines:
+    """The array's rows one after another. Raises OSError, and IngestError for a file that is no JSON array."""
+    if path.stat().st_size > LARGEST_FILE:
+        raise IngestError(f"{str(path)!r} is larger than {LARGEST_FILE} bytes; split the array into several files")
+    try:
+        rows = from_json(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
+    except ValueError as exc:
+        raise IngestError(f"{str(path)!r} is not JSON: {exc}; a tau-bench file is one JSON array of rows") from exc
+    if not isinstance(rows, list):
+        raise IngestError(f"{str(path)!r} holds no JSON array; for JSON lines use --format chat")
+    instructions = _instructions(rows)
+    for number, row in enumerate(rows, start=1):
+        try:
+            yield Line(number, _conversation(row, instructions, defaults))
+        except LineError as exc:
+            yield Line(number, exc)
+
+
+def _instructions(rows: list[Any]) -> dict[str, str]:
+    """The instruction of each task id, from the first row that has it: rows of broken runs lack it."""
+    found: dict[str, str] = {}
+    for row in rows:
+        instruction = _task_of(row).get("instruction")
+        if isinstance(instruction, str) and instruction:
+            found.setdefault(str(row.get("task_id")), instruction)
+    return found
+
+
+def _info_of(row: object) -> Mapping[str, Any]:
+    info = row.get("info") if isinstance(row, dict) else None
+    return info if isinstance(info, dict) else {}
+
+
+def _task_of(row: object) -> Mapping[str, Any]:
+    task = _info_of(row).get("task")
+    return task if isinstance(task, dict) else {}
+
+
+def _conversation(row: object, instructions: Mapping[str, str], defaults: Defaults) -> Conversation:
+    if not isinstance(row, dict):
+        raise LineError("a row must be an object with task_id, trial, reward, traj and info")
+    task_id = parse_name(row.get("task_id"), "task_id")
+    if task_id is None:
+        raise LineError("task_id is missing")
+    if "traj" not in row:
+        raise LineError("traj is missing")
+    messages = row["traj"]
+    turns, final_observation = parse_turns(messages)
+    reward = parse_reward(row.get("reward"))
+    system = first_text(messages, "system")
+    instruction = _task_of(row).get("instruction") or instructions.get(task_id) or ""
+    if not isinstance(instruction, str):
+        raise LineError("info.task.instruction must be text")
+    error = _error(_info_of(row), bool(turns))
+    domain = _DOMAIN.match(system)
+    return Conversation(
+        task_key=f"{task_id}\n{instruction or system}",
+        family=defaults.family or (domain[1].lower() if domain else "tau-bench"),
+        instruction=instruction or first_text(messages, "user") or f"task {task_id}",
+        agent=defaults.agent,
+        attempt=parse_attempt(row.get("trial")),
+        turns=turns,
+        final_observation=final_observation,
+        reward=reward,
+        is_success=None if reward is None else reward >= _SUCCESS,
+        outcome="model_error" if error else "finished",
+        error=error,
+        context={"source_task": task_id, "gold_actions": _task_of(row).get("actions")},
+    )
+
+
+def _error(info: Mapping[str, Any], has_turns: bool) -> str:
+    """What broke the run; empty where nothing did."""
+    if info.get("error"):
+        return str(info["error"])[:1000]
+    return "" if has_turns else "no assistant message was recorded"

@@ -1,0 +1,88 @@
+"""Quality gates of a data point: what must be true before it may teach anyone.
+
+Order of checks: complete, evaluated, tokens, finite. A data point is clean when all hold. That a decision led
+to it is no gate: training rollouts and imported trajectories have none (see ``coverage``).
+"""
+
+import math
+from typing import NamedTuple
+
+from upturn.pool.reader import Experience
+from upturn.records import Evaluation, GateResult, TokenRow, Trajectory
+
+_BROKEN = ("model_error", "environment_error")
+
+_LOGPROB_SLACK = 1e-4
+"""A log-probability may exceed 0 by the rounding of a float32 log-softmax."""
+
+
+class Inspected(NamedTuple):
+    """A data point's gates."""
+
+    trajectory_id: str
+    gates: tuple[GateResult, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        """True when every gate is passed."""
+        return all(gate.is_passed for gate in self.gates)
+
+
+def inspect(experience: Experience) -> Inspected:
+    """The data point's gates, in their order; each failed one says what is wrong."""
+    trajectory, evaluation = experience.trajectory, experience.evaluation
+    problems = {
+        "complete": _incompleteness(trajectory),
+        "evaluated": _missing_evaluation(evaluation),
+        "tokens": _token_problem(trajectory),
+        "finite": _nonfinite(trajectory, evaluation),
+    }
+    return Inspected(trajectory.id, tuple(GateResult(name, not found, found) for name, found in problems.items()))
+
+
+def _incompleteness(trajectory: Trajectory) -> str:
+    if trajectory.outcome in _BROKEN:
+        return f"outcome {trajectory.outcome}: {trajectory.error or 'no error recorded'}"
+    return "" if trajectory.turns else "no turns"
+
+
+def _missing_evaluation(evaluation: Evaluation | None) -> str:
+    if evaluation is None:
+        return "no evaluation stored"
+    return "verdict missing" if evaluation.verdict == "missing" else ""
+
+
+def _token_problem(trajectory: Trajectory) -> str:
+    if trajectory.origin == "sampled" and not trajectory.rows:
+        return "sampled, but no token rows"
+    for index, row in enumerate(trajectory.rows):
+        found = _row_problem(row, trajectory)
+        if found:
+            return f"row {index}: {found}"
+    return ""
+
+
+def _row_problem(row: TokenRow, trajectory: Trajectory) -> str:
+    end = 0
+    for span in row.spans:
+        if not end <= span.start < span.stop <= len(row.token_ids):
+            return f"span {span.start}:{span.stop} overlaps, is empty or leaves the {len(row.token_ids)} tokens"
+        if not 0 <= span.turn < len(trajectory.turns):
+            return f"span names turn {span.turn} of {len(trajectory.turns)}"
+        end = span.stop
+    written = sum(span.stop - span.start for span in row.spans)
+    expected = written if trajectory.origin == "sampled" else 0
+    if len(row.logprobs) != expected:
+        return f"{len(row.logprobs)} log-probabilities, expected {expected}"
+    return "token ids below zero" if any(token < 0 for token in row.token_ids) else ""
+
+
+def _nonfinite(trajectory: Trajectory, evaluation: Evaluation | None) -> str:
+    for row in trajectory.rows:
+        if not all(-math.inf < value <= _LOGPROB_SLACK for value in row.logprobs):
+            return "a log-probability is not a finite number of at most 0"
+    if not all(math.isfinite(turn.reward) for turn in trajectory.turns):
+        return "a turn's reward is not finite"
+    if evaluation is not None and evaluation.score is not None and not 0 <= evaluation.score <= 1:
+        return f"score {evaluation.score} is outside 0 to 1"
+    return ""
