@@ -54,10 +54,12 @@ def share(value: float, n: int) -> Estimate:
 
 
 def measurement(stage: str, sampling: Sampling, column: int, shift: float = 0.0) -> Measurement:
-    values = [(family[0], family[1], float(family[column]) + shift) for family in FAMILIES]  # type: ignore[arg-type]
+    values = [(family[0], family[1], float(family[column]) + shift) for family in FAMILIES]
     families = tuple(Success(name=name, success=share(value, 50), level=level) for name, level, value in values)
     levels = tuple(
-        Success(name=f"level {level}", success=share(sum(v for _, at, v in values if at == level) / 3, 150), level=level)
+        Success(
+            name=f"level {level}", success=share(sum(v for _, at, v in values if at == level) / 3, 150), level=level
+        )
         for level in (1, 2, 3)
     )
     overall = share(sum(value for _, _, value in values) / len(values), 450)
@@ -198,8 +200,12 @@ def story() -> TaskStory:
             GateResult(name="nothing_else_touched", is_passed=True),
         ),
         changes=(
-            StateChange(path="calendar.events.e12", before=None, after='{"title": "Budget review", "start": "Thu 14:00"}'),
-            StateChange(path="mail.sent.m31", before=None, after='{"to": ["ines"], "text": "Booked for Thu 14:00"}'),
+            StateChange(
+                path="calendar.events.e12", before=None, after='{"title": "Budget review", "start": "Thu 14:00"}'
+            ),
+            StateChange(
+                path="mail.sent.m31", before=None, after='{"to": ["ines"], "text": "Booked for Thu 14:00"}'
+            ),
             StateChange(path="mail.inbox.m7.replied", before="false", after="true"),
         ),
     )
@@ -207,7 +213,7 @@ def story() -> TaskStory:
         task_id="heldout/meeting_from_mail/00017",
         family="meeting_from_mail",
         level=3,
-        instruction="Ines proposed a time for the budget review by mail. Put it into my calendar for one hour and tell her.",
+        instruction="Ines proposed a time for the budget review. Put it into my calendar and tell her.",
         attempts=(before, after),
         chosen_because="the first held-out level-3 task that failed before and succeeded after",
     )
@@ -314,7 +320,9 @@ def build() -> ReportContent:
         changes=changes(),
         story=story(),
         lineage=(
-            LineageStep("snapshot", "9f31c0de", ("1,043 verified successes", "of 2,010 trajectories", "tenant default")),
+            LineageStep(
+                "snapshot", "9f31c0de", ("1,043 verified successes", "of 2,010 trajectories", "tenant default")
+            ),
             LineageStep("run", "demo-0003/grpo", ("SFT 240 steps, GRPO 60 iterations", "seed 0")),
             LineageStep("version", "nano@grpo-60", ("parent nano@base", "weights 4be1a7…")),
             LineageStep("release", "release-grpo-60", ("promoted after 240 candidate tasks",)),

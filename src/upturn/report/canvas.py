@@ -6,10 +6,11 @@ colour carries is carried by a marker, a line style or a label as well.
 
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from upturn.errors import UpturnError
 
@@ -57,6 +58,7 @@ _STYLE: dict[str, object] = {
     "svg.hashsalt": "upturn",
 }
 
+_TAG = re.compile(r"<[^>]+>")
 _REFERENCES = re.compile(r'(\bid="|xlink:href="#|url\(#)')
 
 
@@ -65,18 +67,27 @@ def style() -> Iterator[None]:
     """The report's look while a picture is drawn and written; matplotlib's own settings come back afterwards."""
     import matplotlib as mpl
 
-    with mpl.rc_context():
+    with mpl.rc_context(), warnings.catch_warnings():
+        # Names may be in any script; the reader's own fonts draw them, only their width is guessed.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
+        cast(Any, mpl.rcParams).update(_STYLE)  # typed by its 300 names
         yield
 
 
-def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure of this size in inches that draws without a screen."""
+def label(text: str, longest: int = 36) -> str:
+    """A name short enough to stand beside a plot, on one line, without characters that have no shape."""
+    line = "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def new_figure(width: float, height: float, *, gap: float = 0.02) -> "Figure":
+    """An empty figure of this size in inches that draws without a screen; ``gap`` is the room between panels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(hspace=gap, wspace=gap))
     FigureCanvasAgg(figure)
     return figure
 
@@ -88,9 +99,13 @@ def svg(figure: "Figure", name: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
-    text = re.sub(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 aria-hidden="true" focusable="false">', text, count=1)
-    text = text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" ', 1)
-    return _REFERENCES.sub(rf"\g<1>{name}-", text).strip()
+    text = re.sub(
+        r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 aria-hidden="true" focusable="false">', text, count=1
+    )
+    text = text.replace(
+        "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" ', 1
+    )
+    return _TAG.sub(lambda tag: _REFERENCES.sub(rf"\g<1>{name}-", tag.group()), text).strip()
 
 
 def png(figure: "Figure", path: Path, *, dots_per_inch: int = 160) -> None:

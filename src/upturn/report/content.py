@@ -212,7 +212,6 @@ class Transcript:
     gates: tuple[GateResult, ...] = ()
     changes: tuple[StateChange, ...] | None = None
     """What the attempt did to the world; None = not recorded, empty = it changed nothing."""
-    first_observation: str = ""
 
 
 @record

@@ -18,7 +18,7 @@ _WIDTH = 9.6
 
 def levels(stages: Sequence[Measurement]) -> "Figure":
     """Success overall and by level as groups of bars, one bar a stage."""
-    names = ["all levels"] + list(dict.fromkeys(item.name for stage in stages for item in stage.levels))
+    names = list(dict.fromkeys(["all levels", *(item.name for stage in stages for item in stage.levels)]))
     figure = canvas.new_figure(_WIDTH, 3.9)
     axes = figure.subplots()
     width = 0.8 / len(stages)
@@ -32,7 +32,7 @@ def levels(stages: Sequence[Measurement]) -> "Figure":
             axes.bar(place, estimate.value, width * 0.88, color=_stage_colour(index, len(stages)), zorder=2)
             top = _whisker(axes, place, estimate)
             axes.text(place, top + 0.02, _short(estimate.value), ha="center", va="bottom", fontsize=9.5)
-    axes.set_xticks(range(len(names)), names, color=canvas.INK)
+    axes.set_xticks(range(len(names)), [canvas.label(name, 18) for name in names], color=canvas.INK)
     axes.tick_params(axis="x", labelsize=11)
     axes.grid(visible=False, axis="x")
     canvas.percent_axis(axes, "y")
@@ -49,16 +49,26 @@ def families(stages: Sequence[Measurement]) -> "Figure":
     axes = figure.subplots()
     for row, name in enumerate(order):
         found = [
-            (index, item.success) for index, stage in enumerate(stages) for item in stage.families if item.name == name
+            (index, item.success)
+            for index, stage in enumerate(stages)
+            for item in stage.families
+            if item.name == name
         ]
         for index, estimate in found:
             place = row + (index - (len(stages) - 1) / 2) * 0.24
             colour = _stage_colour(index, len(stages))
             if estimate.low is not None and estimate.high is not None:
                 axes.plot([estimate.low, estimate.high], [place, place], color=colour, linewidth=1.8, zorder=2)
-            axes.plot(estimate.value, place, canvas.MARKERS[index], color=colour, markersize=6.5, zorder=3)
+            axes.plot(
+                estimate.value,
+                place,
+                canvas.MARKERS[index % len(canvas.MARKERS)],
+                color=colour,
+                markersize=6.5,
+                zorder=3,
+            )
         axes.text(1.04, row, _ends(found), va="center", fontsize=9.5, color=canvas.INK)
-    axes.set_yticks(range(len(order)), order, color=canvas.INK)
+    axes.set_yticks(range(len(order)), [canvas.label(name) for name in order], color=canvas.INK)
     axes.set_ylim(len(order) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     canvas.percent_axis(axes, "x")
@@ -72,8 +82,7 @@ def curve(learning: LearningCurve) -> "Figure":
     rewards = [(point.iteration, point.reward) for point in learning.points if point.reward is not None]
     heldout = [(point.iteration, point.heldout) for point in learning.points if point.heldout is not None]
     panels = [panel for panel in (rewards, heldout) if panel]
-    figure = canvas.new_figure(_WIDTH, 0.8 + 2.2 * max(len(panels), 1))
-    figure.get_layout_engine().set(hspace=0.08)  # type: ignore[union-attr]
+    figure = canvas.new_figure(_WIDTH, 0.8 + 2.2 * max(len(panels), 1), gap=0.08)
     grid = figure.subplots(max(len(panels), 1), 1, sharex=True, squeeze=False)[:, 0]
     row = 0
     if rewards:
@@ -123,8 +132,8 @@ def routing(shares: Routing) -> "Figure":
     axes.set_xlim(x[0], max(x[-1], x[0] + 1))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_xlabel("tasks routed")
-    axes.set_ylabel(shares.measure)
-    _band_labels(axes, x, versions, stacks, colours)
+    axes.set_ylabel(canvas.label(shares.measure))
+    _band_labels(axes, versions, stacks, colours)
     for index, event in enumerate(shares.events):
         _event_line(axes, event, index)
     return figure
@@ -159,8 +168,7 @@ def changes(items: Sequence[Change]) -> "Figure":
     """One small panel a quantity: before and after, each on the quantity's own scale."""
     columns = min(3, len(items))
     rows = math.ceil(len(items) / columns)
-    figure = canvas.new_figure(_WIDTH, 0.3 + 1.45 * rows)
-    figure.get_layout_engine().set(hspace=0.12, wspace=0.06)  # type: ignore[union-attr]
+    figure = canvas.new_figure(_WIDTH, 0.3 + 1.45 * rows, gap=0.1)
     grid = figure.subplots(rows, columns, squeeze=False)
     flat = [axes for line in grid for axes in line]
     for axes in flat[len(items) :]:
@@ -197,7 +205,7 @@ def _change_panel(axes: "Axes", item: Change) -> None:
     axes.spines["bottom"].set_visible(False)
     unit = f" ({item.unit})" if item.unit else ""
     kind = "cost: " if item.kind == "cost" else ""
-    axes.set_title(f"{kind}{item.name}{unit}", fontsize=10.5)
+    axes.set_title(canvas.label(f"{kind}{item.name}{unit}"), fontsize=10.5)
 
 
 def _rounded(value: float) -> float:
@@ -219,10 +227,10 @@ def _stage_key(axes: "Axes", stages: Sequence[Measurement], *, has_markers: bool
             [],
             [],
             linestyle="none",
-            marker=canvas.MARKERS[index] if has_markers else "s",
+            marker=canvas.MARKERS[index % len(canvas.MARKERS)] if has_markers else "s",
             markersize=8,
             color=_stage_colour(index, len(stages)),
-            label=stage.stage,
+            label=canvas.label(stage.stage),
         )
         for index, stage in enumerate(stages)
     ]
@@ -275,12 +283,13 @@ def _end_label(axes: "Axes", x: float, y: float, text: str) -> None:
 
 def _course(shares: Routing, version: str) -> list[float]:
     return [
-        next((share.share for share in point.shares if share.agent_version == version), 0.0) for point in shares.points
+        next((share.share for share in point.shares if share.agent_version == version), 0.0)
+        for point in shares.points
     ]
 
 
 def _band_labels(
-    axes: "Axes", x: Sequence[int], versions: Sequence[str], stacks: Sequence[Sequence[float]], colours: Sequence[str]
+    axes: "Axes", versions: Sequence[str], stacks: Sequence[Sequence[float]], colours: Sequence[str]
 ) -> None:
     """Names each band at its right end, pushed apart so that thin bands stay readable."""
     below = 0.0
@@ -296,7 +305,10 @@ def _band_labels(
     for index in range(len(places) - 2, -1, -1):
         places[index] = min(places[index], places[index + 1] - gap)
     for place, version, stack, colour in zip(places, versions, stacks, colours, strict=True):
-        for text, offset, ink in (("■", 8, colour), (f"{version}  {_short(stack[-1])}", 22, canvas.INK)):
+        for text, offset, ink in (
+            ("■", 8, colour),
+            (f"{canvas.label(version)}  {_short(stack[-1])}", 22, canvas.INK),
+        ):
             axes.annotate(
                 text,
                 (1.0, place),
@@ -313,7 +325,7 @@ def _event_line(axes: "Axes", event: RoutingEvent, index: int) -> None:
     style = {"promote": "-", "rollback": "-", "start": (0, (4, 2)), "hold": (0, (1, 2)), "other": (0, (1, 2))}
     axes.axvline(event.task, color=canvas.INK, linewidth=1.4, linestyle=style[event.kind])
     axes.annotate(
-        event.label,
+        canvas.label(event.label),
         (event.task, 1.0),
         xytext=(0, 4 + 13 * (index % 3)),
         textcoords="offset points",

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _MAX_CHARACTERS = 2_000
 """Of one text in a transcript; a page of a real agent's observations would otherwise be megabytes."""
 
-_UNPRINTABLE = {code: "\ufffd" for code in [*range(32), *range(127, 160), 0xFFFE, 0xFFFF] if chr(code) not in "\t\n"}
+_UNPRINTABLE = {
+    code: "\ufffd" for code in [*range(32), *range(127, 160), 0xFFFE, 0xFFFF] if chr(code) not in "\t\n"
+}
 """Characters that HTML does not allow, or that would not be seen."""
 
 
@@ -46,7 +48,9 @@ def read_content(path: Path) -> ReportContent:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
-        raise RecordError(f"cannot read a report from {str(path)!r}: {exc}; give the path of a report.json") from exc
+        raise RecordError(
+            f"cannot read a report from {str(path)!r}: {exc}; give the path of a report.json"
+        ) from exc
     return from_json(ReportContent, text)
 
 
@@ -94,7 +98,7 @@ def _drawing(item: picture.Picture) -> str:
     """Our own SVG, not escaped: matplotlib has escaped the texts in it."""
     from markupsafe import Markup
 
-    return Markup(item.svg.translate(_UNPRINTABLE))  # noqa: S704
+    return Markup(item.svg.translate(_UNPRINTABLE))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -119,4 +119,6 @@ def _routing(content: ReportContent) -> list[Plan]:
     routing = content.routing
     if routing is None or not routing.points:
         return []
-    return [Plan("routing", "Who gets the work", sentence.routing_caption(routing), lambda: drawing.routing(routing))]
+    return [
+        Plan("routing", "Who gets the work", sentence.routing_caption(routing), lambda: drawing.routing(routing))
+    ]

@@ -194,7 +194,9 @@ def guardrail_sentence(guardrail: Guardrail) -> str:
 
 def change_caption(changes: Sequence[Change]) -> str:
     """What a picture of before-and-after quantities shows."""
-    moved = [f"{item.name} {change(item)}" for item in changes if item.difference and item.difference.is_significant]
+    moved = [
+        f"{item.name} {change(item)}" for item in changes if item.difference and item.difference.is_significant
+    ]
     text = "Grey is before, blue is after; black lines are 95 % intervals."
     if moved:
         return f"{text} Significant: {'; '.join(moved)}."
@@ -230,4 +232,3 @@ def _release_tile(canary: Canary) -> tuple[str, str, str]:
     tasks = release.evidence[-1].candidate_tasks if release.evidence else 0
     title = canary.title[:1].lower() + canary.title[1:]
     return (verdict(release).capitalize(), f"{tasks:,}", f"tasks served by {title} in its canary")
-

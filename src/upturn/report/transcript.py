@@ -32,7 +32,6 @@ def transcript(
         verdict="missing" if evaluation is None else evaluation.verdict,
         gates=() if evaluation is None else evaluation.gates,
         changes=None if initial_state is None else state_changes(initial_state, trajectory.final_state),
-        first_observation=trajectory.turns[0].observation.text if trajectory.turns else "",
     )
 
 

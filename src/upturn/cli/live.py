@@ -1,0 +1,251 @@
+"""What a person sees while long work runs: a live view on a terminal, plain lines elsewhere, nothing when quiet.
+
+Everything goes to standard error, so that standard output stays free for results. It shows and never steers: the
+work gives the same result with any view. Names and notes are printed as they are, never read as markup.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+_BARS = "▁▂▃▄▅▆▇█"
+_HISTORY = 40
+"""Values a sparkline remembers: as many as fit beside a name on 80 columns."""
+_NOTES = 6
+"""Latest notes kept in the live view; the plain view prints all."""
+_LINE_SECONDS = 10.0
+"""Plain progress lines come at most this often, so that a log stays readable."""
+
+
+@dataclass(slots=True)
+class _Stage:
+    name: str
+    total: int | None
+    started: float
+    done: int = 0
+    seconds: float | None = None
+    """None = still running."""
+    mark: str = "…"
+
+
+@dataclass(slots=True)
+class _Figure:
+    latest: float | str
+    history: list[float] = field(default_factory=list)
+
+
+class LiveView:
+    """A progress view for ``with``; single use.
+
+    The shape is chosen from where the output goes: a terminal gets a checklist with timings, a bar and the latest
+    figures; a file or pipe gets dated lines. Leaving the block by Ctrl-C or an error marks the stage it happened in
+    and lets the exception pass.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        *,
+        stages: Sequence[str] = (),
+        is_quiet: bool = False,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``stages``: names known beforehand, shown as still to come; ``stream``: None = standard error."""
+        self._title = title
+        self._planned = tuple(stages)
+        self._is_quiet = is_quiet
+        self._stream = sys.stderr if stream is None else stream
+        self._clock = clock
+        self._started = clock()
+        self._last_line = self._started
+        self._stages: list[_Stage] = []
+        self._figures: dict[str, _Figure] = {}
+        self._notes: list[str] = []
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        self._started = self._last_line = self._clock()
+        if self._is_quiet:
+            return self
+        self._live = self._open_live() if self._stream.isatty() else None
+        if self._live is None:
+            self._line(self._title)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._close("✓")
+        elif issubclass(kind, KeyboardInterrupt):
+            self._close("■")
+        else:
+            self._close("✗")
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """The next stage begins and the one before is done; ``total`` units of work, None = not known."""
+        self._close("✓")
+        self._stages.append(_Stage(name, total, self._clock()))
+        self._last_line = self._clock()
+        self._say(f"{self._place()}{name}" + (f" ({total:,})" if total is not None else ""))
+
+    def advance(self, count: int = 1, **figures: float) -> None:
+        """``count`` more units of the present stage are done; ``figures`` are latest values by name."""
+        if self._stages:
+            self._stages[-1].done += count
+        for name, value in figures.items():
+            self._remember(name, value)
+        self._say_sometimes()
+
+    def note(self, text: str) -> None:
+        """A sentence worth keeping, such as a verdict."""
+        self._notes = [*self._notes, text][-_NOTES:]
+        self._say(text)
+
+    def figure(self, name: str, value: float | str) -> None:
+        """The latest value of something worth watching; numbers are drawn as a course."""
+        self._remember(name, value)
+        self._say_sometimes()
+
+    def _remember(self, name: str, value: float | str) -> None:
+        figure = self._figures.setdefault(name, _Figure(value))
+        figure.latest = value
+        if not isinstance(value, str):
+            figure.history = [*figure.history, float(value)][-_HISTORY:]
+
+    def _close(self, mark: str) -> None:
+        """Ends the present stage, if one is running."""
+        if not self._stages or self._stages[-1].seconds is not None:
+            return
+        stage = self._stages[-1]
+        stage.seconds = self._clock() - stage.started
+        stage.mark = mark
+        word = {"✓": "done", "■": "stopped", "✗": "failed"}[mark]
+        self._say(f"{self._place()}{stage.name}: {word} after {_span(stage.seconds)}{self._latest()}")
+
+    def _place(self) -> str:
+        return f"[{len(self._stages)}/{max(len(self._planned), len(self._stages))}] " if self._planned else ""
+
+    def _latest(self) -> str:
+        return "".join(f"; {name} {_value(figure.latest)}" for name, figure in self._figures.items())
+
+    def _say_sometimes(self) -> None:
+        now = self._clock()
+        if not self._stages or now - self._last_line < _LINE_SECONDS:
+            return
+        self._last_line = now
+        stage = self._stages[-1]
+        of = f"/{stage.total:,}" if stage.total is not None else ""
+        self._say(f"{self._place()}{stage.name}: {stage.done:,}{of}{self._latest()}")
+
+    def _say(self, text: str) -> None:
+        """A plain line, where lines are what is wanted."""
+        if self._live is None and not self._is_quiet:
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        minutes, seconds = divmod(int(self._clock() - self._started), 60)
+        self._stream.write(f"{minutes:02d}:{seconds:02d} {_printable(text)}\n")
+        self._stream.flush()
+
+    def _open_live(self) -> "Live | None":
+        """The moving view; None on a terminal that cannot move its cursor."""
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._stream)
+        if console.is_dumb_terminal:
+            return None
+        live = Live(
+            get_renderable=self._render,
+            console=console,
+            refresh_per_second=4,
+            # Results written to standard output must not end up in the view.
+            redirect_stdout=False,
+        )
+        live.start()
+        return live
+
+    def _render(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.text import Text
+
+        head = Text.assemble(
+            (_printable(self._title), "bold"), (f"  {_span(self._clock() - self._started)}", "dim")
+        )
+        parts: list[RenderableType] = [head, *(self._stage_row(stage) for stage in self._stages)]
+        begun = {stage.name for stage in self._stages}
+        parts += [Text(f"  · {_printable(name)}", style="dim") for name in self._planned if name not in begun]
+        if self._figures:
+            parts += [Text(""), self._figure_table()]
+        if self._notes:
+            parts += [Text(""), *(Text(f"  {_printable(note)}") for note in self._notes)]
+        return Group(*parts)
+
+    def _stage_row(self, stage: _Stage) -> "RenderableType":
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        colour = {"✓": "green", "✗": "red", "■": "yellow"}.get(stage.mark, "cyan")
+        seconds = stage.seconds if stage.seconds is not None else self._clock() - stage.started
+        row = Table.grid(padding=(0, 1))
+        name = Text.assemble((f"  {stage.mark} ", colour), _printable(stage.name))
+        if stage.seconds is not None or not stage.total:
+            count = f"{stage.done:,}" if stage.done and stage.seconds is None else ""
+            row.add_row(name, Text(f"{_span(seconds)} {count}", style="dim"))
+        else:
+            bar = ProgressBar(total=stage.total, completed=min(stage.done, stage.total), width=30)
+            row.add_row(name, bar, Text(f"{stage.done:,}/{stage.total:,}  {_span(seconds)}", style="dim"))
+        return row
+
+    def _figure_table(self) -> "RenderableType":
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for name, figure in self._figures.items():
+            course = sparkline(figure.history) if len(figure.history) > 1 else ""
+            table.add_row(
+                Text(f"  {_printable(name)}", style="dim"),
+                Text(_printable(_value(figure.latest)), style="bold"),
+                Text(course, style="cyan"),
+            )
+        return table
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """One block a value, lowest to highest; equal values give a flat middle line."""
+    low, high = min(values), max(values)
+    if high == low:
+        return _BARS[3] * len(values)
+    return "".join(_BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] for value in values)
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
+
+
+def _printable(text: str) -> str:
+    """Without control characters: a task's text must not be able to steer the terminal."""
+    return "".join(character if character.isprintable() else "�" for character in text)
