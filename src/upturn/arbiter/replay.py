@@ -2,8 +2,8 @@
 
 Every model's outcome is known for every line, so nothing is estimated but the spread: a policy sees the lines in a
 random order, ``wave`` at a time, chooses by its probabilities, and learns the outcomes of what it chose at the end
-of each wave. This is repeated over several orders. Baselines that need no learning: the single model that is best in
-hindsight, the best model for each line (the oracle) and, where costs are known, the cheapest model.
+of each wave. This is repeated over several orders. Baselines that need no learning: the single model that is best
+in hindsight, the best model for each line (the oracle) and, where costs are known, the cheapest model.
 
 Intervals are 95 % percentile bootstraps over lines *and* orders; differences are taken line by line before. Not
 covered: the best-single baseline is chosen on the same lines that it is measured on, in its favour.
@@ -80,8 +80,8 @@ class PolicyReplay:
 class Replay:
     """All policies on one recording."""
 
-    models: Mapping[str, float]
-    """Mean reward of each model."""
+    models: Mapping[str, Interval]
+    """Mean reward per line of each model."""
     best_single: str
     policies: tuple[PolicyReplay, ...]
 
@@ -115,7 +115,9 @@ def replay(
     ordered = {name: choices[name] for name in (*policies, *choices)}
     means = recording.rewards.mean(axis=0)
     return Replay(
-        models=dict(zip(recording.models, means.tolist(), strict=True)),
+        models=dict(
+            zip(recording.models, _bootstrapped(list(recording.rewards.T[:, None]), options.resamples), strict=True)
+        ),
         best_single=recording.models[int(means.argmax())],
         policies=_summaries(ordered, recording, options.resamples),
     )
@@ -198,7 +200,7 @@ def _summaries(
 
 
 def _bootstrapped(series: Sequence[NDArray[np.float64]], resamples: int) -> list[Interval]:
-    """The means of several (orders, lines) arrays; orders and lines are resampled independently, lines in common."""
+    """The means of several (orders, lines) arrays; lines are resampled in common, orders for each array."""
     generator = np.random.default_rng(0)
     lines = series[0].shape[1]
     means: list[list[float]] = [[] for _ in series]

@@ -1,7 +1,7 @@
 """What each agent version has achieved in each task family: the evidence that routing policies decide from."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 
 from upturn.arbiter.posterior import Posterior
 from upturn.errors import RecordError
@@ -22,6 +22,17 @@ class Count:
     """Sum of their rewards, undiscounted."""
     missing: int = 0
     """Outcomes whose judgement is missing: counted here and learned from nowhere."""
+
+
+@dataclass(slots=True)
+class _Cell:
+    """A count that is being kept: the fields of Count."""
+
+    successes: float = 0.0
+    failures: float = 0.0
+    outcomes: int = 0
+    reward: float = 0.0
+    missing: int = 0
 
 
 @record
@@ -50,33 +61,29 @@ class Tally:
             raise ValueError(f"borrow must be 0 (families apart) or more outcomes, got {borrow!r}")
         self.discount = discount
         self.borrow = borrow
-        self._families: dict[str, dict[str, Count]] = {}
+        self._families: dict[str, dict[str, _Cell]] = {}
 
     def add(self, family: str, version: str, reward: float | None) -> None:
         """Count one outcome: a reward in [0, 1], or None for a missing judgement (no learning, no decay)."""
         if reward is not None and not 0 <= reward <= 1:
             raise ValueError(f"a reward must lie in [0, 1] or be None (missing), got {reward!r} for {version!r}")
-        counts = self._families.setdefault(family, {})
+        cells = self._families.setdefault(family, {})
+        own = cells.setdefault(version, _Cell())
         if reward is None:
-            old = counts.get(version, Count())
-            counts[version] = replace(old, missing=old.missing + 1)
+            own.missing += 1
             return
-        for name, old in counts.items():
-            counts[name] = replace(
-                old, successes=old.successes * self.discount, failures=old.failures * self.discount
-            )
-        old = counts.get(version, Count())
-        counts[version] = replace(
-            old,
-            successes=old.successes + reward,
-            failures=old.failures + (1 - reward),
-            outcomes=old.outcomes + 1,
-            reward=old.reward + reward,
-        )
+        for cell in cells.values():
+            cell.successes *= self.discount
+            cell.failures *= self.discount
+        own.successes += reward
+        own.failures += 1 - reward
+        own.outcomes += 1
+        own.reward += reward
 
     def count(self, family: str, version: str) -> Count:
         """The version's count in the family; all zero where it has none."""
-        return self._families.get(family, {}).get(version, Count())
+        cell = self._families.get(family, {}).get(version)
+        return Count() if cell is None else _frozen(cell)
 
     def posterior(self, family: str, version: str) -> Posterior:
         """What the counts say about the version's success rate in the family."""
@@ -105,15 +112,24 @@ class Tally:
     def state(self) -> str:
         """The counts as one JSON object, independent of the order in which families and versions appeared."""
         families = {
-            family: dict(sorted(counts.items())) for family, counts in sorted(self._families.items()) if counts
+            family: {version: _frozen(cell) for version, cell in sorted(cells.items())}
+            for family, cells in sorted(self._families.items())
         }
         return fields_json(TallyState(families))
 
     def restore(self, state: str) -> None:
         """Replace the counts by those that ``state`` wrote; raises RecordError for anything else."""
-        families = from_fields(TallyState, state).families
-        for family, counts in families.items():
-            for version, count in counts.items():
-                if min(count.successes, count.failures, count.outcomes, count.reward, count.missing) < 0:
-                    raise RecordError(f"counts cannot be negative, got {count!r} for {version!r} in {family!r}")
-        self._families = {family: dict(counts) for family, counts in families.items()}
+        families: dict[str, dict[str, _Cell]] = {}
+        for family, counts in from_fields(TallyState, state).families.items():
+            families[family] = {version: _thawed(count) for version, count in counts.items()}
+        self._families = families
+
+
+def _frozen(cell: _Cell) -> Count:
+    return Count(cell.successes, cell.failures, cell.outcomes, cell.reward, cell.missing)
+
+
+def _thawed(count: Count) -> _Cell:
+    if min(count.successes, count.failures, count.outcomes, count.reward, count.missing) < 0:
+        raise RecordError(f"counts cannot be negative, got {count!r}")
+    return _Cell(count.successes, count.failures, count.outcomes, count.reward, count.missing)

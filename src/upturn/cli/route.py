@@ -1,0 +1,96 @@
+"""``upturn route``: replay recorded outcomes through routing policies, and explain logged decisions."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from upturn.arbiter.recording import Recording, read_recording
+from upturn.arbiter.replay import Interval, Replay, ReplayOptions, learning_policies, replay
+from upturn.cli.output import emit, progress, say
+from upturn.errors import ConfigError
+from upturn.records import Result
+
+SHOWN_BAD_LINES = 20
+"""Set-aside lines that people are shown; ``--json`` lists all."""
+
+ROUNDS = 250
+"""Rounds of learning in one order that the default wave aims at: few enough for large files to take minutes."""
+
+route_app = typer.Typer(
+    name="route", help="Replay recorded outcomes through routing policies; explain decisions.", no_args_is_help=True
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+@route_app.callback()
+def _route() -> None:
+    """Replay recorded outcomes through routing policies; explain decisions."""
+
+
+@route_app.command("replay")
+def replay_file(
+    file: Annotated[Path, typer.Argument(help="CSV: a prompt column, one column of correctness per model.")],
+    *,
+    models: Annotated[
+        str, typer.Option(help="The models' columns, comma-separated; default: found by content.")
+    ] = "",
+    family: Annotated[
+        str | None, typer.Option(help="The family column; default: 'family', if there is one.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Random orders of the lines for each policy.")] = 10,
+    wave: Annotated[int, typer.Option(help="Lines decided between two rounds of learning; 0 = by size.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Reward and regret of routing policies on recorded outcomes. Exit code 1 when a line was set aside."""
+    if seeds < 1 or wave < 0:
+        raise ConfigError([f"--seeds must be at least 1 and --wave at least 0, got {seeds} and {wave}"])
+    named = [name.strip() for name in models.split(",") if name.strip()]
+    recording = read_recording(file, models=named, family=family)
+    lines = len(recording.rewards)
+    options = ReplayOptions(seeds=seeds, wave=wave or max(1, lines // ROUNDS))
+    policies = learning_policies()
+    with progress("replaying", len(policies) * seeds) as ticker:
+        replayed = replay(recording, policies, options, on_order=ticker.advance)
+    details: dict[str, object] = {
+        "lines": lines,
+        "seeds": seeds,
+        "wave": options.wave,
+        "families": dict(sorted(Counter(recording.families).items())),
+        "best_single": replayed.best_single,
+        "shares": {policy.name: policy.shares for policy in replayed.policies},
+        "ignored_columns": recording.ignored_columns,
+        "quarantined": _quarantined(recording, None if as_json else SHOWN_BAD_LINES),
+    }
+    if recording.costs is not None:
+        details["mean_cost"] = {policy.name: policy.cost for policy in replayed.policies}
+    emit("route replay", _results(replayed, lines), details, as_json=as_json)
+    if recording.bad_lines:
+        say(f"{len(recording.bad_lines)} of {len(recording.bad_lines) + lines} lines were set aside")
+        raise typer.Exit(1)
+
+
+def _results(replayed: Replay, lines: int) -> list[Result]:
+    """Success of each model, then reward and both regrets of each policy; n = lines."""
+    results = [_result(f"model {name}", reward, lines) for name, reward in replayed.models.items()]
+    for policy in replayed.policies:
+        results.append(_result(f"{policy.name} reward", policy.reward, lines))
+        for baseline, regret in (("best_single", policy.regret_best), ("oracle", policy.regret_oracle)):
+            if policy.name != baseline:
+                results.append(_result(f"{policy.name} regret_{baseline}", regret, lines))
+    return results
+
+
+def _result(name: str, figure: Interval, lines: int) -> Result:
+    return Result(name, figure.value, "reward", figure.low, figure.high, lines)
+
+
+def _quarantined(recording: Recording, shown: int | None) -> dict[str, object]:
+    """The lines set aside, the first ``shown`` of them one by one (None = all)."""
+    return {
+        "count": len(recording.bad_lines),
+        "by_reason": dict(Counter(bad.reason for bad in recording.bad_lines).most_common(shown)),
+        "lines": [{"line": bad.line, "reason": bad.reason} for bad in recording.bad_lines[:shown]],
+    }
