@@ -1,0 +1,60 @@
+"""An environment kit: everything the loop needs to let agents work somewhere, found by name or import path."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Protocol, runtime_checkable
+
+from upturn.environments.environment import Environment, Verifier
+from upturn.errors import UnknownNameError
+from upturn.records import Split, Task
+
+_REGISTERED = {"office": "upturn.environments.office.kit:OfficeKit"}
+
+
+@runtime_checkable
+class EnvironmentKit(Protocol):
+    """Makes environments, judges finished attempts in them and generates tasks."""
+
+    @property
+    def name(self) -> str:
+        """As tasks name it in ``Task.environment``."""
+
+    @property
+    def families(self) -> Mapping[str, int]:
+        """Task families and their level, in the order they are shown."""
+
+    @property
+    def verifier(self) -> Verifier:
+        """The judge of finished attempts."""
+
+    def environment(self, task: Task) -> Environment:
+        """A new environment for one attempt at the task; not reset yet."""
+
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        """Tasks of these families in rounds (each family once a round), without end where they are generated.
+
+        The same arguments give the same tasks; different seeds share none; training and held-out tasks differ in
+        template and seed.
+        """
+
+
+def resolve_kit(name: str) -> EnvironmentKit:
+    """The kit registered under ``name``, or made by ``module:factory``; raises UnknownNameError."""
+    path = _REGISTERED.get(name, name)
+    module_name, separator, attribute = path.partition(":")
+    if not separator:
+        known = ", ".join(_REGISTERED)
+        raise UnknownNameError(f"unknown environment {name!r}; known: {known}; or name your own as module:factory")
+    try:
+        factory = getattr(import_module(module_name), attribute)
+    except (ImportError, AttributeError) as exc:
+        raise UnknownNameError(
+            f"environment {name!r} cannot be imported: {exc}; the module must be importable from here"
+        ) from exc
+    kit = factory() if callable(factory) else factory
+    if not isinstance(kit, EnvironmentKit):
+        raise UnknownNameError(
+            f"environment {name!r} gave a {type(kit).__name__}, which is no EnvironmentKit: it needs name, "
+            "families, verifier, environment(task) and tasks(seed, split, families)"
+        )
+    return kit

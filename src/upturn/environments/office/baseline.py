@@ -1,0 +1,101 @@
+"""What work that is no work scores, and what perfect work does: the floor and ceiling of every family."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from upturn.environments.office.environment import OPERATIONS, OfficeEnvironment
+from upturn.environments.office.operation import Parameter
+from upturn.environments.office.tasks import compose, make_task
+from upturn.environments.office.verifier import OfficeVerifier
+from upturn.environments.office.workspace import DAYS, FOLDERS, Workspace
+from upturn.environments.office.world import ITEMS, PHRASES, TITLES, TOPICS
+from upturn.records import Action, Outcome, Task, Trajectory, Turn
+
+MAX_TURNS = 16
+Player = Callable[[Task, Sequence[Turn]], Action | None]
+"""The next action after these turns; None stops without ending the task."""
+
+
+def play(task: Task, player: Player) -> Trajectory:
+    """The attempt of a player that needs no model."""
+    environment = OfficeEnvironment()
+    observation, _ = environment.reset(task)
+    turns: list[Turn] = []
+    outcome: Outcome = "step_limit"
+    while len(turns) < MAX_TURNS:
+        action = player(task, turns)
+        if action is None:
+            break
+        step = environment.step(action)
+        turns.append(Turn(observation, "", action, costs=step.info.cost_components))
+        observation = step.observation
+        if step.is_terminated:
+            outcome = "finished"
+            break
+    return Trajectory(
+        id=f"baseline/{task.id}",
+        task_id=task.id,
+        agent_version="baseline@1",
+        turns=tuple(turns),
+        final_observation=observation,
+        outcome=outcome,
+        origin="rendered",
+        final_state=environment.state(),
+    )
+
+
+def oracle(task: Task, turns: Sequence[Turn]) -> Action | None:
+    """The shortest known solution."""
+    actions = compose(task).draft.oracle
+    return actions[len(turns)] if len(turns) < len(actions) else None
+
+
+def nothing(task: Task, turns: Sequence[Turn]) -> Action | None:  # noqa: ARG001
+    """Says that it is done at once."""
+    return Action("user", "finish") if not turns else None
+
+
+def random_player(seed: int) -> Player:
+    """Random valid actions: any operation, with parameters that exist in the task's world."""
+    rng = Random(f"random/{seed}")
+    return lambda task, turns: random_action(rng, compose(task).workspace)  # noqa: ARG005
+
+
+def random_action(rng: Random, workspace: Workspace) -> Action:
+    """A random operation whose parameters have the right kind and name things of this workspace."""
+    operation = rng.choice(list(OPERATIONS.values()))
+    parameters = {}
+    for parameter in operation.parameters:
+        if parameter.is_required or rng.random() < 0.5:
+            parameters[parameter.name] = _random_value(rng, workspace, operation.target, parameter)
+    return Action(operation.target, operation.name, parameters)
+
+
+def _random_value(rng: Random, workspace: Workspace, target: str, parameter: Parameter) -> str:
+    by_kind: dict[str, Sequence[str]] = {
+        "day": DAYS,
+        "folder": FOLDERS,
+        "flag": ("read", "unread"),
+        "people": workspace.contacts,
+        "hour": [str(hour) for hour in range(8, 19)],
+        "cell": [f"{column}{row}" for column in "AB" for row in range(1, 8)],
+        "range": ["A1:B6", "B2", "B3"],
+    }
+    by_name: dict[str, Sequence[str]] = {
+        "id": sorted(workspace.mails if target == "mail" else workspace.events),
+        "sheet": sorted(workspace.sheets),
+        "from": workspace.contacts,
+        "subject": TOPICS,
+        "title": TITLES,
+        "body": PHRASES,
+        "value": [str(number) for number in range(10, 100)],
+        "text": [*ITEMS, *map(str, range(100))],
+    }
+    return rng.choice(by_kind.get(parameter.kind) or by_name[parameter.name])
+
+
+def success_rate(family: str, player: Player, count: int) -> float:
+    """Share of ``count`` training tasks of the family that the player solves."""
+    verifier = OfficeVerifier()
+    tasks = [make_task(family, number) for number in range(count)]
+    return sum(verifier.verify(task, play(task, player)).is_success for task in tasks) / count
