@@ -8,7 +8,7 @@ evaluated when one of those trajectories has a verdict other than ``missing``.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, distinct, exists, func, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, not_, or_, select
 
 from upturn.pool.reader import PoolReader
 from upturn.pool.schema import agent_versions, decisions, evaluations, rollouts, tasks, trajectories
@@ -84,6 +84,6 @@ def _count(
 def _agents(connection: Connection, tenant: Scope, in_service: Sequence[str] | None) -> Share:
     if in_service is None:
         in_service = list(connection.execute(select(agent_versions.c.id)).scalars())
-    query = select(distinct(trajectories.c.agent_version)).where(*in_scope(trajectories.c.tenant, tenant))
+    query = select(trajectories.c.agent_version).distinct().where(*in_scope(trajectories.c.tenant, tenant))
     seen = set(connection.execute(query).scalars())
     return Share(len(seen & set(in_service)), len(set(in_service)))

@@ -108,3 +108,13 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except DatabaseError as exc:
         raise StoreError(f"{str(path)!r} cannot be used as a pool: {exc.orig}; choose another path") from exc
+
+
+def integrity_problems(engine: Engine) -> list[str]:
+    """What the database's own integrity check finds; empty = nothing."""
+    try:
+        with engine.connect() as connection:
+            found = [str(line) for line in connection.execute(text("PRAGMA integrity_check")).scalars()]
+    except DatabaseError as exc:
+        return [str(exc.orig)]
+    return [] if found == ["ok"] else found

@@ -90,7 +90,7 @@ def redacted(value: JsonValue) -> JsonValue:
 
 def has_findings(task: Task, trajectory: Trajectory) -> bool:
     """True when the task's instruction or context, or anything seen or written in the trajectory, has a finding."""
-    return any(_is_suspect(text) and findings(text) for text in _texts(task, trajectory))
+    return any(findings(text) for text in _texts(task, trajectory))
 
 
 def _texts(task: Task, trajectory: Trajectory) -> Iterator[str]:
@@ -116,14 +116,6 @@ def _strings(value: JsonValue | Mapping[str, JsonValue]) -> Iterator[str]:
     elif isinstance(value, Sequence):
         for item in value:
             yield from _strings(item)
-
-
-_SUSPECT = re.compile(r"@|\d{3}|sk|gh[oprsu]_|github_|glpat|hf_|A[KS]IA|AIza|xox|eyJ|PRIVATE KEY")
-
-
-def _is_suspect(text: str) -> bool:
-    """False only for a text that no pattern can match: most texts, at a tenth of the cost."""
-    return _SUSPECT.search(text) is not None
 
 
 def _emails(text: str) -> Iterator[Finding]:

@@ -74,12 +74,13 @@ def _row_problem(row: TokenRow, trajectory: Trajectory) -> str:
     expected = written if trajectory.origin == "sampled" else 0
     if len(row.logprobs) != expected:
         return f"{len(row.logprobs)} log-probabilities, expected {expected}"
-    return "token ids below zero" if any(token < 0 for token in row.token_ids) else ""
+    return "a token id below zero" if min(row.token_ids, default=0) < 0 else ""
 
 
 def _nonfinite(trajectory: Trajectory, evaluation: Evaluation | None) -> str:
     for row in trajectory.rows:
-        if not all(-math.inf < value <= _LOGPROB_SLACK for value in row.logprobs):
+        # A sum is finite only where every number is: one pass in C instead of one test for each token.
+        if not math.isfinite(sum(row.logprobs)) or max(row.logprobs, default=0.0) > _LOGPROB_SLACK:
             return "a log-probability is not a finite number of at most 0"
     if not all(math.isfinite(turn.reward) for turn in trajectory.turns):
         return "a turn's reward is not finite"

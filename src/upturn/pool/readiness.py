@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from sqlalchemy import func, select
 
+from upturn.config import ReadinessConfig
 from upturn.pool import schema
 from upturn.pool.privacy import has_findings
 from upturn.pool.quality import inspect
@@ -29,8 +30,18 @@ class ReadinessThresholds:
     """Of all selected data points."""
     families: int = 5
     """Task families among the clean data points."""
-    private_points: int = 0
-    """Data points with privacy findings, at most."""
+    private_points: int | None = 0
+    """Data points with privacy findings, at most; None = not checked."""
+
+
+def thresholds_of(config: ReadinessConfig) -> ReadinessThresholds:
+    """The thresholds that a configuration file sets."""
+    return ReadinessThresholds(
+        points=config.points,
+        clean_share=config.clean_share,
+        families=config.categories,
+        private_points=0 if config.privacy else None,
+    )
 
 
 class ReadinessCheck(NamedTuple):
@@ -133,15 +144,15 @@ def judge(found: Survey, thresholds: ReadinessThresholds) -> Readiness:
         ReadinessCheck(
             "families", found.families, ">=", thresholds.families, "add tasks of other families, or lower the bar"
         ),
-        ReadinessCheck(
-            "private_points",
-            found.private,
-            "<=",
-            thresholds.private_points,
-            "remove personal data at the source, or train on an anonymised export",
-        ),
     )
-    return Readiness(found, checks)
+    return Readiness(found, (*checks, *_private_check(found, thresholds)))
+
+
+def _private_check(found: Survey, thresholds: ReadinessThresholds) -> Sequence[ReadinessCheck]:
+    if thresholds.private_points is None:
+        return ()
+    advice = "remove personal data at the source, or train on an anonymised export"
+    return (ReadinessCheck("private_points", found.private, "<=", thresholds.private_points, advice),)
 
 
 def readiness(
