@@ -6,10 +6,12 @@ use ``fields_json`` and ``from_fields``.
 """
 
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer, SchemaValidator
 from pydantic_core import from_json as parse_json
+from pydantic_core import to_json as render_json
 
 from upturn.errors import RecordError
 
@@ -19,24 +21,45 @@ RECORD_VERSION = 1
 RecordT = TypeVar("RecordT")
 
 
+class _Codec(NamedTuple):
+    reader: SchemaValidator
+    writer: SchemaSerializer
+
+
 @cache
-def _adapter(cls: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(cls)
+def _codec(cls: Any) -> _Codec:
+    # The records' own configuration does not reach into JsonValue: there a NaN would be read, and written as null.
+    schema = TypeAdapter(cls).core_schema
+    return _Codec(
+        SchemaValidator(schema, CoreConfig(allow_inf_nan=False, strict=True)),
+        SchemaSerializer(schema, CoreConfig(ser_json_inf_nan="constants")),
+    )
 
 
 def fields_json(record: object) -> str:
-    """The record's fields as one JSON object, without kind and version."""
-    return _adapter(cast(Any, type(record))).dump_json(record).decode()
+    """The record's fields as one JSON object, without kind and version.
+
+    Raises RecordError for what could not be read back: NaN, infinity, and text that is not Unicode.
+    """
+    try:
+        text = _codec(cast(Any, type(record))).writer.to_json(record).decode()
+    except PydanticSerializationError as exc:
+        raise RecordError(f"this {type(record).__name__} cannot be written as JSON: {exc}") from exc
+    if "NaN" in text or "Infinity" in text:  # nearly never, so the common case pays for one scan only
+        from_fields(type(record), text)  # raises unless the word stands in a text
+    return text
 
 
 def from_fields(cls: type[RecordT], text: str | bytes) -> RecordT:
     """The record of class ``cls`` whose fields are ``text``; raises RecordError naming every bad field."""
     try:
-        return cast(RecordT, _adapter(cast(Any, cls)).validate_json(text))
+        return cast(RecordT, _codec(cast(Any, cls)).reader.validate_json(text))
     except ValidationError as exc:
+        errors = exc.errors(include_url=False)
+        # A NaN fails every branch of JsonValue; the one that says so is enough.
+        errors = [error for error in errors if error["type"] == "finite_number"] or errors
         problems = "; ".join(
-            f"{'.'.join(str(part) for part in error['loc']) or 'record'}: {error['msg']}"
-            for error in exc.errors(include_url=False)
+            f"{'.'.join(str(part) for part in error['loc']) or 'record'}: {error['msg']}" for error in errors
         )
         raise RecordError(f"not a {cls.__name__}: {problems}") from exc
 
@@ -50,7 +73,7 @@ def to_json(record: object) -> str:
 def from_json(cls: type[RecordT], text: str | bytes) -> RecordT:
     """The record of class ``cls`` that ``to_json`` wrote; raises RecordError for any other text."""
     try:
-        envelope = parse_json(text)
+        envelope = parse_json(text, allow_inf_nan=False)
     except ValueError as exc:
         raise RecordError(f"not JSON: {exc}") from exc
     if not isinstance(envelope, dict) or set(envelope) != {"kind", "version", "record"}:
@@ -62,4 +85,4 @@ def from_json(cls: type[RecordT], text: str | bytes) -> RecordT:
             f"record version {envelope['version']!r} is not readable; this Upturn reads {RECORD_VERSION}; "
             "use the Upturn that wrote it"
         )
-    return from_fields(cls, _adapter(dict[str, Any]).dump_json(envelope["record"]))
+    return from_fields(cls, render_json(envelope["record"]))

@@ -1,0 +1,54 @@
+"""Size caps: what is over one is named, exceptions need a use."""
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+Load = Callable[[str], ModuleType]
+
+
+def function(lines: int, parameters: str = "") -> str:
+    return f"def f({parameters}):\n" + "    pass\n" * (lines - 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("src/a.py", "x = 1\n" * 500, []),
+        ("src/a.py", "x = 1\n" * 501, [("src/a.py", "lines", 501, 500)]),
+        ("tests/a.py", "x = 1\n" * 600, []),
+        ("tests/a.py", "x = 1\n" * 601, [("tests/a.py", "lines", 601, 600)]),
+        ("src/a.py", function(60), []),
+        ("src/a.py", function(61), [("src/a.py:f", "lines", 61, 60)]),
+        ("src/a.py", function(2, "a, /, b, c, *, d, e, f"), []),
+        ("src/a.py", function(2, "a, /, b, c, *, d, e, f, g"), [("src/a.py:f", "parameters", 7, 6)]),
+        ("tests/a.py", function(2, "a, b, c, d, e, f, g"), []),
+        ("src/a.py", "class A:\n    async def f(self, a, b, c, d, e, f): ...\n", []),
+        (
+            "src/a.py",
+            "class A:\n    if True:\n        def f(self, a, b, c, d, e, f, g): ...\n",
+            [("src/a.py:A.f", "parameters", 7, 6)],
+        ),
+    ],
+)
+def test_caps(load_tool: Load, path: str, text: str, found: list[tuple[str, str, int, int]]) -> None:
+    assert list(load_tool("check_sizes").file_excesses(path, text)) == found
+
+
+def test_public_methods_are_counted(load_tool: Load) -> None:
+    tool = load_tool("check_sizes")
+    methods = [f"    def m{index}(self): ...\n" for index in range(12)] + ["    def _own(self): ...\n"]
+    assert list(tool.file_excesses("src/a.py", "class A:\n" + "".join(methods))) == []
+    (excess,) = tool.file_excesses("src/a.py", "class A:\n" + "".join(methods) + "    def more(self): ...\n")
+    assert excess == ("src/a.py:A", "public methods", 13, 12)
+
+
+def test_exceptions_cover_and_go_stale(load_tool: Load) -> None:
+    tool = load_tool("check_sizes")
+    excess = tool.Excess("src/a.py:f", "lines", 61, 60)
+    assert tool.problems([excess], {}) == ["src/a.py:f: 61 lines, at most 60"]
+    assert tool.problems([excess], {"src/a.py:f": "a table"}) == []
+    assert tool.problems([], {"src/a.py:f": "a table"}) == [
+        "src/a.py:f: no longer over a cap; take it off EXCEPTIONS"
+    ]

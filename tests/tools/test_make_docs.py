@@ -1,0 +1,18 @@
+"""The reference pages are made from the program, and are up to date."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parent.parent.parent
+Load = Callable[[str], ModuleType]
+
+
+def test_pages_in_the_repository_are_current(load_tool: Load) -> None:
+    for name, page in load_tool("make_docs").PAGES.items():
+        assert (ROOT / name).read_text() == page(), f"{name} is stale; run make docs"
+
+
+def test_field_words_are_those_under_the_field(load_tool: Load) -> None:
+    source = 'class A:\n    x: int = 1\n    """What x is."""\n    y: int = 2\n'
+    assert load_tool("make_docs").field_words(source) == {("A", "x"): "What x is."}
