@@ -46,7 +46,7 @@ def status(release_id: ReleaseId, pool: PoolPath, as_json: AsJson = False) -> No
 
 
 @release_app.command("start")
-def start(
+def start(  # noqa: PLR0913 - a command's parameters are its options
     incumbent: Annotated[str, typer.Argument(help="The serving version, agent@version.")],
     candidate: Annotated[str, typer.Argument(help="The new version, agent@version; both are stored in the pool.")],
     *,
@@ -68,11 +68,13 @@ def start(
         versions = {version.id: version for version in opened.agent_versions()}
         releases = opened.states(Release)
         pair = _version(versions, incumbent), _version(versions, candidate)
-        running = [known for known in releases if known.agent == pair[0].agent and known.state == "canary"]
-        if running:
+        open_ones = [
+            known for known in releases if known.agent == pair[0].agent and known.state in ("canary", "watch")
+        ]
+        if open_ones:
             raise ReleaseError(
-                f"agent {pair[0].agent!r} already has release {running[0].id!r} in its canary; "
-                "promote it or roll it back first"
+                f"agent {pair[0].agent!r} already has release {open_ones[0].id!r}, which is "
+                f"{status_word(open_ones[0])!r}; promote it or roll it back first"
             )
         attempt = sum(known.incumbent == incumbent and known.candidate == candidate for known in releases)
         release = lifecycle.start(*pair, CanarySettings(), ground, attempt=attempt)

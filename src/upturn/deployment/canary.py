@@ -24,7 +24,7 @@ from upturn.deployment.rule import (
     advance,
     is_unusable,
 )
-from upturn.deployment.sequential import one_arm_log_factor, posterior_mean
+from upturn.deployment.sequential import PRIOR_WEIGHT, one_arm_log_factor, posterior_mean
 from upturn.errors import ReleaseError
 from upturn.records import CanaryVerdict, Evaluation, Release, ReleaseEvidence, ReleaseState
 
@@ -206,8 +206,13 @@ def _unusable_streak(evidence: Sequence[ReleaseEvidence], settings: CanarySettin
 
 
 def _watched_factor(block: tuple[int, int], past: tuple[int, int], reference: tuple[int, int]) -> float:
-    """Log factor of (tasks, bad ones) against the reference's rate; 0 unless the past already was worse than it."""
-    guess, known = posterior_mean(past[1], past[0]), posterior_mean(reference[1], reference[0])
+    """Log factor of (tasks, bad ones) against the reference's rate; 0 unless the past already was worse than it.
+
+    The guess starts at the reference, so that the first block is no evidence, as between two arms.
+    """
+    known = float(posterior_mean(reference[1], reference[0]))
+    weight = 2.0 * PRIOR_WEIGHT
+    guess = (past[1] + weight * known) / (past[0] + weight)
     return float(one_arm_log_factor(block[0], block[1], guess, known)) if guess > known else 0.0
 
 

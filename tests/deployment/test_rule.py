@@ -1,0 +1,208 @@
+"""The canary's rule on arrays: hand-worked steps, the order of checks, and settings."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from upturn.deployment.rule import (
+    HOLD,
+    PROMOTE,
+    ROLLBACK,
+    CanarySettings,
+    CanaryState,
+    Counts,
+    Reason,
+    Step,
+    advance,
+)
+from upturn.deployment.sequential import mismatch_log_e, two_arm_log_factor
+from upturn.errors import ConfigError
+
+
+def _block(
+    candidate: tuple[int, int], control: tuple[int, int], missing: int = 0, harms: tuple[int, int] = (0, 0)
+) -> Counts:
+    """One canary's block: (tasks, successes) of each arm."""
+    return Counts(
+        *(
+            np.array([float(value)])
+            for value in (candidate[0], candidate[1], harms[0], control[0], control[1], harms[1], missing)
+        )
+    )
+
+
+def _play(blocks: list[Counts], settings: CanarySettings) -> list[Step]:
+    """The steps through all blocks, from the start."""
+    state, steps = CanaryState.start(1), []
+    for block in blocks:
+        steps.append(advance(state, block, settings))
+        state = steps[-1].state
+    return steps
+
+
+def _said(step: Step) -> tuple[int, Reason]:
+    return int(step.verdict[0]), Reason(int(step.reason[0]))
+
+
+EVEN = CanarySettings(stages=(0.5, 1.0))
+
+
+def test_evidence_by_hand() -> None:
+    """First block: equal guesses, no evidence. Second: guesses 3.18/4.36 above 1.18/4.36 feed E(better) only."""
+    first, second = _play([_block((4, 3), (4, 1)), _block((2, 2), (2, 0))], EVEN)
+    assert (first.state.log_e_better[0], first.state.log_e_worse[0]) == (0.0, 0.0)
+    better, worse = 3.18 / 4.36, 1.18 / 4.36
+    assert second.state.log_e_better[0] == pytest.approx(
+        2 * math.log(better / 0.5) + 2 * math.log((1 - worse) / 0.5)
+    )
+    assert second.state.log_e_worse[0] == 0.0
+
+
+def test_arms_are_mirror_images() -> None:
+    plain = _play([_block((4, 3), (4, 1)), _block((5, 2), (3, 2)), _block((2, 2), (6, 1))], EVEN)[-1].state
+    mirrored = _play([_block((4, 1), (4, 3)), _block((3, 2), (5, 2)), _block((6, 1), (2, 2))], EVEN)[-1].state
+    assert plain.log_e_better[0] == pytest.approx(mirrored.log_e_worse[0])
+    assert plain.log_e_worse[0] == pytest.approx(mirrored.log_e_better[0])
+    assert plain.log_e_mismatch[0] == pytest.approx(mirrored.log_e_mismatch[0])
+
+
+def test_runs_side_by_side_do_not_meet() -> None:
+    rng = np.random.default_rng(0)
+    wide = [
+        Counts(*(rng.integers(0, 3, 4).astype(float) + (row in (0, 3)) * 3.0 for row in range(7))) for _ in range(6)
+    ]
+    state = CanaryState.start(4)
+    for block in wide:
+        state = advance(state, block, EVEN).state
+    for run in range(4):
+        own = [Counts(*(getattr(block, name)[run : run + 1] for name in Counts.__slots__)) for block in wide]
+        assert _play(own, EVEN)[-1].state.log_e_better[0] == state.log_e_better[run]
+
+
+def test_clear_improvement_promotes_and_clear_fall_rolls_back() -> None:
+    assert _said(_play([_block((20, 20), (20, 2))] * 3, EVEN)[1]) == (PROMOTE, Reason.BETTER)
+    assert _said(_play([_block((20, 2), (20, 20))] * 3, EVEN)[1]) == (ROLLBACK, Reason.WORSE)
+
+
+def test_improvement_on_too_few_tasks_waits() -> None:
+    steps = _play([_block((9, 9), (9, 0))] * 4, EVEN)
+    assert [_said(step) for step in steps] == [
+        (HOLD, Reason.OPEN),
+        (HOLD, Reason.TOO_FEW),
+        (HOLD, Reason.TOO_FEW),
+        (PROMOTE, Reason.BETTER),
+    ]
+
+
+def test_stages_rise_on_tasks_without_alarm_and_keep_the_evidence() -> None:
+    settings = CanarySettings(stages=(0.1, 0.33, 0.5, 1.0), min_candidate_tasks=10)
+    steps = _play([_block((5, 3), (45, 27)), _block((5, 3), (45, 27)), _block((10, 6), (20, 12))], settings)
+    assert [int(step.state.stage[0]) for step in steps] == [0, 1, 2]
+    assert _said(steps[1]) == (HOLD, Reason.ADVANCED)
+    expected = float(mismatch_log_e(10, 90, 0.1) + mismatch_log_e(10, 20, 0.33))
+    assert steps[2].state.log_e_mismatch[0] == pytest.approx(expected), "each stage is tested against its own share"
+    last = _play([_block((5, 3), (45, 27))] * 2 + [_block((10, 6), (20, 12))] * 3, settings)[-1]
+    assert int(last.state.stage[0]) == 2, "the last comparison is left by a verdict only"
+
+
+def test_the_last_stage_is_refused() -> None:
+    state = CanaryState.start(1)
+    beyond = replace(state, stage=state.stage + 1)
+    with pytest.raises(ValueError, match="compares two arms"):
+        advance(beyond, _block((1, 1), (1, 1)), EVEN)
+
+
+def test_no_data_is_hold_then_rollback() -> None:
+    steps = _play([_block((0, 0), (0, 0))] * 5, EVEN)
+    assert [_said(step) for step in steps[:4]] == [(HOLD, Reason.NO_DATA)] * 4
+    assert _said(steps[4]) == (ROLLBACK, Reason.PATIENCE)
+
+
+def test_missing_evaluations_are_hold_then_rollback_even_when_better() -> None:
+    good = _block((20, 20), (20, 2))
+    shaky = _block((20, 20), (20, 2), missing=5)
+    steps = _play([good, *[shaky] * 5], EVEN)
+    assert [_said(step) for step in steps[1:5]] == [(HOLD, Reason.MISSING)] * 4
+    assert _said(steps[5]) == (ROLLBACK, Reason.PATIENCE)
+
+
+def test_a_usable_block_restores_patience() -> None:
+    nothing, even = _block((0, 0), (0, 0)), _block((5, 3), (5, 3))
+    steps = _play([*[nothing] * 4, even, *[nothing] * 4], EVEN)
+    assert all(int(step.verdict[0]) == HOLD for step in steps)
+
+
+def test_wrong_split_is_hold_then_rollback() -> None:
+    settings = CanarySettings(stages=(0.1, 1.0))
+    steps = _play([_block((20, 14), (80, 56))] * 12, settings)
+    said = [_said(step) for step in steps]
+    first = said.index((HOLD, Reason.MISMATCH))
+    assert steps[first].state.log_e_mismatch[0] >= math.log(100)
+    assert said[first : first + 5] == [(HOLD, Reason.MISMATCH)] * 4 + [(ROLLBACK, Reason.PATIENCE)]
+
+
+def test_a_candidate_without_traffic_is_a_wrong_split() -> None:
+    settings = CanarySettings(stages=(0.1, 1.0))
+    said = [_said(step) for step in _play([_block((0, 0), (20, 14))] * 20, settings)]
+    assert (HOLD, Reason.MISMATCH) in said
+    assert PROMOTE not in [verdict for verdict, _ in said]
+
+
+def test_inconclusive_is_rolled_back_at_the_allowance() -> None:
+    settings = CanarySettings(stages=(0.5, 1.0), max_candidate_tasks=100)
+    said = [_said(step) for step in _play([_block((10, 7), (10, 7))] * 10, settings)]
+    assert said == [(HOLD, Reason.OPEN)] * 9 + [(ROLLBACK, Reason.EXHAUSTED)]
+
+
+def test_minimum_effect_is_asked_of_the_lower_limit() -> None:
+    blocks = [_block((25, 23), (25, 15))] * 60
+    plain = _play(blocks, EVEN)
+    asked = _play(blocks, CanarySettings(stages=(0.5, 1.0), minimum_effect=0.2))
+    first = [_said(step) for step in plain].index((PROMOTE, Reason.BETTER))
+    assert _said(asked[first]) == (HOLD, Reason.SMALL_EFFECT)
+    later = [_said(step) for step in asked].index((PROMOTE, Reason.BETTER))
+    assert later > first
+    never = _play(blocks, CanarySettings(stages=(0.5, 1.0), minimum_effect=0.33))
+    assert (PROMOTE, Reason.BETTER) not in [_said(step) for step in never], "the true difference is .32"
+
+
+def test_shown_harm_rolls_back_a_better_candidate() -> None:
+    harmful = _block((20, 20), (20, 2), harms=(12, 0))
+    steps = _play([harmful] * 3, EVEN)
+    assert _said(steps[1]) == (ROLLBACK, Reason.UNSAFE)
+    # The past says .18 and 12.18 of 20.36 tasks with harm; successes take no part in it.
+    guesses = (12.18 / 20.36, 0.18 / 20.36)
+    assert steps[1].state.log_e_unsafe[0] == pytest.approx(float(two_arm_log_factor((20, 20), (12, 0), guesses)))
+
+
+def test_more_harm_than_allowed_delays_promotion() -> None:
+    slightly = _block((20, 20), (20, 2), harms=(1, 0))
+    assert _said(_play([slightly] * 2, EVEN)[1]) == (HOLD, Reason.SAFETY_OPEN)
+    tolerant = CanarySettings(stages=(0.5, 1.0), safety_margin=0.06)
+    assert _said(_play([slightly] * 2, tolerant)[1]) == (PROMOTE, Reason.BETTER)
+
+
+def test_threshold_splits_alpha_between_directions() -> None:
+    assert CanarySettings().threshold == 40.0
+    assert CanarySettings(alpha=0.1).threshold == 20.0
+
+
+def test_all_bad_settings_are_reported_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        CanarySettings(
+            stages=(0.5, 0.1), alpha=0.0, min_candidate_tasks=50, max_candidate_tasks=40, patience_blocks=0
+        )
+    assert len(caught.value.problems) == 4
+    assert "(0.5, 0.1)" in str(caught.value)
+
+
+@pytest.mark.parametrize("stages", [(1.0,), (0.5, 0.9), (0.0, 1.0), (0.3, 0.3, 1.0), ()])
+def test_stages_must_rise_to_all_of_the_traffic(stages: tuple[float, ...]) -> None:
+    with pytest.raises(ConfigError, match="stages must rise"):
+        CanarySettings(stages=stages)
+
+
+def test_stages_need_not_divide_anything() -> None:
+    assert CanarySettings(stages=(0.07, 0.31, 1.0)).last_comparison == 1

@@ -1,0 +1,122 @@
+"""Simulated canaries: the array path is the record path, false alarms stay rare, published figures are met."""
+
+import numpy as np
+import pytest
+
+from upturn.deployment.canary import Block, Canary
+from upturn.deployment.rule import HOLD, PROMOTE, ROLLBACK, CanarySettings, CanaryState, Counts, Reason, advance
+from upturn.deployment.simulation import SCENARIOS, Scenario, bench, simulate, simulate_plug_in
+from upturn.records import Release
+
+_STATES = {HOLD: "canary", PROMOTE: "promoted", ROLLBACK: "rolled_back"}
+
+
+def _random_blocks(rng: np.random.Generator, runs: int) -> Counts:
+    """Blocks of every kind: empty, lopsided, with harm and with missing evaluations."""
+    sizes = [rng.integers(0, 12, runs) * (rng.random(runs) < 0.85) for _ in range(2)]
+    rates = rng.choice([0.3, 0.6, 0.9], size=(2, runs))
+    good = [rng.binomial(size, rate) for size, rate in zip(sizes, rates, strict=True)]
+    bad = [rng.binomial(size, 0.04) for size in sizes]
+    missing = rng.integers(0, 3, runs) * (rng.random(runs) < 0.3)
+    return Counts(*(part.astype(float) for part in (sizes[0], good[0], bad[0], sizes[1], good[1], bad[1], missing)))
+
+
+def test_array_and_record_paths_agree_exactly_on_random_blocks() -> None:
+    runs, settings = 40, CanarySettings(stages=(0.4, 0.5, 1.0), max_candidate_tasks=150, patience_blocks=3)
+    rng = np.random.default_rng(1)
+    releases = [Release(f"r{run}", "a", "a@1", "a@2", settings.stages, "canary", 0) for run in range(runs)]
+    state, canary, ended = CanaryState.start(runs), Canary(settings), set[str]()
+    for _ in range(40):
+        blocks = _random_blocks(rng, runs)
+        state, verdicts, _ = advance(state, blocks, settings)
+        for run, release in enumerate(releases):
+            if release.state != "canary":
+                continue
+            block = Block(**{name: int(getattr(blocks, name)[run]) for name in Counts.__slots__})
+            releases[run] = moved = canary.step(release, block)
+            last = moved.evidence[-1]
+            assert moved.state == _STATES[int(verdicts[run])]
+            ended.add(moved.state)
+            if moved.state == "canary":
+                assert moved.stage == state.stage[run]
+            assert (last.log_e_better, last.log_e_worse, last.log_e_unsafe, last.log_e_mismatch) == (
+                state.log_e_better[run],
+                state.log_e_worse[run],
+                state.log_e_unsafe[run],
+                state.log_e_mismatch[run],
+            )
+    assert ended == {"canary", "promoted", "rolled_back"}
+
+
+def test_identical_candidates_are_rarely_promoted_or_blamed() -> None:
+    """Ville: each at most 2.5 %; 500 runs exceed 24 with a chance of 1e-3 at the very edge."""
+    for rate in (0.5, 0.88):
+        outcome = simulate(Scenario(rate, rate, "coin", "neither"), CanarySettings(), runs=500, seed=3)
+        assert outcome.decided(PROMOTE).sum() <= 24
+        assert outcome.decided(ROLLBACK).sum() <= 24
+        assert (outcome.verdicts != HOLD).all(), "every canary ends"
+
+
+def test_inconclusive_canaries_end_in_rollback() -> None:
+    outcome = simulate(Scenario(0.7, 0.7, "dealt", "neither"), CanarySettings(), runs=200, seed=4)
+    open_ones = outcome.reasons == Reason.EXHAUSTED
+    assert open_ones.mean() > 0.9
+    assert (outcome.verdicts[open_ones] == ROLLBACK).all()
+
+
+def test_better_candidate_is_promoted_within_its_allowance() -> None:
+    outcome = simulate(Scenario(0.7, 0.8, "coin", "promote"), CanarySettings(), runs=300, seed=5)
+    assert outcome.decided(PROMOTE).mean() >= 0.97, "99.8 % planned: 300 runs fall under 97 % with a chance of 1e-9"
+    assert outcome.candidate_tasks.max() <= 2_009
+
+
+def test_fallen_candidates_meet_the_published_figures() -> None:
+    """Medians of 400 runs vary by about 5 tasks (.88 → .68) and 8 (.88 → .73)."""
+    settings = CanarySettings()
+    steep = simulate(Scenario(0.88, 0.68, "dealt", "rollback"), settings, runs=400, seed=6)
+    assert steep.decided(ROLLBACK).all()
+    assert np.median(steep.candidate_tasks) == pytest.approx(60, abs=15)
+    assert np.quantile(steep.candidate_tasks, 0.95) == pytest.approx(200, abs=45)
+    slow = simulate(Scenario(0.88, 0.73, "dealt", "rollback"), settings, runs=400, seed=7)
+    assert np.median(slow.candidate_tasks) == pytest.approx(115, abs=25)
+
+
+def test_collapse_is_caught_within_300_tasks_in_all() -> None:
+    """From .88 to .05 at 9:1: 300 tasks hold about 30 of the candidate's."""
+    outcome = simulate(Scenario(0.88, 0.05, "dealt", "rollback"), CanarySettings(), runs=300, seed=8)
+    assert outcome.decided(ROLLBACK).all()
+    assert outcome.candidate_tasks.max() <= 30
+
+
+def test_plug_in_process_meets_its_false_alarm_rate_and_power() -> None:
+    """Looked at after every pair. Planned: 3.1 % at .30/.30; .90/.80 always, median 264."""
+    same = simulate_plug_in((0.3, 0.3), pairs=2_000, runs=400, alpha=0.05, seed=9)
+    assert same.crossed.sum() <= 36, "Ville: at most 5 %; 400 runs exceed 36 with a chance of 4e-4"
+    apart = simulate_plug_in((0.9, 0.8), pairs=2_000, runs=400, alpha=0.05, seed=10)
+    assert apart.crossed.mean() >= 0.99
+    assert np.median(apart.stopped_at) == pytest.approx(264, abs=45)
+
+
+def test_bench_reports_bars_limits_and_published_figures() -> None:
+    seen: list[Scenario] = []
+    results = {
+        result.name: result
+        for result in bench(CanarySettings(), runs=100, seed=0, scenarios=SCENARIOS[2:6], on_done=seen.append)
+    }
+    same, better = results["0.88_to_0.88_coin_promoted"], results["0.70_to_0.80_coin_promoted"]
+    assert (same.bar, better.bar) == ("<= 0.025", ">= 0.95")
+    assert same.n == 100
+    assert same.high is not None
+    assert same.high > float(same.value)
+    assert same.holds == (float(same.value) <= 0.025)
+    assert better.holds is True
+    assert results["0.88_to_0.68_dealt_median_tasks_published"].value == 60.0
+    assert seen == list(SCENARIOS[2:6])
+
+
+def test_same_seed_same_outcome() -> None:
+    first, again, other = (
+        simulate(SCENARIOS[5], CanarySettings(), runs=50, seed=seed).candidate_tasks for seed in (1, 1, 2)
+    )
+    assert (first == again).all()
+    assert (first != other).any()
