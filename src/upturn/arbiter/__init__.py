@@ -1,5 +1,15 @@
 """Who does a task: routing policies, the agents in service, capabilities, off-policy estimates, replay."""
 
+from upturn.arbiter.capability import Capability, capabilities
+from upturn.arbiter.checker import check_routing_policy
+from upturn.arbiter.evaluation import (
+    LoggedOutcome,
+    OffPolicyEstimate,
+    always,
+    doubly_robust,
+    inverse_propensity,
+    self_normalised,
+)
 from upturn.arbiter.policy import (
     Candidate,
     DiscountedThompson,
@@ -17,10 +27,13 @@ from upturn.arbiter.tally import Count, Tally
 __all__ = [
     "AgentRegistry",
     "Candidate",
+    "Capability",
     "Count",
     "DiscountedThompson",
     "EpsilonGreedy",
     "Load",
+    "LoggedOutcome",
+    "OffPolicyEstimate",
     "Offer",
     "Posterior",
     "Router",
@@ -32,5 +45,11 @@ __all__ = [
     "ServedAgent",
     "Tally",
     "Uniform",
+    "always",
+    "capabilities",
+    "check_routing_policy",
+    "doubly_robust",
+    "inverse_propensity",
     "probability_best",
+    "self_normalised",
 ]

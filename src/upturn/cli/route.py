@@ -1,16 +1,17 @@
 """``upturn route``: replay recorded outcomes through routing policies, and explain logged decisions."""
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.replay import Interval, Replay, ReplayOptions, learning_policies, replay
 from upturn.cli.output import emit, progress, say
-from upturn.errors import ConfigError
-from upturn.records import Result
+from upturn.errors import ConfigError, UnknownNameError
+from upturn.records import Decision, Result
 
 SHOWN_BAD_LINES = 20
 """Set-aside lines that people are shown; ``--json`` lists all."""
@@ -94,3 +95,76 @@ def _quarantined(recording: Recording, shown: int | None) -> dict[str, object]:
         "by_reason": dict(Counter(bad.reason for bad in recording.bad_lines).most_common(shown)),
         "lines": [{"line": bad.line, "reason": bad.reason} for bad in recording.bad_lines[:shown]],
     }
+
+
+@route_app.command("explain")
+def explain(
+    what: Annotated[str, typer.Argument(help="A decision's id, or a task family (then its latest decision).")],
+    *,
+    pool: Annotated[Path, typer.Option("--pool", help="The pool's file.")] = Path("upturn.db"),
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose decisions.")] = "default",
+    all_tenants: Annotated[
+        bool, typer.Option("--all-tenants", help="The operator's view, over every tenant.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Why a task went to its agent: every version considered, with its probability or why it was excluded."""
+    from upturn.pool import ALL_TENANTS, Pool  # replaying needs no database
+
+    with Pool.open(pool, read_only=True) as opened:
+        found = find_decision(opened.decisions(tenant=ALL_TENANTS if all_tenants else tenant), what)
+    decision = found.decision
+    details: dict[str, object] = {
+        "decision": decision.id,
+        "task": decision.task_id,
+        "family": decision.family,
+        "tenant": decision.tenant,
+        "policy": f"{decision.policy} (state {decision.policy_snapshot})",
+        "chosen": decision.chosen,
+        "propensity": decision.propensity,
+        "reason": decision.reason,
+        "excluded": {seen.agent_version: seen.excluded_by for seen in decision.alternatives if seen.excluded_by},
+    }
+    optional = {"episode": decision.episode, "release": decision.release, "arm": decision.arm}
+    details |= {name: value for name, value in optional.items() if value is not None}
+    if found.shares:
+        details["decisions_in_family"] = found.shares.total()
+        details["chosen_in_family"] = dict(found.shares.most_common())
+    emit("route explain", _considered(decision), details, as_json=as_json)
+
+
+class Found(NamedTuple):
+    """The decision to explain."""
+
+    decision: Decision
+    shares: Counter[str]
+    """How often each version was chosen in the family; empty when a single decision was asked for."""
+
+
+def find_decision(decisions: Iterable[Decision], what: str) -> Found:
+    """The decision with the id ``what``, else the last one in the family ``what``; raises UnknownNameError."""
+    latest: Decision | None = None
+    shares: Counter[str] = Counter()
+    families: set[str] = set()
+    for decision in decisions:
+        if decision.id == what:
+            return Found(decision, Counter())
+        families.add(decision.family)
+        if decision.family == what:
+            latest = decision
+            shares[decision.chosen] += 1
+    if latest is None:
+        known = ", ".join(sorted(families)) or "none, no decision is stored for this tenant"
+        raise UnknownNameError(f"no decision and no family is called {what!r}; families with decisions: {known}")
+    return Found(latest, shares)
+
+
+def _considered(decision: Decision) -> list[Result]:
+    """The probability of every eligible version, and its believed success where the policy has a belief."""
+    results: list[Result] = []
+    for seen in decision.alternatives:
+        if not seen.excluded_by:
+            results.append(Result(f"probability {seen.agent_version}", seen.probability))
+            if seen.estimate is not None:
+                results.append(Result(f"estimate {seen.agent_version}", seen.estimate, "success"))
+    return results
