@@ -1,0 +1,121 @@
+"""Pictures: drawn only from figures that exist, the same bytes every time, leaving nothing behind."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import matplotlib as mpl
+import pytest
+
+from upturn.errors import UnknownNameError, UpturnError
+from upturn.report import Estimate, Measurement, ReportContent, Success, save_png
+from upturn.report.canvas import label
+from upturn.report.picture import Picture, draw, plans
+
+NAMES = ["levels", "families", "learning-0", "components", "effort", "canary-0", "canary-1", "routing"]
+
+
+@pytest.fixture(scope="module")
+def pictures(content: ReportContent) -> tuple[Picture, ...]:
+    return draw(content)
+
+
+def test_full_content_gives_every_picture_in_order(pictures: tuple[Picture, ...]) -> None:
+    assert [picture.name for picture in pictures] == NAMES
+
+
+def test_every_picture_has_a_title_and_a_caption(pictures: tuple[Picture, ...]) -> None:
+    for picture in pictures:
+        assert picture.title
+        assert picture.caption.endswith(".")
+
+
+def test_pictures_are_well_formed_and_self_contained(pictures: tuple[Picture, ...]) -> None:
+    for picture in pictures:
+        root = ET.fromstring(picture.svg)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert root.attrib["viewBox"]
+        addresses = set(re.findall(r"https?://[^\"' <]+", picture.svg))
+        assert addresses == {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+
+
+def test_ids_are_unique_over_all_pictures_and_references_resolve(pictures: tuple[Picture, ...]) -> None:
+    whole = "".join(picture.svg for picture in pictures)
+    ids = re.findall(r'\bid="([^"]+)"', whole)
+    assert len(ids) == len(set(ids))
+    used = set(re.findall(r'xlink:href="#([^"]+)"', whole)) | set(re.findall(r"url\(#([^)]+)\)", whole))
+    assert used
+    assert used <= set(ids)
+
+
+def test_the_same_content_gives_the_same_bytes(content: ReportContent, pictures: tuple[Picture, ...]) -> None:
+    few = replace(content, curves=(), canaries=(), changes=())
+    kept = {picture.name: picture for picture in pictures}
+    for picture in draw(few):
+        assert picture == kept[picture.name]
+
+
+def test_drawing_leaves_matplotlib_as_it_was(content: ReportContent) -> None:
+    before = dict(mpl.rcParams)
+    draw(replace(content, measurements=(), curves=(), canaries=(), changes=()))
+    assert dict(mpl.rcParams) == before
+
+
+def test_figures_are_shown_as_they_are(pictures: tuple[Picture, ...]) -> None:
+    kept = {picture.name: picture.svg for picture in pictures}
+    for text in ("39.1 %", "64.3 %", "88.3 %"):
+        assert text in kept["levels"]
+    assert "12.0 % → 77.0 %" in kept["families"]
+    assert "act at 40" in kept["canary-0"]
+    assert "missing" in kept["components"]
+    assert "nano@grpo-60  85.0 %" in kept["routing"]
+
+
+def test_bare_content_has_no_pictures(bare: ReportContent) -> None:
+    assert plans(bare) == ()
+
+
+def test_greedy_alone_draws_no_picture_of_serving_success(bare: ReportContent) -> None:
+    greedy = Measurement(stage="before", sampling="greedy", overall=Estimate(0.5))
+    assert plans(replace(bare, measurements=(greedy,))) == ()
+
+
+def test_hostile_and_foreign_names_are_drawn_as_text(bare: ReportContent) -> None:
+    names = ("</svg><script>alert(1)</script>", "$\\frac{1}{0}$", "会议\x00\x1b[2J", 'id="x" url(#y)', "long " * 40)
+    families = tuple(Success(name=name, success=Estimate(0.5)) for name in names)
+    measured = Measurement(stage="<b>before</b>", sampling="sampled", overall=Estimate(0.5), families=families)
+    for picture in draw(replace(bare, measurements=(measured,))):
+        ET.fromstring(picture.svg)
+        assert "<script" not in picture.svg
+        assert "<b>" not in picture.svg
+
+
+def test_one_stage_and_one_point_are_enough(content: ReportContent) -> None:
+    few = replace(
+        content,
+        measurements=content.measurements[:1],
+        curves=(replace(content.curves[0], points=content.curves[0].points[:1]),),
+        canaries=tuple(
+            replace(canary, release=replace(canary.release, evidence=canary.release.evidence[:1]))
+            for canary in content.canaries
+        ),
+    )
+    assert [picture.name for picture in draw(few)] == NAMES
+
+
+def test_labels_are_short_and_printable() -> None:
+    assert label("a" * 50) == "a" * 35 + "…"
+    assert label("a\x1bb\nc") == "a\ufffdb\ufffdc"
+
+
+def test_png_is_written(content: ReportContent, tmp_path: Path) -> None:
+    save_png(content, "levels", tmp_path / "levels.png")
+    assert (tmp_path / "levels.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_unknown_picture_lists_the_known_ones(content: ReportContent, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"no picture 'level'.*levels, families"):
+        save_png(content, "level", tmp_path / "a.png")
+    with pytest.raises(UpturnError, match=r"\.png"):
+        save_png(content, "levels", tmp_path / "a.jpg")
