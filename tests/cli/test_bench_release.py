@@ -1,0 +1,24 @@
+"""``upturn bench release`` prints one object and fails when a bar is missed."""
+
+import json
+
+import typer
+from typer.testing import CliRunner
+
+from upturn.cli.bench_release import bench_release
+
+
+def test_bench_prints_one_object_with_bars() -> None:
+    app = typer.Typer()
+    app.command()(bench_release)
+    result = CliRunner().invoke(app, ["--runs", "100", "--seed", "3", "--json"])
+    printed = json.loads(result.stdout)
+    bars = {figure["name"]: figure["holds"] for figure in printed["results"] if figure["bar"] is not None}
+    assert set(bars) == {
+        "0.50_to_0.50_coin_promoted",
+        "0.70_to_0.70_coin_promoted",
+        "0.88_to_0.88_coin_promoted",
+        "0.70_to_0.80_coin_promoted",
+    }
+    assert result.exit_code == (0 if all(bars.values()) else 1)
+    assert (printed["command"], printed["threshold"], printed["seed"]) == ("bench release", 40.0, 3)
