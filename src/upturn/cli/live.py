@@ -187,30 +187,40 @@ class LiveView:
         head = Text.assemble(
             (_printable(self._title), "bold"), (f"  {_span(self._clock() - self._started)}", "dim")
         )
-        parts: list[RenderableType] = [head, *(self._stage_row(stage) for stage in self._stages)]
-        begun = {stage.name for stage in self._stages}
-        parts += [Text(f"  · {_printable(name)}", style="dim") for name in self._planned if name not in begun]
+        parts: list[RenderableType] = [head, self._stage_table()]
         if self._figures:
             parts += [Text(""), self._figure_table()]
         if self._notes:
             parts += [Text(""), *(Text(f"  {_printable(note)}") for note in self._notes)]
         return Group(*parts)
 
-    def _stage_row(self, stage: _Stage) -> "RenderableType":
+    def _stage_table(self) -> "RenderableType":
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for stage in self._stages:
+            colour = {"✓": "green", "✗": "red", "■": "yellow"}.get(stage.mark, "cyan")
+            name = Text.assemble((f"  {stage.mark} ", colour), _printable(stage.name))
+            seconds = stage.seconds if stage.seconds is not None else self._clock() - stage.started
+            table.add_row(name, Text(_span(seconds), style="dim", justify="right"), self._course(stage))
+        begun = {stage.name for stage in self._stages}
+        for planned in self._planned:
+            if planned not in begun:
+                table.add_row(Text(f"  · {_printable(planned)}", style="dim"))
+        return table
+
+    def _course(self, stage: _Stage) -> "RenderableType":
+        """How far a running stage is: a bar when its end is known, else a count."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
-        colour = {"✓": "green", "✗": "red", "■": "yellow"}.get(stage.mark, "cyan")
-        seconds = stage.seconds if stage.seconds is not None else self._clock() - stage.started
-        row = Table.grid(padding=(0, 1))
-        name = Text.assemble((f"  {stage.mark} ", colour), _printable(stage.name))
         if stage.seconds is not None or not stage.total:
-            count = f"{stage.done:,}" if stage.done and stage.seconds is None else ""
-            row.add_row(name, Text(f"{_span(seconds)} {count}", style="dim"))
-        else:
-            bar = ProgressBar(total=stage.total, completed=min(stage.done, stage.total), width=30)
-            row.add_row(name, bar, Text(f"{stage.done:,}/{stage.total:,}  {_span(seconds)}", style="dim"))
+            return Text(f"{stage.done:,}" if stage.done and stage.seconds is None else "", style="dim")
+        bar = ProgressBar(total=stage.total, completed=min(stage.done, stage.total), width=30)
+        row = Table.grid(padding=(0, 1))
+        row.add_row(bar, Text(f"{stage.done:,}/{stage.total:,}", style="dim"))
         return row
 
     def _figure_table(self) -> "RenderableType":
@@ -218,7 +228,8 @@ class LiveView:
         from rich.text import Text
 
         table = Table.grid(padding=(0, 2))
-        for name, figure in self._figures.items():
+        # A copy: rich draws from a thread of its own while the work goes on adding.
+        for name, figure in list(self._figures.items()):
             course = sparkline(figure.history) if len(figure.history) > 1 else ""
             table.add_row(
                 Text(f"  {_printable(name)}", style="dim"),

@@ -4,6 +4,7 @@ A picture whose figures were not measured does not exist; nothing is drawn from 
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -69,10 +70,10 @@ def _success(content: ReportContent) -> list[Plan]:
     found = []
     if stages:
         caption = sentence.level_caption(stages)
-        found.append(Plan("levels", "Success by level", caption, lambda: drawing.levels(stages)))
+        found.append(Plan("levels", "Success by level", caption, partial(drawing.levels, stages)))
     if any(stage.families for stage in stages):
         caption = sentence.family_caption(stages)
-        found.append(Plan("families", "Success by task family", caption, lambda: drawing.families(stages)))
+        found.append(Plan("families", "Success by task family", caption, partial(drawing.families, stages)))
     return found
 
 
@@ -82,7 +83,7 @@ def _learning(content: ReportContent) -> list[Plan]:
             f"learning-{index}",
             f"Learning curve: {curve.algorithm}",
             sentence.curve_caption(curve),
-            lambda curve=curve: drawing.curve(curve),  # type: ignore[misc]
+            partial(drawing.curve, curve),
         )
         for index, curve in enumerate(content.curves)
         if curve.points
@@ -103,7 +104,7 @@ def _change(content: ReportContent) -> list[Plan]:
 
 
 def _change_plan(name: str, title: str, changes: Sequence[Change]) -> Plan:
-    return Plan(name, title, sentence.change_caption(changes), lambda: drawing.changes(changes))
+    return Plan(name, title, sentence.change_caption(changes), partial(drawing.changes, changes))
 
 
 def _canary(index: int, canary: Canary) -> Plan:
@@ -111,7 +112,7 @@ def _canary(index: int, canary: Canary) -> Plan:
         f"canary-{index}",
         f"{canary.title}: {sentence.verdict(canary.release)}",
         sentence.canary_caption(canary),
-        lambda: drawing.canary(canary),
+        partial(drawing.canary, canary),
     )
 
 
@@ -120,5 +121,5 @@ def _routing(content: ReportContent) -> list[Plan]:
     if routing is None or not routing.points:
         return []
     return [
-        Plan("routing", "Who gets the work", sentence.routing_caption(routing), lambda: drawing.routing(routing))
+        Plan("routing", "Who gets the work", sentence.routing_caption(routing), partial(drawing.routing, routing))
     ]
