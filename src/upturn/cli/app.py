@@ -6,18 +6,15 @@ anything else heavy. Exit codes: 0 it worked; 1 it did not, or a bar was missed;
 """
 
 import importlib
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command as as_command
 
 from upturn import __version__
-from upturn.cli.output import say
+from upturn.cli.output import StoppedError, say
 from upturn.errors import UpturnError
-
-STOPPED_EXIT_CODE = 130
-"""128 + SIGINT, as shells have it."""
 
 
 class Target(NamedTuple):
@@ -30,7 +27,19 @@ class Target(NamedTuple):
 
 COMMANDS: dict[str, dict[str, Target]] = {
     "upturn": {
+        "ingest": Target("upturn.cli.ingest:ingest", "Read recorded trajectories into a pool."),
+        "pool": Target("upturn.cli.pool:pool_app", "Look at, check and export the evidence in a pool."),
+        "route": Target(
+            "upturn.cli.route:route_app", "Replay recordings through routing policies; explain decisions."
+        ),
+        "release": Target("upturn.cli.release:release_app", "Let candidates in step by step, and take them out."),
+        "bench": Target("upturn.cli.app:bench_app", "Measure what Upturn claims."),
         "doctor": Target("upturn.cli.doctor:doctor", "Check this machine: one line each, with what to do."),
+    },
+    "bench": {
+        "release": Target(
+            "upturn.cli.bench_release:bench_release", "How often the canary errs, how fast it decides."
+        ),
     },
 }
 """Commands by group, in the order of the help text."""
@@ -50,40 +59,45 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except UpturnError as exc:
-            say(f"error: {exc}")
+            say(str(exc) if isinstance(exc, StoppedError) else f"error: {exc}")
             raise typer.Exit(exc.exit_code) from exc
         except KeyboardInterrupt as exc:
             say("stopped; what was acknowledged is kept. Run the same command again, with --resume where it has it")
-            raise typer.Exit(STOPPED_EXIT_CODE) from exc
+            raise typer.Exit(StoppedError.exit_code) from exc
 
 
 def load(name: str, target: Target) -> Any:
     """The command at ``target``, imported and named ``name``."""
     module, _, attribute = target.path.partition(":")
     found = getattr(importlib.import_module(module), attribute)
+    holder = typer.Typer(add_completion=False)
     if not isinstance(found, typer.Typer):
-        single = typer.Typer(add_completion=False)
-        single.command(name)(found)
-        found = single
-    command = as_command(found)
-    command.name = name
-    return command
+        holder.command(name)(found)
+        return as_command(holder)
+    holder.add_typer(found, name=name)
+    return cast(TyperGroup, as_command(holder)).commands[name]
 
 
 def _listed() -> None:
     """Stands in the list of commands; ``LazyGroup`` replaces it before it could run."""
 
 
-def _group(name: str) -> typer.Typer:
+def _group(name: str, summary: str) -> typer.Typer:
     group = typer.Typer(
-        name=name, cls=LazyGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+        name=name,
+        help=summary,
+        cls=LazyGroup,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,  # they print local variables, which may hold keys
     )
     for command, target in COMMANDS[name].items():
         group.command(command, help=target.summary)(_listed)
     return group
 
 
-app = _group("upturn")
+app = _group("upturn", "Agents that get better by working: route, run, judge, remember, train, release.")
+bench_app = _group("bench", COMMANDS["upturn"]["bench"].summary)
 
 
 def _print_version(is_asked: bool) -> None:
@@ -92,13 +106,13 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=app.info.help)
 def _root(
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Agents that get better by working: route, run, judge, remember, train, release."""
+    """Takes the options that stand before any command."""
 
 
 def main() -> None:

@@ -113,7 +113,7 @@ def _json_value(where: str, value: object) -> JsonValue:
         return value
     if isinstance(value, Mapping):
         return {str(name): _json_value(f"{where}.{name}", inner) for name, inner in value.items()}
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_json_value(f"{where}[{index}]", inner) for index, inner in enumerate(value)]
     raise TypeError(f"{where} is a {type(value).__name__}, which is no JSON value: {value!r}")
 
@@ -236,7 +236,7 @@ def progress(description: str, total: int) -> Iterator[Ticker]:
 class StoppedError(UpturnError):
     """Ctrl-C reached work that can be resumed; the message says how."""
 
-    exit_code = 130
+    exit_code = 130  # 128 + SIGINT, as shells have it
 
 
 @contextmanager

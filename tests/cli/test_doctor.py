@@ -1,0 +1,93 @@
+"""``upturn doctor``: each check says what it found and what to do."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from upturn.cli import doctor as doctor_module
+from upturn.cli.app import app
+from upturn.cli.doctor import (
+    MODEL_FILES,
+    Check,
+    check_cores,
+    check_disk,
+    check_memory,
+    check_model,
+    check_python,
+    check_threads,
+    check_torch,
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_fine"), [((3, 10), False), ((3, 11), True), ((3, 12), True), ((3, 13), True), ((3, 14), False)]
+)
+def test_tested_pythons_are_fine(version: tuple[int, int], is_fine: bool) -> None:
+    assert check_python(version).is_fine is is_fine
+
+
+def test_missing_torch_is_named() -> None:
+    assert check_torch("").found == "missing"
+    assert check_torch("2.13.0").is_fine
+
+
+def test_model_files_must_be_there_and_not_empty(tmp_path: Path) -> None:
+    for name in MODEL_FILES:
+        (tmp_path / name).write_text("x")
+    assert check_model(tmp_path).is_fine
+    (tmp_path / "config.json").write_text("")
+    (tmp_path / "tokenizer.json").unlink()
+    check = check_model(tmp_path)
+    assert not check.is_fine
+    assert check.found == f"missing or empty: config.json, tokenizer.json in {tmp_path}"
+    assert "build-nano" in check.advice
+
+
+def test_disk_and_memory_have_bars() -> None:
+    assert check_disk(2.0).is_fine
+    assert not check_disk(1.9).is_fine
+    assert check_memory(3.0).is_fine
+    assert not check_memory(2.9).is_fine
+
+
+def test_one_core_is_fine_with_a_remark() -> None:
+    assert check_cores(1).is_fine
+    assert check_cores(1).found != "1"
+    assert check_cores(2).found == "2"
+
+
+@pytest.mark.parametrize(("setting", "is_fine"), [("", True), ("1", True), ("2", True), ("3", False), ("x", False)])
+def test_threads_fit_the_cores(setting: str, is_fine: bool) -> None:
+    assert check_threads(setting, 2).is_fine is is_fine
+
+
+def with_checks(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
+    monkeypatch.setattr(doctor_module, "all_checks", lambda: list(checks))
+
+
+def test_all_fine_exits_0_with_one_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_checks(monkeypatch, Check("python", "3.12", True, "install it"), Check("cores", "2", True, ""))
+    result = CliRunner().invoke(app, ["doctor"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "ok python      3.12\nok cores       2\n"
+
+
+def test_something_missing_exits_1_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_checks(monkeypatch, Check("torch", "missing", False, "run make demo"), Check("cores", "2", True, ""))
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[:2] == ["NO torch       missing", "               → run make demo"]
+    assert result.stderr == "1 of 2 checks need attention\n"
+
+    as_json = CliRunner().invoke(app, ["doctor", "--json"])
+    assert as_json.exit_code == 1
+    read = json.loads(as_json.stdout)
+    assert [each["holds"] for each in read["results"]] == [False, True]
+    assert read["advice"] == {"torch": "run make demo"}
+
+
+def test_this_machine_can_be_looked_at() -> None:
+    names = [check.name for check in doctor_module.all_checks()]
+    assert names == ["python", "torch", "nano model", "disk", "memory", "cores", "threads"]
