@@ -40,10 +40,10 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
         report = take_in(opened, file, options)
     bad = len(report.quarantined)
     results = [
-        Result("lines", report.lines),
-        Result("added", report.added, "trajectories"),
-        Result("known", report.known, "trajectories"),
-        Result("quarantined", bad, "lines", bar="<= 0", holds=bad == 0),
+        Result("lines", float(report.lines)),
+        Result("added", float(report.added), "trajectories"),
+        Result("known", float(report.known), "trajectories"),
+        Result("quarantined", float(bad), "lines", bar="<= 0", holds=bad == 0),
     ]
     shown = report.quarantined if as_json else report.quarantined[:_LISTED]
     details = {

@@ -108,9 +108,9 @@ def validate(
             if bad and len(listed) < _LISTED:
                 listed.append({"trajectory": inspected.trajectory_id, bad[0].name: bad[0].detail})
     results = [
-        Result("integrity_problems", len(damage), bar="<= 0", holds=not damage),
-        Result("points", points),
-        Result("clean_points", clean),
+        Result("integrity_problems", float(len(damage)), bar="<= 0", holds=not damage),
+        Result("points", float(points)),
+        Result("clean_points", float(clean)),
         *([Result("clean_share", clean / points, n=points)] if points else []),
     ]
     details = {"failed_gates": dict(sorted(failed.items())), "first_failures": listed, "integrity": damage}
@@ -143,7 +143,7 @@ def export_records(
     if out is None:
         say(f"{lines} records written, {changed} of them anonymised")
         return
-    results = [Result("records", lines), Result("anonymised", changed, "records")]
+    results = [Result("records", float(lines)), Result("anonymised", float(changed), "records")]
     emit("pool export", results, {"file": str(out), "tenant": tenant, "is_raw": raw}, as_json=as_json)
 
 

@@ -171,10 +171,7 @@ class _Import:
             origin="rendered",
             error=conversation.error,
         )
-        try:
-            content = digest(fields_json(bare))
-        except ValueError as exc:
-            raise RecordError(f"not Unicode text: {exc}") from exc
+        content = digest(fields_json(bare))
         attempt = conversation.attempt
         if attempt is None:
             attempt = self._repeated[content]

@@ -90,7 +90,7 @@ class Readiness(NamedTuple):
         return [
             Result(
                 name=check.name,
-                value=check.value,
+                value=float(check.value),
                 n=self.survey.points,
                 bar=f"{check.relation} {check.threshold:g}",
                 holds=check.holds,

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
-from pydantic_core import PydanticSerializationError
+from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer
 from sqlalchemy import Table
 
 from upturn.errors import RecordError
@@ -28,6 +28,7 @@ from upturn.records import (
     TokenRow,
     Trajectory,
     Turn,
+    fields_json,
     from_fields,
 )
 
@@ -49,31 +50,21 @@ class Kind(NamedTuple):
 
 
 @cache
-def _adapter(cls: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(cls)
+def _serializer(shape: Any) -> SchemaSerializer:
+    # As the records' own codec, for parts of a record: without it a NaN inside a JsonValue would become null.
+    return SchemaSerializer(TypeAdapter(shape).core_schema, CoreConfig(ser_json_inf_nan="constants"))
 
 
 def _dump(record: Any, part: object, shape: Any, *, exclude: Any = None) -> str:
     """``part`` of the record, of type ``shape``, as JSON; raises RecordError for what could not be read back."""
-    name = f"{type(record).__name__} {record.id!r}"
     try:
-        text = _adapter(shape).dump_json(part, exclude=exclude).decode()
-    except (PydanticSerializationError, UnicodeError) as exc:
+        text = _serializer(shape).to_json(part, exclude=exclude).decode()
+    except PydanticSerializationError as exc:
+        name = f"{type(record).__name__} {record.id!r}"
         raise RecordError(f"{name} cannot be written as JSON: {exc}; remove what is not Unicode text") from exc
-    if ("NaN" in text or "Infinity" in text) and not _is_readable(record):
-        raise RecordError(
-            f"{name} holds a NaN or an infinity; only finite numbers are stored, use None for missing"
-        )
+    if "NaN" in text or "Infinity" in text:
+        fields_json(record)  # raises where it is a number, and not a word in a text
     return text
-
-
-def _is_readable(record: Any) -> bool:
-    cls: Any = type(record)
-    try:
-        from_fields(cls, _adapter(cls).dump_json(record))
-    except RecordError:
-        return False
-    return True
 
 
 def is_tool_use(target: str) -> bool:
@@ -165,7 +156,7 @@ def row_of(record: Any) -> Values:
             raise RecordError(f"{name} of {record.id!r} must be at most {_LARGEST_INTEGER}, got {value!r}")
     if isinstance(record, Trajectory):
         return columns | _trajectory_texts(record)
-    text = _dump(record, record, type(record))
+    text = fields_json(record)
     return columns | {"id": record.id, "fields": text, "digest": digest(text)}
 
 

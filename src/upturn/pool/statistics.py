@@ -99,12 +99,12 @@ class Statistics(NamedTuple):
             ("turns_on_failure", self.failure_turns, "turns", self.failures),
         )
         return [
-            Result("trajectories", self.trajectories),
-            Result("tasks", self.tasks),
-            Result("groups", self.groups),
-            Result("turns", self.turns),
-            Result("trajectories_with_tools", self.with_tools),
-            Result("missing_evaluations", self.missing),
+            Result("trajectories", float(self.trajectories)),
+            Result("tasks", float(self.tasks)),
+            Result("groups", float(self.groups)),
+            Result("turns", float(self.turns)),
+            Result("trajectories_with_tools", float(self.with_tools)),
+            Result("missing_evaluations", float(self.missing)),
             *(Result(name, value, unit, n=n) for name, value, unit, n in optional if value is not None),
         ]
 

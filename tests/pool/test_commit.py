@@ -1,0 +1,95 @@
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from time import sleep
+
+import pytest
+from sqlalchemy import Connection, Engine, event, text
+
+from upturn.errors import StoreError
+from upturn.pool.commit import GroupCommitter
+from upturn.pool.database import writing_engine
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    built = writing_engine(tmp_path / "any.db")
+    with built.begin() as connection:
+        connection.execute(text("CREATE TABLE numbers (number INTEGER PRIMARY KEY)"))
+    yield built
+    built.dispose()
+
+
+def put(number: int, connection: Connection) -> int:
+    connection.execute(text(f"INSERT INTO numbers VALUES ({number})"))
+    return number
+
+
+def stored(engine: Engine) -> list[int]:
+    with engine.connect() as connection:
+        return list(connection.execute(text("SELECT number FROM numbers ORDER BY number")).scalars())
+
+
+def test_writers_that_wait_together_share_one_commit(engine: Engine) -> None:
+    commits: list[int] = []
+    event.listen(engine, "commit", lambda _: commits.append(1))
+    committer = GroupCommitter(engine)
+    may_go_on = Event()
+
+    def slow(connection: Connection) -> int:
+        assert may_go_on.wait(timeout=30)
+        return put(0, connection)
+
+    with ThreadPoolExecutor(21) as threads:
+        first = threads.submit(committer.run, slow)
+        while committer._queue.qsize():
+            sleep(0.001)
+        others = [threads.submit(committer.run, lambda c, n=n: put(n, c)) for n in range(1, 21)]
+        while committer._queue.qsize() < 20:
+            sleep(0.001)
+        may_go_on.set()
+        assert [first.result(timeout=30), *(other.result(timeout=30) for other in others)] == list(range(21))
+    committer.close()
+    assert len(commits) == 2
+    assert stored(engine) == list(range(21))
+
+
+def test_failed_work_is_undone_alone(engine: Engine) -> None:
+    committer = GroupCommitter(engine)
+
+    def half(connection: Connection) -> None:
+        put(1, connection)
+        raise KeyError("half way")
+
+    committer.run(lambda connection: put(2, connection))
+    with pytest.raises(KeyError, match="half way"):
+        committer.run(half)
+    with pytest.raises(StoreError, match="refused"):
+        committer.run(lambda connection: put(2, connection))
+    committer.run(lambda connection: put(3, connection))
+    committer.close()
+    assert stored(engine) == [2, 3]
+
+
+def test_closing_finishes_what_waits_and_refuses_more(engine: Engine) -> None:
+    committer = GroupCommitter(engine)
+    committer.run(lambda connection: put(1, connection))
+    committer.close()
+    committer.close()
+    with pytest.raises(StoreError, match="closed"):
+        committer.run(lambda connection: put(2, connection))
+    assert stored(engine) == [1]
+
+
+def test_failed_commit_reaches_every_writer(engine: Engine) -> None:
+    committer = GroupCommitter(engine)
+
+    def end_transaction(connection: Connection) -> None:
+        connection.exec_driver_sql("ROLLBACK")
+
+    with pytest.raises(StoreError):
+        committer.run(end_transaction)
+    committer.run(lambda connection: put(5, connection))
+    committer.close()
+    assert stored(engine) == [5]
