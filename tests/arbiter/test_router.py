@@ -1,0 +1,288 @@
+"""Decisions: propensities, canary coins, reasons, episodes."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upturn.arbiter.policy import (
+    Candidate,
+    DiscountedThompson,
+    EpsilonGreedy,
+    RoutingOutcome,
+    RoutingPolicy,
+    RuleBasedRouting,
+    Uniform,
+)
+from upturn.arbiter.registry import AgentRegistry
+from upturn.arbiter.router import Router, RunKey, draw
+from upturn.arbiter.tally import Tally
+from upturn.errors import RoutingError
+from upturn.records import AgentVersion, Decision, Task, from_json, to_json
+
+MakeTask = Callable[..., Task]
+MakeVersion = Callable[..., AgentVersion]
+
+SIGMAS = 4.9
+"""Standard errors that chance exceeds with P < 1e-6."""
+
+
+@pytest.fixture
+def registry(make_version: MakeVersion) -> AgentRegistry:
+    registry = AgentRegistry()
+    for agent in ("nano", "rules", "hot"):
+        registry.add(make_version(agent))
+    return registry
+
+
+def experienced() -> Tally:
+    """nano leads mail before rules; hot never succeeded."""
+    tally = Tally(discount=1, borrow=0)
+    for version, successes, failures in (("nano@1", 6, 4), ("rules@1", 4, 6), ("hot@1", 0, 4)):
+        for reward in [1.0] * successes + [0.0] * failures:
+            tally.add("mail", version, reward)
+    return tally
+
+
+def near(count: int, n: int, probability: float) -> bool:
+    return abs(count / n - probability) < SIGMAS * (probability * (1 - probability) / n) ** 0.5
+
+
+@pytest.mark.parametrize(
+    "policy", [DiscountedThompson(tally=experienced()), Uniform(), RuleBasedRouting({}, "hot")]
+)
+def test_propensity_is_the_frequency_of_the_choice(
+    policy: RoutingPolicy, registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion
+) -> None:
+    registry.start_canary("r1", make_version("nano", "2"), 0.3)
+    router = Router(registry, policy, RunKey("run"))
+    n = 4000
+    decisions = router.decide_many(make_task(f"t{index}") for index in range(n))
+    stated = {decision.chosen: decision.propensity for decision in decisions}
+    assert sum(seen.probability for seen in decisions[0].alternatives) == pytest.approx(1, abs=1e-12)
+    for version, count in Counter(decision.chosen for decision in decisions).items():
+        assert near(count, n, stated[version]), f"{version}: P(chance) < 1e-6"
+    assert set(stated) == {"nano@1", "nano@2", "rules@1", "hot@1"}
+
+
+def test_the_propensity_of_a_version_is_agent_times_coin(
+    registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion
+) -> None:
+    registry.start_canary("r1", make_version("nano", "2"), 0.25)
+    router = Router(registry, RuleBasedRouting({}, "nano", floor=0.03), RunKey("run"))
+    for decision in router.decide_many(make_task(f"t{index}") for index in range(60)):
+        shares = {seen.agent_version: seen.probability for seen in decision.alternatives}
+        assert shares["nano@1"] == pytest.approx(0.98 * 0.75)
+        assert shares["nano@2"] == pytest.approx(0.98 * 0.25)
+        assert decision.propensity == shares[decision.chosen]
+        if decision.chosen.startswith("nano"):
+            assert decision.release == "r1"
+            assert decision.arm == ("candidate" if decision.chosen == "nano@2" else "control")
+        else:
+            assert (decision.release, decision.arm) == (None, None)
+
+
+def test_agents_are_judged_by_their_incumbent_during_a_canary(
+    registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion
+) -> None:
+    tally = experienced()
+    before = Router(registry, DiscountedThompson(tally=tally), RunKey("run")).decide(make_task())
+    registry.start_canary("r1", make_version("nano", "2"), 0.5)
+    for _ in range(50):
+        tally.add("mail", "nano@2", 0.0)
+    during = Router(registry, DiscountedThompson(tally=tally), RunKey("run")).decide(make_task())
+    agent_before = {seen.agent_version: seen.probability for seen in before.alternatives}
+    agent_during = {seen.agent_version: seen.probability for seen in during.alternatives}
+    assert agent_during["nano@1"] + agent_during["nano@2"] == pytest.approx(agent_before["nano@1"])
+    estimates = {seen.agent_version: seen.estimate for seen in during.alternatives}
+    assert estimates["nano@2"] == pytest.approx(1 / 52)
+    registry.promote("nano")
+    after = Router(registry, DiscountedThompson(tally=tally), RunKey("run")).decide(make_task())
+    assert next(seen.probability for seen in after.alternatives if seen.agent_version == "nano@2") < 0.03
+
+
+def test_the_canary_coin_is_independent_of_family_and_history(
+    registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion
+) -> None:
+    registry.start_canary("r1", make_version("nano", "2"), 0.4)
+    arms: dict[str, Counter[str | None]] = {"mail": Counter(), "sheet": Counter()}
+    tally = experienced()
+    router = Router(registry, DiscountedThompson(tally=tally), RunKey("run"))
+    coins: dict[str, str] = {}
+    for index in range(3000):
+        family = ("mail", "sheet")[index % 2]
+        decision = router.decide(make_task(f"t{index}", family=family))
+        if decision.arm is not None:
+            arms[family][decision.arm] += 1
+            coins[decision.task_id] = decision.arm
+        if index % 100 == 0:
+            tally.add(family, "nano@1", 1.0)
+    for family, counts in arms.items():
+        assert near(counts["candidate"], counts.total(), 0.4), f"{family}: P(chance) < 1e-6"
+    # Another family and another history, the same task: the same side of the coin.
+    other = Router(registry, EpsilonGreedy(), RunKey("another run"))
+    for task_id, side in coins.items():
+        arm = other.decide(make_task(task_id, family="chat")).arm
+        assert arm is None or arm == side
+
+
+def test_decisions_do_not_depend_on_the_order_of_tasks(registry: AgentRegistry, make_task: MakeTask) -> None:
+    tasks = [make_task(f"t{index}") for index in range(40)]
+    forwards = Router(registry, Uniform(), RunKey("run", 3)).decide_many(tasks)
+    backwards = Router(registry, Uniform(), RunKey("run", 3)).decide_many(tasks[::-1])
+    assert forwards == backwards[::-1]
+    other_seed = Router(registry, Uniform(), RunKey("run", 4)).decide_many(tasks)
+    assert [decision.chosen for decision in other_seed] != [decision.chosen for decision in forwards]
+    assert [decision.id for decision in other_seed] == [decision.id for decision in forwards]
+
+
+def test_ids_are_unique_per_run_and_task(registry: AgentRegistry, make_task: MakeTask) -> None:
+    one, two = (Router(registry, Uniform(), RunKey(run)) for run in ("one", "two"))
+    decisions = [router.decide(make_task(name)) for router in (one, two) for name in ("a", "b")]
+    assert len({decision.id for decision in decisions}) == 4
+    assert decisions[0].chosen == decisions[2].chosen
+
+
+@given(st.integers(), st.text(), st.sampled_from(["agent", "version"]))
+def test_draws_are_reproducible_and_lie_in_the_unit_interval(seed: int, task: str, purpose: str) -> None:
+    found = draw(seed, task, purpose)  # type: ignore[arg-type]
+    assert 0 <= found < 1
+    assert found == draw(seed, task, purpose)  # type: ignore[arg-type]
+
+
+def test_learning_a_wave_is_learning_its_outcomes_in_order(registry: AgentRegistry, make_task: MakeTask) -> None:
+    policy, twin = DiscountedThompson(), DiscountedThompson()
+    router = Router(registry, policy, RunKey("run"))
+    decisions = router.decide_many(make_task(f"t{index}") for index in range(12))
+    assert len({decision.policy_snapshot for decision in decisions}) == 1
+    outcomes = [RoutingOutcome(decision.id, float(index % 3 == 0)) for index, decision in enumerate(decisions)]
+    router.learn_many(decisions, outcomes)
+    for decision, outcome in zip(decisions, outcomes, strict=True):
+        twin.learn(decision, outcome)
+    assert policy.state() == twin.state()
+    assert router.decide(make_task("next")).policy_snapshot == policy.snapshot() != decisions[0].policy_snapshot
+    with pytest.raises(ValueError, match="zip"):
+        router.learn_many(decisions, outcomes[:-1])
+
+
+def test_excluded_versions_are_logged_with_their_reason(
+    registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion
+) -> None:
+    registry.add(make_version("bound", tenants=("acme",)))
+    registry.add(make_version("busy"), max_concurrent=1)
+    registry.start_canary("r1", make_version("nano", "2"), 1.0)
+    router = Router(registry, Uniform(), RunKey("run"))
+    router.load.acquire("busy")
+    decision = router.decide(make_task())
+    excluded = {seen.agent_version: seen.excluded_by for seen in decision.alternatives if seen.excluded_by}
+    assert excluded == {
+        "bound@1": "may not serve tenant 'default'",
+        "busy@1": "load cap reached: 1 of 1 tasks in flight",
+        "nano@1": "release r1: nano@2 takes all of the agent's tasks",
+    }
+    assert all(
+        seen.probability == 0 and seen.estimate is None for seen in decision.alternatives if seen.excluded_by
+    )
+    assert from_json(Decision, to_json(decision)) == decision
+
+
+def test_no_eligible_agent_is_an_error_with_all_reasons(make_task: MakeTask, make_version: MakeVersion) -> None:
+    registry = AgentRegistry()
+    router = Router(registry, Uniform(), RunKey("run"))
+    with pytest.raises(RoutingError, match="no agent is in service"):
+        router.decide(make_task())
+    registry.add(make_version("bound", tenants=("acme",)))
+    registry.add(make_version("coder", capabilities=("repair",)))
+    with pytest.raises(RoutingError, match="bound@1: may not serve tenant 'default'; coder@1: cannot act in"):
+        router.decide(make_task())
+
+
+def decided(router: Router, tasks: Sequence[Task], version: str) -> Decision:
+    return next(decision for decision in router.decide_many(tasks) if decision.chosen == version)
+
+
+def test_reasons_say_what_decided(registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion) -> None:
+    tasks = [make_task(f"t{index}") for index in range(400)]
+    router = Router(registry, DiscountedThompson(tally=experienced()), RunKey("run"))
+    led = decided(router, tasks, "nano@1")
+    assert led.reason == (
+        f"discounted_thompson leads mail to nano 0.58±0.27 with probability {led.propensity:.3f}, "
+        "before rules 0.42±0.27"
+    )
+    explored = decided(router, tasks, "hot@1")
+    assert explored.reason == (
+        f"discounted_thompson explores hot 0.17±0.28 for mail with probability {explored.propensity:.3f}; "
+        "it prefers nano 0.58±0.27"
+    )
+    uniform = Router(registry, Uniform(), RunKey("run")).decide(tasks[0])
+    assert uniform.reason.startswith("uniform gives all 3 agents equal chances for mail; drew ")
+    registry.start_canary("r1", make_version("nano", "2"), 0.1)
+    assert decided(router, tasks, "nano@1").reason.endswith("; canary r1: the coin at 10% for nano@2 gave nano@1")
+    for agent in ("rules", "hot"):
+        registry.remove(agent)
+    assert router.decide(tasks[0]).reason.startswith(
+        "nano 0.58±0.27 is the only eligible agent for mail; canary r1"
+    )
+
+
+def test_an_episode_keeps_its_first_decision(registry: AgentRegistry, make_task: MakeTask) -> None:
+    router = Router(registry, Uniform(), RunKey("run"))
+    first = router.decide(make_task("t0"), episode="e")
+    assert not first.is_sticky
+    for index in range(1, 20):
+        later = router.decide(make_task(f"t{index}", family="sheet"), episode="e")
+        assert later.is_sticky
+        assert (later.chosen, later.propensity, later.alternatives) == (
+            first.chosen,
+            first.propensity,
+            first.alternatives,
+        )
+        assert (later.task_id, later.family, later.episode) == (f"t{index}", "sheet", "e")
+        assert later.id != first.id
+
+
+def test_episodes_of_two_tenants_do_not_meet(registry: AgentRegistry, make_task: MakeTask) -> None:
+    router = Router(registry, Uniform(), RunKey("run"))
+    router.decide(make_task("t0", tenant="acme"), episode="e")
+    assert not router.decide(make_task("t1", tenant="other"), episode="e").is_sticky
+
+
+def test_an_episode_survives_the_load_cap_but_not_a_rollback(
+    make_task: MakeTask, make_version: MakeVersion
+) -> None:
+    registry = AgentRegistry()
+    registry.add(make_version("nano"), max_concurrent=1)
+    registry.start_canary("r1", make_version("nano", "2"), 1.0)
+    router = Router(registry, Uniform(), RunKey("run"))
+    assert router.decide(make_task("t0"), episode="e").chosen == "nano@2"
+    router.load.acquire("nano")
+    assert router.decide(make_task("t1"), episode="e").is_sticky
+    router.load.release("nano")
+    registry.rollback("nano")
+    fresh = router.decide(make_task("t2"), episode="e")
+    assert (fresh.chosen, fresh.is_sticky) == ("nano@1", False)
+    assert router.decide(make_task("t3"), episode="e").is_sticky
+
+
+def test_episodes_are_remembered_within_bounds(registry: AgentRegistry, make_task: MakeTask) -> None:
+    router = Router(registry, Uniform(), RunKey("run"), max_episodes=2)
+    first = router.decide(make_task("t0"), episode="a")
+    router.decide(make_task("t1"), episode="b")
+    assert router.decide(make_task("t2"), episode="a").is_sticky
+    router.decide(make_task("t3"), episode="c")
+    assert not router.decide(make_task("t4"), episode="b").is_sticky  # unused for longest
+    restarted = Router(registry, Uniform(), RunKey("run"))
+    restarted.remember(first)
+    assert restarted.decide(make_task("t5"), episode="a").is_sticky
+
+
+class _Greedy(Uniform):
+    def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
+        return [1.0] + [0.0] * (len(candidates) - 1)
+
+
+def test_a_policy_that_breaks_its_contract_decides_nothing(registry: AgentRegistry, make_task: MakeTask) -> None:
+    with pytest.raises(RoutingError, match=r"\[1\.0, 0\.0, 0\.0\] for 3 agents"):
+        Router(registry, _Greedy(), RunKey("run")).decide(make_task())

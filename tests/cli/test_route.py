@@ -1,0 +1,134 @@
+"""``upturn route``: what it prints and its exit codes."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from upturn.cli.route import find_decision, route_app
+from upturn.errors import ConfigError, IngestError, UnknownNameError
+from upturn.pool import Pool
+from upturn.records import Alternative, Decision, Task
+
+FILES = Path(__file__).parents[1] / "data" / "arbiter"
+ROUTELLM = Path(__file__).parents[3] / "shared" / "data" / "routellm_gsm8k_responses.csv"
+
+
+def run(*words: str, code: int = 0) -> dict[str, Any]:
+    found = CliRunner().invoke(route_app, [*words, "--json"])
+    assert found.exit_code == code, found.output
+    assert found.stdout.count("\n") == 1, "one object and nothing else on standard output"
+    printed: dict[str, Any] = json.loads(found.stdout)
+    printed["by_name"] = {result["name"]: result for result in printed["results"]}
+    return printed
+
+
+def decision(name: str, chosen: str, *, family: str = "mail", tenant: str = "default") -> Decision:
+    return Decision(
+        id=name,
+        task_id=f"task-{name}",
+        family=family,
+        tenant=tenant,
+        policy="uniform",
+        policy_snapshot="abc",
+        alternatives=(
+            Alternative("a@1", 0.5, 0.75),
+            Alternative("b@1", 0.5, None),
+            Alternative("c@1", 0.0, None, "may not serve tenant 'default'"),
+        ),
+        chosen=chosen,
+        propensity=0.5,
+        reason="uniform drew it",
+        episode="session",
+    )
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    path = tmp_path / "upturn.db"
+    decisions = [
+        decision("d1", "a@1"),
+        decision("d2", "b@1"),
+        decision("d3", "b@1"),
+        decision("d4", "a@1", tenant="acme"),
+    ]
+    with Pool.open(path) as opened:
+        for made in decisions:
+            opened.add_tasks(Task(made.task_id, "do", made.family, "office", tenant=made.tenant))
+        opened.add_decisions(*decisions)
+    return path
+
+
+def test_replay_prints_models_rewards_and_regrets() -> None:
+    printed = run("replay", str(FILES / "replay.csv"), "--seeds", "2")
+    assert printed["command"] == "route replay"
+    by_name = printed["by_name"]
+    assert by_name["model small/model"]["value"] == 4.25 / 8
+    assert by_name["oracle reward"]["value"] == 6.75 / 8
+    assert by_name["cheapest regret_best_single"]["value"] == 0.5 / 8
+    thompson = by_name["discounted_thompson regret_oracle"]
+    assert thompson["low"] <= thompson["value"] <= thompson["high"]
+    assert (printed["lines"], printed["seeds"], printed["wave"]) == (8, 2, 1)
+    assert printed["families"] == {"sums": 4, "words": 4}
+    assert printed["quarantined"] == {"count": 0, "by_reason": {}, "lines": []}
+
+
+def test_replay_counts_bad_lines_and_fails() -> None:
+    printed = run("replay", str(FILES / "replay_damaged.csv"), "--seeds", "1", code=1)
+    assert printed["quarantined"]["count"] == 5
+    assert printed["quarantined"]["lines"][0] == {"line": 3, "reason": "no outcome for 'small/model'"}
+    assert printed["lines"] == 2
+
+
+def test_replay_reads_the_published_file() -> None:
+    if not ROUTELLM.exists():
+        pytest.skip(f"the published recording is not at {ROUTELLM}")
+    by_name = run("replay", str(ROUTELLM), "--seeds", "1", "--wave", "20")["by_name"]
+    assert round(by_name["model mistralai/Mixtral-8x7B-Instruct-v0.1"]["value"], 4) == 0.6384
+    assert round(by_name["best_single reward"]["value"], 4) == 0.8567
+    assert round(by_name["oracle reward"]["value"], 4) == 0.9287
+    regret = by_name["discounted_thompson regret_best_single"]
+    assert regret["value"] < by_name["uniform regret_best_single"]["value"] / 2
+
+
+def test_replay_for_people_is_a_table() -> None:
+    found = CliRunner().invoke(route_app, ["replay", str(FILES / "replay.csv"), "--seeds", "1"])
+    assert found.exit_code == 0
+    assert "discounted_thompson regret_best_single" in found.stdout
+    assert "small/model_response" in found.stdout
+
+
+def test_unusable_input_is_an_error_of_ours(tmp_path: Path) -> None:
+    assert isinstance(CliRunner().invoke(route_app, ["replay", str(tmp_path / "none.csv")]).exception, IngestError)
+    words = ["replay", str(FILES / "replay.csv"), "--seeds", "0"]
+    assert isinstance(CliRunner().invoke(route_app, words).exception, ConfigError)
+
+
+def test_explain_shows_a_decision(pool: Path) -> None:
+    printed = run("explain", "d1", "--pool", str(pool))
+    assert printed["by_name"].keys() == {"probability a@1", "estimate a@1", "probability b@1"}
+    assert printed["by_name"]["probability a@1"]["value"] == 0.5
+    assert printed["excluded"] == {"c@1": "may not serve tenant 'default'"}
+    assert (printed["chosen"], printed["propensity"], printed["episode"]) == ("a@1", 0.5, "session")
+    assert "arm" not in printed
+
+
+def test_explain_shows_a_familys_latest_decision_within_the_tenant(pool: Path) -> None:
+    printed = run("explain", "mail", "--pool", str(pool))
+    assert (printed["decision"], printed["decisions_in_family"]) == ("d3", 3)
+    assert printed["chosen_in_family"] == {"b@1": 2, "a@1": 1}
+    assert run("explain", "mail", "--pool", str(pool), "--all-tenants")["decision"] == "d4"
+    hidden = CliRunner().invoke(route_app, ["explain", "d4", "--pool", str(pool)])
+    assert isinstance(hidden.exception, UnknownNameError)
+
+
+def test_explaining_the_unknown_lists_the_known() -> None:
+    decisions = [decision("d1", "a@1"), decision("d2", "a@1", family="sheet")]
+    assert find_decision(decisions, "sheet").shares == Counter({"a@1": 1})
+    with pytest.raises(UnknownNameError, match="'chat'; families with decisions: mail, sheet"):
+        find_decision(decisions, "chat")
+    with pytest.raises(UnknownNameError, match="no decision is stored"):
+        find_decision([], "mail")
