@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import threading
 from dataclasses import dataclass
 
 import pytest
@@ -114,15 +115,30 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, *, is_dumb: bool = False) -> st
     monkeypatch.setenv("LINES", "40")
     monkeypatch.delenv("NO_COLOR", raising=False)
     reader, writer = pty.openpty()
+    chunks: list[bytes] = []
+    # A terminal holds few bytes: somebody has to read while the view writes.
+    reading = threading.Thread(target=read_all, args=(reader, chunks))
+    reading.start()
     clock = Clock()
-    with os.fdopen(writer, "w", encoding="utf-8") as stream:
-        with LiveView("upturn demo", stages=("train", "report", "sleep"), stream=stream, clock=clock) as view:
-            work(view, clock)
-            view.figure("success L1", "93.0 %")
-            view.note("[bold]kept[/bold]")
-        chunk = os.read(reader, 100_000)
+    with (
+        os.fdopen(writer, "w", encoding="utf-8") as stream,
+        LiveView("upturn demo", stages=("train", "report", "sleep"), stream=stream, clock=clock) as view,
+    ):
+        work(view, clock)
+        view.figure("success L1", "93.0 %")
+        view.note("[bold]kept[/bold]")
+    reading.join(timeout=30)
     os.close(reader)
-    return chunk.decode()
+    return b"".join(chunks).decode()
+
+
+def read_all(reader: int, chunks: list[bytes]) -> None:
+    """Everything up to the moment the other end is closed."""
+    try:
+        while chunk := os.read(reader, 4096):
+            chunks.append(chunk)
+    except OSError:  # how Linux says that a pseudo-terminal has no writer left
+        return
 
 
 def test_terminal_shows_checklist_figures_and_notes(monkeypatch: pytest.MonkeyPatch) -> None:
