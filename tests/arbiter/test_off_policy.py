@@ -25,7 +25,8 @@ def test_ips_and_its_closed_form_error(make_decision: MakeDecision) -> None:
     assert found.value == pytest.approx(0.6)
     assert found.standard_error == pytest.approx(((0.6 / 0.2 - 0.36) / 5000) ** 0.5, rel=2e-4)  # n against n − 1
     assert found.low == pytest.approx(0.6 - 1.96 * 0.02298, abs=1e-4)
-    assert (found.effective_samples, found.max_weight) == (pytest.approx(1000), pytest.approx(5))
+    assert found.effective_samples == pytest.approx(1000)
+    assert found.max_weight == pytest.approx(5)
     assert found.refusal == ""
 
 
@@ -70,7 +71,8 @@ def test_missing_rewards_are_left_out_and_counted(make_decision: MakeDecision) -
     outcomes = logged(make_decision, 0.5, 200, 800)
     outcomes += [LoggedOutcome(make_decision(f"m{i}", {"a@1": 0.5, "b@1": 0.5}, "a@1"), None) for i in range(7)]
     found = inverse_propensity(outcomes, always("a@1"))
-    assert (found.decisions, found.missing, found.value) == (800, 7, pytest.approx(0.5))
+    assert (found.decisions, found.missing) == (800, 7)
+    assert found.value == pytest.approx(0.5)
 
 
 def test_no_support_is_refused(make_decision: MakeDecision) -> None:

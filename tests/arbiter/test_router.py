@@ -1,10 +1,13 @@
 """Decisions: propensities, canary coins, reasons, episodes."""
 
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upturn.arbiter.policy import (
@@ -47,7 +50,8 @@ def experienced() -> Tally:
 
 
 def near(count: int, n: int, probability: float) -> bool:
-    return abs(count / n - probability) < SIGMAS * (probability * (1 - probability) / n) ** 0.5
+    error = math.sqrt(probability * (1 - probability) / n)
+    return abs(count / n - probability) < SIGMAS * error
 
 
 @pytest.mark.parametrize(
@@ -145,6 +149,7 @@ def test_ids_are_unique_per_run_and_task(registry: AgentRegistry, make_task: Mak
     assert decisions[0].chosen == decisions[2].chosen
 
 
+@settings(max_examples=50, deadline=None)  # a busy machine is no failure
 @given(st.integers(), st.text(), st.sampled_from(["agent", "version"]))
 def test_draws_are_reproducible_and_lie_in_the_unit_interval(seed: int, task: str, purpose: str) -> None:
     found = draw(seed, task, purpose)  # type: ignore[arg-type]
@@ -286,3 +291,10 @@ class _Greedy(Uniform):
 def test_a_policy_that_breaks_its_contract_decides_nothing(registry: AgentRegistry, make_task: MakeTask) -> None:
     with pytest.raises(RoutingError, match=r"\[1\.0, 0\.0, 0\.0\] for 3 agents"):
         Router(registry, _Greedy(), RunKey("run")).decide(make_task())
+
+
+def test_the_example_of_the_routing_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "routing.md").read_text(encoding="utf-8")
+    example = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[0]
+    exec(example, {})
+    assert "discounted_thompson gives all 2 agents equal chances for mail_reply" in capsys.readouterr().out

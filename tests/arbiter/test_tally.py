@@ -1,7 +1,7 @@
 """Counting, forgetting, borrowing and keeping of outcomes."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upturn.arbiter.capability import capabilities
@@ -57,6 +57,7 @@ def test_a_family_borrows_at_most_the_stated_number_of_outcomes() -> None:
     assert tally.posterior("sheet", "b@1") == Posterior(1, 1)
 
 
+@settings(max_examples=50, deadline=None)  # a busy machine is no failure
 @given(st.lists(outcome, max_size=30))
 def test_state_round_trips_exactly(outcomes: list[tuple[str, str, float | None]]) -> None:
     tally = Tally()
