@@ -177,6 +177,8 @@ class GrpoConfig(Section):
     """Rounds of attempting and updating."""
     tasks_per_iteration: Count = 24
     """Tasks in one round."""
+    families: tuple[str, ...] = ()
+    """Task families that are practised and examined; empty = all that are served."""
     attempts: Annotated[int, Field(ge=2)] = 8
     """Attempts at each task; at least two, since they are compared."""
     minibatches: Count = 2

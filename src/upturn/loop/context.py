@@ -1,0 +1,171 @@
+"""A run under way: its folder, journal, pool, agents and router, opened together and closed together."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from upturn import __version__
+from upturn.agents import Limits
+from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
+from upturn.config import AgentConfig, Config
+from upturn.environments import EnvironmentKit, resolve_kit
+from upturn.errors import ConfigError
+from upturn.loop.fleet import Fleet, Purpose
+from upturn.loop.journal import Journal
+from upturn.loop.progress import Progress
+from upturn.loop.service import Service
+from upturn.pool import Pool
+from upturn.records import AgentVersion, JsonValue, Run, Task
+
+LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
+
+
+@dataclass
+class Context:
+    """What the steps of a run share."""
+
+    config: Config
+    run_dir: Path
+    run_id: str
+    journal: Journal
+    pool: Pool
+    kit: EnvironmentKit
+    fleet: Fleet
+    router: Router
+    policy: LearnedPolicy
+    service: Service
+    progress: Progress
+    tasks_served: int = 0
+    """Of the endless stream of this run's service."""
+
+    @property
+    def seed(self) -> int:
+        """Everything random in this run is derived from it."""
+        return self.config.run.seed
+
+    @property
+    def tenant(self) -> str:
+        """Whose evidence this run makes."""
+        return self.config.pool.tenant
+
+    @property
+    def families(self) -> list[str]:
+        """Families that are served."""
+        chosen = self.config.tasks.families or tuple(self.kit.families)
+        levels = self.config.tasks.levels
+        return [family for family in chosen if not levels or self.kit.families[family] in levels]
+
+    @property
+    def practised(self) -> list[str]:
+        """Families that are trained and examined."""
+        return [family for family in self.families if family in (self.config.grpo.families or self.families)]
+
+    def next_tasks(self, count: int) -> list[Task]:
+        """The next tasks of the service's stream, which depends on the run's seed only."""
+        stream = self.kit.tasks(seed=self.seed, split="train", families=self.families)
+        tasks = list(islice(stream, self.tasks_served, self.tasks_served + count))
+        self.tasks_served += len(tasks)
+        return tasks
+
+    def routing_state(self) -> JsonValue:
+        """What serving has changed besides the pool: to be journalled after each step that serves."""
+        return {
+            "policy": self.policy.state(),
+            "registry": self.router.registry.state(),
+            "tasks_served": self.tasks_served,
+        }
+
+    def restore_routing(self, state: JsonValue) -> None:
+        """Goes back to a journalled state."""
+        assert isinstance(state, dict)
+        self.policy.restore(str(state["policy"]))
+        self.router.registry.restore(str(state["registry"]))
+        served = state["tasks_served"]
+        assert isinstance(served, int)
+        self.tasks_served = served
+
+    def purpose(self, name: str, temperature: float | None = None) -> Purpose:
+        """Attempts of this run under a name of their own."""
+        return Purpose(f"{self.run_id}/{name}", self.seed, temperature)
+
+
+@contextmanager
+def open_run(config: Config, run_dir: Path, command: str, progress: Progress) -> Iterator[Context]:
+    """Opens the run in ``run_dir``, begun here or before; raises ConfigError for families that are not there.
+
+    Raises JournalError when the folder holds another run, StoreBusyError when its pool is in use.
+    """
+    kit = resolve_kit(config.environment.name)
+    _check_families(config, kit)
+    with Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal:
+        (run_dir / "config.json").write_text(config.to_json())
+        with Pool.open(config.pool.path or run_dir / "pool.db") as pool:
+            fleet = Fleet(kit, limits_of(config))
+            policy = policy_of(config)
+            registry = AgentRegistry()
+            for agent in config.agents:
+                version = version_of(agent)
+                pool.put_agent_version(version)
+                registry.add(version, max_concurrent=agent.load_cap)
+            run_id = run_dir.name
+            router = Router(registry, policy, RunKey(run_id, config.run.seed))
+            run = Run(run_id, command, config.config_hash, config.run.seed, __version__)
+            pool.put_run(run)
+            service = Service(fleet, router, pool, Purpose(f"{run_id}/service", config.run.seed))
+            yield Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, progress)
+
+
+def version_of(agent: AgentConfig) -> AgentVersion:
+    """The first version of a configured agent."""
+    parameters = {"temperature": agent.temperature} if agent.kind in ("local_model", "endpoint") else {}
+    model = {"local_model": agent.model, "endpoint": agent.url}.get(agent.kind, agent.import_path)
+    return AgentVersion(
+        agent.name,
+        "base",
+        agent.kind,
+        model=model,
+        model_name=agent.model if agent.kind == "endpoint" else "",
+        prompt=agent.prompt,
+        parameters=parameters,
+        capabilities=agent.environments,
+    )
+
+
+def limits_of(config: Config) -> Limits:
+    """What one attempt may take."""
+    environment = config.environment
+    return Limits(
+        max_turns=environment.max_turns,
+        max_tokens=environment.max_tokens,
+        max_action_tokens=environment.max_action_tokens,
+        max_seconds=environment.max_seconds,
+    )
+
+
+def policy_of(config: Config) -> LearnedPolicy:
+    """The configured routing policy, knowing nothing yet."""
+    routing = config.routing
+    tally = Tally(discount=routing.discount)
+    if routing.policy == "thompson":
+        return DiscountedThompson(floor=routing.floor, tally=tally)
+    if routing.policy == "uniform":
+        return Uniform(tally=tally)
+    return RuleBasedRouting(routing.rules, routing.default_agent, floor=routing.floor, tally=tally)
+
+
+def _check_families(config: Config, kit: EnvironmentKit) -> None:
+    known = ", ".join(kit.families)
+    named: Sequence[tuple[str, Sequence[str]]] = (
+        ("tasks.families", config.tasks.families),
+        ("grpo.families", config.grpo.families),
+    )
+    problems = [
+        f"{setting} names {family!r}, which {kit.name} does not have; it has: {known}"
+        for setting, families in named
+        for family in families
+        if family not in kit.families
+    ]
+    if problems:
+        raise ConfigError(problems)

@@ -1,0 +1,226 @@
+"""One turn of the loop as durable steps: serve, look at the evidence, train, validate, release.
+
+Every step's result stands in the journal; a step that was interrupted is run again from its start and finds what it
+had stored already. So a run that was killed anywhere ends as an undisturbed one with the same seed.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from upturn.deployment import canary as canaries
+from upturn.deployment.release import Override, RegistryTraffic, direct, start
+from upturn.deployment.rule import CanarySettings
+from upturn.deployment.validation import Pair, Validation, ValidationSettings, validate
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.training import practice_weights, take_training_snapshot, train_grpo, train_sft
+from upturn.pool.readiness import readiness, thresholds_of
+from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
+
+WAVE = 48
+"""Tasks that are routed together: enough to fill the engine, few enough that routing learns often."""
+
+
+@record
+class ReadinessReport:
+    """What the pool held before training."""
+
+    checks: tuple[Result, ...]
+    is_ready: bool
+
+
+class Trained(NamedTuple):
+    """What training made, with the exams on the way."""
+
+    incumbent: AgentVersion
+    before: ExamResult
+    snapshot: Snapshot | None
+    """None = no supervised training."""
+    after_sft: ExamResult | None
+    candidate: AgentVersion
+    after: ExamResult
+
+
+def serve(context: Context, name: str, count: int) -> None:
+    """Serves ``count`` tasks of the run's stream."""
+
+    def work() -> JsonValue:
+        context.progress.stage(f"Serve {count} tasks through the arbiter", count)
+        left = count
+        while left > 0:
+            served = context.service.serve(context.next_tasks(min(WAVE, left)))
+            if not served:
+                break
+            left -= len(served)
+            success = sum(each.evaluation.is_success for each in served) / len(served)
+            context.progress.advance(len(served), success=success)
+        return context.routing_state()
+
+    context.restore_routing(context.journal.json_step(name, work))
+
+
+def check_readiness(context: Context, name: str) -> ReadinessReport:
+    """Whether the evidence meets the configured prerequisites of training."""
+
+    def work() -> ReadinessReport:
+        context.progress.stage("Check the evidence")
+        found = readiness(context.pool, thresholds_of(context.config.readiness), tenant=context.tenant)
+        return ReadinessReport(tuple(found.results()), found.is_ready)
+
+    report = context.journal.record_step(name, ReadinessReport, work)
+    for check in report.checks:
+        context.progress.note(f"{check.name}: {check.value} ({check.bar})")
+    return report
+
+
+def examine(context: Context, name: str, version: AgentVersion, temperature: float | None = None) -> ExamResult:
+    """The version's marks on the held-out tasks; None = at its serving temperature."""
+
+    def work() -> ExamResult:
+        count = context.config.tasks.heldout_count
+        tasks = exam_tasks(context.kit, context.practised, count, seed=context.seed, split="heldout")
+        context.progress.stage(f"Examine {version.id} on {len(tasks)} held-out tasks", len(tasks))
+        result = sit(context.fleet, version, tasks, context.purpose(name, temperature), pool=context.pool)
+        context.progress.advance(len(tasks), success=result.rate())
+        return result
+
+    return context.journal.record_step(name, ExamResult, work)
+
+
+def train(context: Context, prefix: str) -> Trained:
+    """Trains the agent that is to be improved, and examines it before, between and after."""
+    agent = context.config.improved_agent
+    assert agent is not None
+    incumbent = context.router.registry.served(agent.name).incumbent
+    before = examine(context, f"{prefix}exam-before", incumbent)
+    candidate, snapshot, after_sft = incumbent, None, None
+    if context.config.sft.enabled:
+        snapshot = context.journal.record_step(
+            f"{prefix}snapshot", Snapshot, lambda: take_training_snapshot(context)
+        )
+        taken = snapshot
+        candidate = context.journal.record_step(
+            f"{prefix}sft", AgentVersion, lambda: train_sft(context, incumbent, taken, f"{prefix}sft")
+        )
+        after_sft = examine(context, f"{prefix}exam-sft", candidate)
+    after = after_sft or before
+    if context.config.grpo.enabled:
+        parent, weights = candidate, practice_weights(after)
+        candidate = context.journal.record_step(
+            f"{prefix}grpo", AgentVersion, lambda: train_grpo(context, parent, weights, f"{prefix}grpo")
+        )
+        after = examine(context, f"{prefix}exam-after", candidate)
+    return Trained(incumbent, before, snapshot, after_sft, candidate, after)
+
+
+def compare(context: Context, name: str, incumbent: ExamResult, candidate: ExamResult) -> Validation:
+    """Candidate against incumbent on the held-out tasks, paired."""
+    config = context.config.validation
+    settings = ValidationSettings(
+        alpha=config.alpha,
+        strong_rate=config.incumbent_success,
+        forgetting_margin=config.max_drop,
+        resamples=config.resamples,
+    )
+    pairs = [
+        Pair(
+            old.task_id,
+            old.family,
+            old.level,
+            None if old.is_missing else float(old.is_success),
+            None if new.is_missing else float(new.is_success),
+            old.violations,
+            new.violations,
+        )
+        for old, new in zip(incumbent.marks, candidate.marks, strict=True)
+    ]
+    verdict = context.journal.record_step(name, Validation, lambda: validate(pairs, settings, seed=context.seed))
+    context.progress.note(f"validation: {verdict.words}")
+    return verdict
+
+
+def release(
+    context: Context,
+    name: str,
+    versions: tuple[AgentVersion, AgentVersion],
+    ground: Validation | Override,
+) -> Release:
+    """The canary of (incumbent, candidate) on fresh tasks, to its verdict."""
+    incumbent, candidate = versions
+
+    def work() -> JsonValue:
+        settings = canary_settings(context)
+        known = {version.id: version for version in versions}
+        traffic = RegistryTraffic(context.router.registry, known.__getitem__)
+        state = start(incumbent, candidate, settings, ground)
+        earlier = {past.evidence for past in context.pool.states(Release, state.id)}
+        remember = _remember_new(context, earlier)
+        remember(state)
+        direct(state, traffic)
+        context.progress.stage(f"Canary of {candidate.id}", settings.max_candidate_tasks)
+        rule = canaries.Canary(settings)
+        while state.state in ("canary", "watch"):
+            served = context.service.serve(context.next_tasks(WAVE))
+            ours = [
+                canaries.Served("candidate" if each.decision.arm == "candidate" else "control", each.evaluation)
+                for each in served
+                if each.decision.release == state.id
+            ]
+            state = rule.step(state, canaries.Block.of(ours, safety_costs=("safety",)))
+            remember(state)
+            direct(state, traffic)
+            last = state.evidence[-1]
+            context.progress.advance(
+                sum(each.arm == "candidate" for each in ours),
+                e_better=last.log_e_better,
+                e_worse=last.log_e_worse,
+            )
+        context.progress.note(f"canary of {candidate.id}: {state.state}, {state.evidence[-1].reason}")
+        return {"release": state.id, "routing": context.routing_state()}
+
+    stored = context.journal.json_step(name, work)
+    assert isinstance(stored, dict)
+    context.restore_routing(stored["routing"])
+    return next(found for found in context.pool.states(Release) if found.id == stored["release"])
+
+
+def canary_settings(context: Context) -> CanarySettings:
+    """The configured rule."""
+    config = context.config.canary
+    return CanarySettings(
+        stages=config.stages,
+        alpha=config.alpha,
+        min_candidate_tasks=config.min_candidate_tasks,
+        max_candidate_tasks=config.max_candidate_tasks,
+        patience_blocks=config.patience_blocks,
+        max_missing_share=config.max_missing_share,
+        minimum_effect=config.minimum_effect,
+        safety_margin=config.safety_margin,
+    )
+
+
+def run_cycle(context: Context, number: int) -> Release | None:
+    """One whole turn; None when nothing was released: the evidence is not enough, or the candidate did not pass."""
+    prefix = f"cycle-{number}/"
+    serve(context, f"{prefix}serve", context.config.tasks.count)
+    report = check_readiness(context, f"{prefix}readiness")
+    if not context.config.trains:
+        return None
+    if not report.is_ready:
+        context.progress.note("the evidence does not meet [readiness] yet: nothing is trained in this cycle")
+        return None
+    trained = train(context, prefix)
+    validation = compare(context, f"{prefix}validation", trained.before, trained.after)
+    if validation.verdict != "pass":
+        return None
+    return release(context, f"{prefix}release", (trained.incumbent, trained.candidate), validation)
+
+
+def _remember_new(context: Context, earlier: set[tuple[ReleaseEvidence, ...]]) -> Callable[[Release], None]:
+    """Stores a release's state, unless an interrupted run had stored it: the history holds each state once."""
+
+    def remember(state: Release) -> None:
+        if state.evidence not in earlier:
+            context.pool.put_release(state)
+
+    return remember

@@ -1,0 +1,72 @@
+"""A candidate that is worse on purpose: the canary must find out, so the demo gives it something to find."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.trainee import Trainee
+from upturn.loop.training import keep_version
+from upturn.records import AgentVersion
+
+TARGET_DROP = 0.20
+TOLERANCE = 0.03
+"""The drop is measured on the held-out tasks and must come this close to the target."""
+MAX_TRIALS = 10
+
+
+def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, name: str) -> AgentVersion:
+    """The healthy version with noise on its weights, as much as costs about 20 points of held-out success.
+
+    The direction of the noise is fixed by the run's seed; its size is found by bisection on the held-out tasks,
+    which no training choice depends on. If no trial comes close enough, the closest one is kept.
+    """
+    import torch
+
+    trainee = Trainee(context.fleet, healthy)
+    generator = torch.Generator().manual_seed(context.seed)
+    original = {key: tensor.detach().clone() for key, tensor in trainee.model.named_parameters()}
+    noise = {
+        key: torch.randn(tensor.shape, generator=generator) * tensor.std() if tensor.dim() > 1 else None
+        for key, tensor in original.items()
+    }
+
+    def set_noise(size: float) -> None:
+        with torch.no_grad():
+            for key, tensor in trainee.model.named_parameters():
+                part = noise[key]
+                tensor.copy_(original[key] if part is None else original[key] + size * part)
+
+    tasks = exam_tasks(
+        context.kit, context.practised, context.config.tasks.heldout_count, seed=context.seed, split="heldout"
+    )
+    trial = replace(healthy, version=f"{name}-trial")
+    context.progress.stage("Damage a copy of the new version", MAX_TRIALS)
+
+    def drop(size: float) -> float:
+        set_noise(size)
+        version = trainee.serve_as(trial)
+        found = sit(context.fleet, version, tasks, context.purpose(f"{name}/trial"), pool=None)
+        context.progress.advance(drop=marks.rate() - found.rate())
+        return marks.rate() - found.rate()
+
+    set_noise(_size_for(drop))
+    return keep_version(context, trainee, healthy, name)
+
+
+def _size_for(drop: Callable[[float], float]) -> float:
+    """The size of noise whose drop is nearest to the target, by bisection between none and twice a first guess."""
+    low, high, size = 0.0, 0.0, 0.25
+    best, nearest = size, 1.0
+    for _ in range(MAX_TRIALS):
+        found = drop(size)
+        if abs(found - TARGET_DROP) < nearest:
+            best, nearest = size, abs(found - TARGET_DROP)
+        if nearest <= TOLERANCE:
+            break
+        if found > TARGET_DROP:
+            high = size
+        else:
+            low = size
+        size = (low + high) / 2 if high else 2 * size
+    return best

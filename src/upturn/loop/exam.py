@@ -1,0 +1,113 @@
+"""Exams: a version attempts a fixed set of tasks, and every attempt is judged and kept."""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from upturn.deployment.interval import Interval, bootstrap_mean, paired_bootstrap
+from upturn.environments import EnvironmentKit
+from upturn.loop.fleet import Fleet, Purpose
+from upturn.loop.service import judge
+from upturn.pool import Pool, PoolSink
+from upturn.records import AgentVersion, Split, Task, record
+
+EXAM_SEED_OFFSET = 500_000
+"""Exams draw their tasks from streams that neither service nor training uses."""
+
+
+@record
+class Mark:
+    """One task's result in an exam."""
+
+    task_id: str
+    family: str
+    level: int
+    trajectory_id: str
+    is_success: bool
+    is_missing: bool
+    score: float | None
+    turns: int
+    written_tokens: int
+    errors: float
+    """Error costs."""
+    violations: float
+    """Safety costs."""
+
+
+@record
+class ExamResult:
+    """All marks of one version, in the order of the exam's tasks."""
+
+    name: str
+    agent_version: str
+    temperature: float
+    marks: tuple[Mark, ...]
+
+    def rate(self, *, level: int | None = None, family: str | None = None) -> float:
+        """Success rate, of one level or family if named; a missing evaluation counts as failure."""
+        found = self.outcomes(level=level, family=family)
+        return sum(found) / len(found) if found else 0.0
+
+    def outcomes(self, *, level: int | None = None, family: str | None = None) -> list[float]:
+        """1.0 or 0.0 per task, in order."""
+        return [
+            float(mark.is_success)
+            for mark in self.marks
+            if (level is None or mark.level == level) and (family is None or mark.family == family)
+        ]
+
+    def interval(self, *, level: int | None = None, family: str | None = None) -> Interval:
+        """Success rate with its 95 % interval by bootstrap over tasks."""
+        return bootstrap_mean(self.outcomes(level=level, family=family), seed=0)
+
+    def gain_over(self, before: "ExamResult") -> Interval:
+        """Paired difference to ``before`` on the same tasks, 95 % by bootstrap over tasks."""
+        assert [mark.task_id for mark in self.marks] == [mark.task_id for mark in before.marks]
+        return paired_bootstrap(self.outcomes(), before.outcomes(), seed=0)
+
+
+def exam_tasks(kit: EnvironmentKit, families: Sequence[str], count: int, *, seed: int, split: Split) -> list[Task]:
+    """At least ``count`` tasks: full rounds over the families, so that levels and families weigh the same."""
+    rounds = -(-count // len(families))
+    stream = kit.tasks(seed=seed + EXAM_SEED_OFFSET, split=split, families=families)
+    return list(islice(stream, rounds * len(families)))
+
+
+def sit(
+    fleet: Fleet, version: AgentVersion, tasks: Sequence[Task], purpose: Purpose, *, pool: Pool | None
+) -> ExamResult:
+    """The version's marks. Attempts are kept under ``purpose.key`` in the pool; None = not kept."""
+    trajectories = fleet.attempt([(version, task, 0) for task in tasks], purpose)
+    evaluations = [judge(fleet.kit.verifier, task, each) for task, each in zip(tasks, trajectories, strict=True)]
+    if pool is not None:
+        PoolSink(pool).append(purpose.key, 0, list(zip(tasks, trajectories, evaluations, strict=True)))
+    temperature = purpose.temperature
+    if temperature is None:
+        temperature = version.parameters.get("temperature", 1.0)
+    marks = tuple(
+        Mark(
+            task_id=task.id,
+            family=task.family,
+            level=task.level,
+            trajectory_id=trajectory.id,
+            is_success=evaluation.is_success,
+            is_missing=evaluation.verdict == "missing",
+            score=evaluation.score,
+            turns=len(trajectory.turns),
+            written_tokens=trajectory.usage.written_tokens,
+            errors=evaluation.costs.get("error", 0.0),
+            violations=evaluation.costs.get("safety", 0.0),
+        )
+        for task, trajectory, evaluation in zip(tasks, trajectories, evaluations, strict=True)
+    )
+    return ExamResult(purpose.key, version.id, temperature, marks)
+
+
+def levels_of(marks: Iterable[Mark]) -> list[int]:
+    """The levels that occur, ascending."""
+    return sorted({mark.level for mark in marks})
+
+
+def families_of(marks: Iterable[Mark]) -> list[str]:
+    """The families that occur, by level and in order of appearance."""
+    seen = {mark.family: mark.level for mark in marks}
+    return sorted(seen, key=lambda family: seen[family])

@@ -1,0 +1,95 @@
+"""Living agents: agent versions with their engines loaded, ready to attempt tasks."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from upturn.agents import Agent, Attempt, Job, Limits, Setting, ToolAgent, run_rollouts
+from upturn.agents.build import build
+from upturn.environments import EnvironmentKit
+from upturn.models import CompactRenderer, Model, Renderer
+from upturn.models.nano import load_local
+from upturn.records import AgentVersion, Task, Trajectory
+
+SLOTS = 64
+"""Attempts alive at the same time; also rows of the engine's cache."""
+CONTEXT = 512
+"""Tokens a local agent's context may have where the limits name none; bounds the cache's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a batch of attempts is for; makes ids unique and draws independent."""
+
+    key: str
+    """Part of every trajectory id."""
+    seed: int
+    """Attempts with equal (seed, task, attempt, turn) draw the same."""
+    temperature: float | None = None
+    """None = the version's own serving temperature."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Living:
+    agent: Agent
+    model: Model | None
+    temperature: float
+
+
+class Fleet:
+    """Builds each version once and lets versions attempt tasks in their environment. Not thread-safe."""
+
+    def __init__(self, kit: EnvironmentKit, limits: Limits) -> None:
+        self.kit = kit
+        self.limits = limits
+        self._living: dict[str, _Living] = {}
+        self._engines: dict[str, tuple[Model, Renderer]] = {}
+
+    def attempt(self, jobs: Sequence[tuple[AgentVersion, Task, int]], purpose: Purpose) -> list[Trajectory]:
+        """One trajectory for each (version, task, attempt number), in order."""
+        indices: dict[str, int] = {}
+        built = []
+        for version, task, number in jobs:
+            index = indices.setdefault(task.id, len(indices))
+            built.append(Job(Attempt(task, number, index), self._setting(version, purpose)))
+        return asyncio.run(run_rollouts(built, self.kit.environment, slots=SLOTS))
+
+    def renderer(self, model: str) -> Renderer:
+        """How a local model's tokens are read and written."""
+        return self._engine(model)[1]
+
+    def adopt(self, version: AgentVersion, engine: Model, renderer: Renderer) -> None:
+        """Serve ``version`` from an engine that exists already: a model in training."""
+        agent = ToolAgent(renderer, self.limits, version.prompt)
+        self._living[version.id] = _Living(agent, engine, version.parameters.get("temperature", 1.0))
+
+    def _setting(self, version: AgentVersion, purpose: Purpose) -> Setting:
+        living = self._living.get(version.id) or self._build(version)
+        return Setting(
+            key=purpose.key,
+            agent=living.agent,
+            agent_version=version.id,
+            model=living.model,
+            limits=self.limits,
+            seed=purpose.seed,
+            temperature=living.temperature if purpose.temperature is None else purpose.temperature,
+        )
+
+    def _build(self, version: AgentVersion) -> _Living:
+        temperature = version.parameters.get("temperature", 1.0)
+        if version.kind == "local_model":
+            engine, renderer = self._engine(version.model)
+            living = _Living(ToolAgent(renderer, self.limits, version.prompt), engine, temperature)
+        else:
+            living = _Living(build(version, self.limits), None, temperature)
+        self._living[version.id] = living
+        return living
+
+    def _engine(self, name: str) -> tuple[Model, Renderer]:
+        if name not in self._engines:
+            from upturn.models.engine import LocalEngine
+
+            local = load_local(name)
+            engine = LocalEngine(local.model, slots=SLOTS, max_length=self.limits.max_tokens or CONTEXT)
+            self._engines[name] = (engine, CompactRenderer(local.tokenizer))
+        return self._engines[name]

@@ -1,0 +1,125 @@
+"""A version in training: its weights, the engine that samples from them, and the groups it is compared in."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from upturn.environments import EnvironmentKit
+from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose
+from upturn.loop.service import judge
+from upturn.models import CompactRenderer
+from upturn.models.nano import load_local
+from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
+from upturn.training.advantage import ScoredGroup, ScoredTrajectory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+TRAINING_SEED_OFFSET = 1_000_000
+"""Training draws its tasks from streams that neither service nor exams use."""
+
+
+class TaskSampler:
+    """Which tasks an iteration trains on: a pure function of (seed, iteration), families drawn by weight."""
+
+    def __init__(self, kit: EnvironmentKit, weights: Mapping[str, float], count: int, *, seed: int) -> None:
+        self._kit = kit
+        self._families = list(weights)
+        total = sum(weights.values())
+        self._shares = [weights[family] / total for family in self._families]
+        self._count = count
+        self._seed = seed
+        self._streams: dict[str, Iterator[Task]] = {}
+        self._next = 0
+
+    def tasks(self, iteration: int) -> list[Task]:
+        """The iteration's tasks, none of them used before. Iterations must be asked for in ascending order."""
+        assert iteration >= self._next
+        while self._next < iteration:
+            self._draw(self._next)
+            self._next += 1
+        self._next += 1
+        return self._draw(iteration)
+
+    def _draw(self, iteration: int) -> list[Task]:
+        rng = np.random.default_rng([self._seed, iteration])
+        drawn = Counter(rng.choice(self._families, size=self._count, p=self._shares).tolist())
+        tasks: list[Task] = []
+        for family in self._families:
+            if family not in self._streams:
+                self._streams[family] = self._kit.tasks(
+                    seed=self._seed + TRAINING_SEED_OFFSET, split="train", families=[family]
+                )
+            tasks += islice(self._streams[family], drawn[family])
+        return tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Practice:
+    """How groups are made."""
+
+    run: str
+    """Key of the rollouts in the sink."""
+    seed: int
+    attempts: int
+    reward: Callable[[Evaluation], float | None] = lambda evaluation: evaluation.score
+    """What an attempt earned; None = missing."""
+
+
+class Trainee:
+    """Holds one model for training and sampling at once; single use."""
+
+    def __init__(self, fleet: Fleet, version: AgentVersion) -> None:
+        """Loads the version's weights anew, so that the version that serves is not touched."""
+        from upturn.models.engine import LocalEngine
+
+        local = load_local(version.model)
+        self.fleet = fleet
+        self.version = version
+        self.model: PreTrainedModel = local.model
+        self.engine: LocalEngine = LocalEngine(
+            local.model, slots=SLOTS, max_length=fleet.limits.max_tokens or CONTEXT
+        )
+        self.renderer = CompactRenderer(local.tokenizer)
+
+    def serve_as(self, version: AgentVersion) -> AgentVersion:
+        """Lets the fleet attempt tasks as ``version`` with the weights as they are now."""
+        self.engine.refresh()
+        self.fleet.adopt(version, self.engine, self.renderer)
+        return version
+
+    def practise(
+        self, tasks: Sequence[Task], iteration: int, practice: Practice, sink: TrajectorySink
+    ) -> list[ScoredGroup]:
+        """Groups of attempts at the tasks with the present weights, at temperature 1; all of them go to the sink."""
+        version = self.serve_as(self.version)
+        purpose = Purpose(f"{practice.run}/{iteration}", practice.seed * 100_003 + iteration, temperature=1.0)
+        jobs = [(version, task, number) for task in tasks for number in range(practice.attempts)]
+        trajectories = self.fleet.attempt(jobs, purpose)
+        verifier = self.fleet.kit.verifier
+        evaluations = [judge(verifier, job[1], each) for job, each in zip(jobs, trajectories, strict=True)]
+        finished = list(zip((job[1] for job in jobs), trajectories, evaluations, strict=True))
+        sink.append(practice.run, iteration, finished)
+        size = practice.attempts
+        return [
+            ScoredGroup(
+                task,
+                tuple(
+                    _scored(trajectories[at], practice.reward(evaluations[at]))
+                    for at in range(index * size, (index + 1) * size)
+                ),
+            )
+            for index, task in enumerate(tasks)
+        ]
+
+
+def _scored(trajectory: Trajectory, reward: float | None) -> ScoredTrajectory:
+    """The reward stands on the last turn, where the outcome was decided; an attempt without turns is unscorable."""
+    if reward is None or not trajectory.turns:
+        return ScoredTrajectory(trajectory, None)
+    return ScoredTrajectory(trajectory, (*(0.0 for _ in trajectory.turns[1:]), reward))

@@ -1,0 +1,166 @@
+"""The training steps of a cycle: from the pool's evidence, or from practice, to a new version in a folder.
+
+A training run resumes from its own checkpoint; the version it makes is written once, under a name that its weights
+decide.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from upturn.agents.rendering import rendered_rows
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.trainee import Practice, TaskSampler, Trainee
+from upturn.models import Renderer
+from upturn.pool import PoolSink, Selection
+from upturn.pool.snapshot import experiences_in, take_snapshot
+from upturn.records import AgentVersion, Evaluation, Snapshot, Trajectory
+from upturn.rewards import Rubric
+
+SELECTION_TASKS = 108
+"""Tasks on which a training run is watched and its best weights are chosen: training templates in unseen worlds,
+so that the held-out tasks stay untouched by any choice."""
+SELECTION_SEED = 7_919
+"""Added to the run's seed for them."""
+FAMILY_CAP = 96
+"""Demonstrations of one family in supervised training: the easy families must not crowd out the others."""
+
+Reward = Callable[[Evaluation], float | None]
+
+
+def take_training_snapshot(context: Context) -> Snapshot:
+    """Verified successes of this tenant on the practised families, frozen under an id."""
+    selection = Selection(
+        families=tuple(context.practised),
+        splits=("train",),
+        verdicts=("success",),
+        min_score=context.config.sft.min_score,
+        limit_per_family=FAMILY_CAP,
+    )
+    return take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
+
+
+def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: str) -> AgentVersion:
+    """The parent after supervised training on the snapshot, with loss on what agents wrote only."""
+    from upturn.training.row import supervised_rows
+    from upturn.training.settings import OptimiserSettings, SftSettings
+    from upturn.training.sft import run_sft
+
+    config = context.config.sft
+    trainee = Trainee(context.fleet, parent)
+    found = experiences_in(context.pool, snapshot.id, tenant=context.tenant)
+    trajectories = [with_rows(experience.trajectory, trainee.renderer) for experience in found]
+    rows = supervised_rows(trajectories)
+    settings = SftSettings(
+        epochs=config.epochs,
+        batch_rows=config.batch_rows,
+        optimiser=OptimiserSettings(learning_rate=config.learning_rate, warmup_steps=5),
+        decay="linear",
+        checkpoint_every=20,
+    )
+    steps = config.epochs * math.ceil(len(rows) / config.batch_rows)
+    context.progress.stage(f"Supervised training on {len(rows)} verified successes", steps)
+    run_sft(
+        trainee.model,
+        rows,
+        settings,
+        seed=context.seed,
+        run_dir=context.run_dir / "training" / name,
+        progress=lambda point: context.progress.advance(loss=point.metrics.get("loss") or math.nan),
+    )
+    return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
+
+
+def train_grpo(
+    context: Context, parent: AgentVersion, weights: Mapping[str, float], name: str, *, reward: Reward | None = None
+) -> AgentVersion:
+    """The parent after practice in the environment; ``weights`` says how much each family is practised.
+
+    ``reward``: what an attempt earns; None = the configured rubric's score.
+    """
+    from upturn.training.grpo import run_grpo
+    from upturn.training.settings import AdvantageSettings, GrpoSettings, OptimiserSettings
+
+    config = context.config.grpo
+    trainee = Trainee(context.fleet, parent)
+    sampler = TaskSampler(context.kit, weights, config.tasks_per_iteration, seed=context.seed)
+    practice = Practice(
+        f"{context.run_id}/{name}", context.seed, config.attempts, reward or configured_reward(context)
+    )
+    sink = PoolSink(context.pool)
+    settings = GrpoSettings(
+        iterations=config.iterations,
+        minibatches=config.minibatches,
+        clip_low=config.clip_low,
+        clip_high=config.clip_high,
+        advantage=AdvantageSettings(gamma=config.gamma),
+        optimiser=OptimiserSettings(learning_rate=config.learning_rate),
+        evaluate_every=config.evaluate_every,
+        target_score=config.target_score,
+        patience=config.patience,
+    )
+    watched = exam_tasks(
+        context.kit, context.practised, SELECTION_TASKS, seed=context.seed + SELECTION_SEED, split="train"
+    )
+    trial = replace(parent, version=f"{name}-in-training")
+
+    def evaluate(_iterations: int) -> float:
+        version = trainee.serve_as(trial)
+        rate = sit(context.fleet, version, watched, context.purpose(f"{name}/watch"), pool=None).rate()
+        context.progress.figure("unseen worlds", rate)
+        return rate
+
+    context.progress.stage("Practice with group-relative policy optimisation", config.iterations)
+    run_grpo(
+        trainee.model,
+        lambda iteration: trainee.practise(sampler.tasks(iteration), iteration, practice, sink),
+        settings,
+        seed=context.seed,
+        run_dir=context.run_dir / "training" / name,
+        evaluate=evaluate,
+        progress=lambda point: context.progress.advance(reward=point.metrics.get("mean_return") or math.nan),
+    )
+    return keep_version(context, trainee, parent, name)
+
+
+def keep_version(
+    context: Context, trainee: Trainee, parent: AgentVersion, name: str, *, snapshot: str | None = None
+) -> AgentVersion:
+    """The trainee's weights as a folder of the run and a version in the pool."""
+    from upturn.models.nano import model_folder
+    from upturn.training.version import save_version
+
+    folder = context.run_dir / "versions" / name.replace("/", "-")
+    digest = save_version(trainee.model, folder, companions=model_folder(parent.model))
+    version = replace(
+        parent,
+        version=f"{name.replace('/', '-')}-{digest[:8]}",
+        model=str(folder),
+        weights_hash=digest,
+        parent=parent.id,
+        snapshot=snapshot or parent.snapshot,
+        run=context.run_id,
+        tenants=(context.tenant,),
+    )
+    context.pool.put_agent_version(version)
+    return version
+
+
+def with_rows(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
+    """The trajectory with token rows: its own if a model sampled it, else rendered from what the agent did."""
+    return trajectory if trajectory.rows else replace(trajectory, rows=rendered_rows(trajectory, renderer))
+
+
+def configured_reward(context: Context) -> Reward:
+    """The score of the configured rubric over an evaluation's components; None where one is missing."""
+    rubric = Rubric("configured", context.config.rewards.weights)
+    return lambda evaluation: rubric.score(evaluation.rewards)
+
+
+def practice_weights(before: ExamResult) -> dict[str, float]:
+    """How much to practise each family: by what it still fails, but no family never."""
+    return {
+        family: max(0.1, 1.0 - before.rate(family=family))
+        for family in dict.fromkeys(mark.family for mark in before.marks)
+    }

@@ -1,0 +1,243 @@
+"""Demonstrations to pre-train on: oracle walks through office tasks, and drills of one operation each."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from upturn.environments.office import FAMILIES, OfficeEnvironment, compose, make_task
+from upturn.environments.office.environment import apply
+from upturn.environments.office.family import CLOSERS, FINISH, OPENERS, call
+from upturn.environments.office.operation import OperationError
+from upturn.environments.office.workspace import DAYS, Workspace
+from upturn.environments.office.world import (
+    FILING_FOLDERS,
+    ITEMS,
+    NAMES,
+    PHRASES,
+    SHEETS,
+    TITLES,
+    TOPICS,
+    World,
+)
+from upturn.models import CompactRenderer
+from upturn.records import Action, Observation
+
+PRETRAINING_STREAM = 7_000_000_000
+"""Task numbers from here on are for pre-training only; no run of the loop draws one."""
+
+
+class Demonstration(NamedTuple):
+    """Token ids of one walk and, for each, whether the model is to write it."""
+
+    token_ids: list[int]
+    is_written: list[bool]
+
+
+def render(renderer: CompactRenderer, steps: Sequence[tuple[Observation, Action]]) -> Demonstration:
+    """The walk as a model would have seen and written it."""
+    token_ids: list[int] = []
+    is_written: list[bool] = []
+    for number, (observation, action) in enumerate(steps):
+        seen = renderer.open(observation, "") if number == 0 else renderer.extend(observation)
+        written = renderer.write(action)
+        token_ids += [*seen, *written]
+        is_written += [False] * len(seen) + [True] * len(written)
+    return Demonstration(token_ids, is_written)
+
+
+def oracle_walk(family: str, number: int) -> list[tuple[Observation, Action]]:
+    """What the oracle of a training task sees and does."""
+    task = make_task(family, PRETRAINING_STREAM + number)
+    environment = OfficeEnvironment()
+    observation, _ = environment.reset(task)
+    walk = []
+    for action in compose(task).draft.oracle:
+        walk.append((observation, action))
+        observation = environment.step(action).observation
+    return walk
+
+
+def drill_walk(number: int) -> list[tuple[Observation, Action]]:
+    """One operation, asked for in so many words, and ``finish``: the alphabet that tasks are composed of."""
+    rng = Random(f"drill/{number}")
+    workspace = _drill_world(rng).fill()
+    words, action = rng.choice(_DRILLS)(rng, workspace)
+    return _walked(rng, workspace, words, [action])
+
+
+def pick_walk(number: int) -> list[tuple[Observation, Action]]:
+    """A look-up, and one operation on the right one of what it shows."""
+    rng = Random(f"pick/{number}")
+    world = _drill_world(rng)
+    words, actions = rng.choice(_PICKS)(rng, world)
+    return _walked(rng, world.fill(), words, actions)
+
+
+def _drill_world(rng: Random) -> World:
+    world = World(rng)
+    for _ in range(3):
+        world.add_mail(rng.choice(NAMES), rng.choice(TOPICS))
+        world.add_event(rng.choice(TITLES), rng.choice(DAYS))
+    return world
+
+
+def _walked(
+    rng: Random, workspace: Workspace, words: str, actions: list[Action]
+) -> list[tuple[Observation, Action]]:
+    observation = Observation(rng.choice(OPENERS) + words + rng.choice(CLOSERS))
+    walk = []
+    for action in [*actions, FINISH]:
+        walk.append((observation, action))
+        try:
+            workspace, text, _ = apply(workspace, action)
+            observation = Observation(text)
+        except OperationError as error:
+            observation = Observation(str(error), error.code)
+    return walk
+
+
+_Pick = Callable[[Random, World], tuple[str, list[Action]]]
+
+
+def _pick_mail(rng: Random, world: World) -> tuple[str, list[Action]]:
+    name = rng.choice(NAMES)
+    topic, *others = rng.sample(TOPICS, rng.randint(2, 3))
+    mail = world.add_mail(name, topic)
+    for other in others:
+        world.add_mail(name, other)
+    words = rng.choice(("open {}'s mail about the {}", "what does {} say on the {}?", "show {} on the {}"))
+    return words.format(name, topic), [call("mail.search", from_=name), call("mail.read", id=mail.id)]
+
+
+def _pick_event(rng: Random, world: World) -> tuple[str, list[Action]]:
+    day = rng.choice(DAYS)
+    title, *others = rng.sample(TITLES, rng.randint(2, 3))
+    event = world.add_event(title, day)
+    for other in others:
+        world.add_event(other, day)
+    words = rng.choice(("who is in the {1} on {0}?", "show me {0}'s {1}", "look up the {1} of {0}"))
+    return words.format(day, title), [call("calendar.list", day=day), call("calendar.read", id=event.id)]
+
+
+def _pick_row(rng: Random, world: World) -> tuple[str, list[Action]]:
+    sheet = world.add_sheet()
+    cell = f"A{len(sheet.cells) // 2 + 1}"
+    item = rng.choice([item for item in ITEMS if item not in sheet.cells.values()])
+    words = rng.choice(("add {0} to the items in {1}", "new item in {1}: {0}", "put {0} below the items of {1}"))
+    actions = [call("sheet.read", sheet=sheet.name), call("sheet.write", sheet=sheet.name, cell=cell, value=item)]
+    return words.format(item, sheet.name), actions
+
+
+_PICKS: tuple[_Pick, ...] = (_pick_mail, _pick_event, _pick_row)
+_Drill = Callable[[Random, Workspace], tuple[str, Action]]
+
+
+def _mail(rng: Random, workspace: Workspace) -> str:
+    return rng.choice(sorted(workspace.mails))
+
+
+def _event(rng: Random, workspace: Workspace) -> str:
+    return rng.choice(sorted(workspace.events))
+
+
+def _mail_search(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
+    name = rng.choice(NAMES)
+    words = rng.choice(("find the mails from {}", "search mails by {}", "which mails did {} send"))
+    return words.format(name), call("mail.search", from_=name)
+
+
+def _mail_read(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    mail = _mail(rng, workspace)
+    return rng.choice(("read {}", "open mail {}", "show me {}")).format(mail), call("mail.read", id=mail)
+
+
+def _mail_send(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
+    people = ",".join(sorted(rng.sample(NAMES, rng.randint(1, 2))))
+    subject, body = rng.choice(TOPICS + TITLES), rng.choice(PHRASES)
+    words = rng.choice(('mail {} about the {}: "{}"', 'write to {} on the {} saying "{}"'))
+    return words.format(people, subject, body), call("mail.send", to=people, subject=subject, body=body)
+
+
+def _mail_reply(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    mail, body = _mail(rng, workspace), rng.choice(PHRASES)
+    words = rng.choice(('reply "{1}" to {0}', 'answer {0} with "{1}"'))
+    return words.format(mail, body), call("mail.reply", id=mail, body=body)
+
+
+def _mail_forward(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    mail, name = _mail(rng, workspace), rng.choice(NAMES)
+    return f"forward {mail} to {name}", call("mail.forward", id=mail, to=name)
+
+
+def _mail_move(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    mail, folder = _mail(rng, workspace), rng.choice(FILING_FOLDERS)
+    words = rng.choice(("{0} goes to {1}", "{1} for {0}"))
+    return words.format(mail, folder), call("mail.move", id=mail, folder=folder)
+
+
+def _mail_list(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
+    folder = rng.choice(("inbox", *FILING_FOLDERS))
+    return f"list the mails in {folder}", call("mail.list", folder=folder)
+
+
+def _event_list(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
+    day = rng.choice(DAYS)
+    words = rng.choice(("what is on {}", "show me {}", "events of {}"))
+    return words.format(day), call("calendar.list", day=day)
+
+
+def _event_read(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    event = _event(rng, workspace)
+    return rng.choice(("who is in {}", "show event {}")).format(event), call("calendar.read", id=event)
+
+
+def _event_move(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    event, day, start = _event(rng, workspace), rng.choice(DAYS), str(rng.randint(8, 15))
+    words = rng.choice(("move {} to {} at {}", "shift {} to {} {}"))
+    return words.format(event, day, start), call("calendar.move", id=event, day=day, start=start)
+
+
+def _event_cancel(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    event = _event(rng, workspace)
+    return rng.choice(("cancel {}", "drop {}", "{} is off")).format(event), call("calendar.cancel", id=event)
+
+
+def _event_create(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
+    title, day, name, start = rng.choice(TITLES), rng.choice(DAYS), rng.choice(NAMES), rng.randint(8, 16)
+    words = f"add a {title} with {name} on {day} from {start} to {start + 1}"
+    return words, call("calendar.create", title=title, day=day, start=str(start), end=str(start + 1), with_=name)
+
+
+def _text_find(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    sheet = next(iter(workspace.sheets.values()))
+    items = [value for cell, value in sorted(sheet.cells.items()) if cell[0] == "A" and value in ITEMS]
+    item = rng.choice(items)
+    words = rng.choice(("find {} in {}", "where is {} in {}"))
+    return words.format(item, sheet.name), call("sheet.find", sheet=sheet.name, text=item)
+
+
+def _cell_write(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
+    sheet, cell, number = rng.choice(SHEETS), f"B{rng.randint(2, 7)}", str(rng.randint(10, 99))
+    words = rng.choice(("put {2} into {1} of {0}", "set {1} in {0} to {2}", "write {2} to {1} on {0}"))
+    return words.format(sheet, cell, number), call("sheet.write", sheet=sheet, cell=cell, value=number)
+
+
+def _sheet_read(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    sheet = next(iter(workspace.sheets))
+    return f"show me the {sheet} sheet", call("sheet.read", sheet=sheet)
+
+
+_DRILLS: tuple[_Drill, ...] = (
+    _mail_search, _mail_read, _mail_send, _mail_reply, _mail_forward, _mail_move, _mail_list, _event_list,
+    _event_read, _event_move, _event_cancel, _event_create, _text_find, _cell_write, _sheet_read,
+)  # fmt: skip
+
+
+def walk(kind: str, number: int) -> list[tuple[Observation, Action]]:
+    """The ``number``-th walk of a family, of ``drill`` or of ``pick``."""
+    if kind == "drill":
+        return drill_walk(number)
+    if kind == "pick":
+        return pick_walk(number)
+    assert kind in FAMILIES
+    return oracle_walk(kind, number)
