@@ -1,7 +1,6 @@
 """Routing policies: probabilities, floors, learning, drift."""
 
 from collections.abc import Callable, Sequence
-from math import comb
 
 import numpy as np
 import pytest
@@ -174,19 +173,19 @@ def simulate(policy: DiscountedThompson, task: Task, rates: Sequence[float], rou
 
 def test_learns_the_best_of_three(make_task: MakeTask) -> None:
     shares = []
-    for seed in range(8):
+    for seed in range(4):
         policy = DiscountedThompson()
         simulate(policy, make_task(), (0.5, 0.85, 0.3), 200, seed)
         shares.append(policy.probabilities(make_task(), ABC)[1])
-    # In 2,000 simulated runs the final probability fell below .7 in 9 (0.45 %): two or more of 8 happen with P < 6e-4.
-    assert sum(share >= 0.7 for share in shares) >= 7, f"P(chance) < 1e-3, got {shares}"
-    assert comb(8, 2) * 0.0045**2 < 1e-3
+    # Of 4,000 simulated runs 4 ended below .7 (upper limit .26 %): two or more of four do with P < 6 · .0026² < 1e-4.
+    assert sum(share >= 0.7 for share in shares) >= 3, f"P(chance) < 1e-4, got {shares}"
 
 
 def test_adapts_after_the_best_arm_changes(make_task: MakeTask) -> None:
     policy = DiscountedThompson(tally=Tally(discount=0.99))
     before = simulate(policy, make_task(), (0.85, 0.5, 0.3), 300, seed=1)
     after = simulate(policy, make_task(), (0.3, 0.85, 0.3), 200, seed=2)
-    # 1/(1 - .99) = 100 rounds after the switch the new best arm leads; P(share < .6 in the next 100) < 1e-3 simulated.
-    assert before[200:].count(0) >= 60
-    assert after[100:].count(1) >= 60
+    # From 1/(1 − .99) = 100 rounds after the switch on, the new best arm gets at least 60 of 100 tasks: so it was in
+    # all of 4,000 simulated runs (lowest 64), as it was for the old best arm before (lowest 67).
+    assert before[200:].count(0) >= 60, "P(chance) < 1e-3"
+    assert after[100:].count(1) >= 60, "P(chance) < 1e-3"
