@@ -177,7 +177,7 @@ def test_learns_the_best_of_three(make_task: MakeTask) -> None:
         policy = DiscountedThompson()
         simulate(policy, make_task(), (0.5, 0.85, 0.3), 200, seed)
         shares.append(policy.probabilities(make_task(), ABC)[1])
-    # Of 4,000 simulated runs 4 ended below .7 (upper limit .26 %): two or more of four do with P < 6 · .0026² < 1e-4.
+    # Of 4,000 simulated runs 4 ended below .7 (upper limit .26 %): two or more of four do with P < 6 · .0026².
     assert sum(share >= 0.7 for share in shares) >= 3, f"P(chance) < 1e-4, got {shares}"
 
 
@@ -185,7 +185,7 @@ def test_adapts_after_the_best_arm_changes(make_task: MakeTask) -> None:
     policy = DiscountedThompson(tally=Tally(discount=0.99))
     before = simulate(policy, make_task(), (0.85, 0.5, 0.3), 300, seed=1)
     after = simulate(policy, make_task(), (0.3, 0.85, 0.3), 200, seed=2)
-    # From 1/(1 − .99) = 100 rounds after the switch on, the new best arm gets at least 60 of 100 tasks: so it was in
-    # all of 4,000 simulated runs (lowest 64), as it was for the old best arm before (lowest 67).
+    # From 1/(1 − .99) = 100 rounds after the switch on, the new best arm gets at least 60 of 100 tasks: so it was
+    # in all of 4,000 simulated runs (lowest 64), as it was for the old best arm before (lowest 67).
     assert before[200:].count(0) >= 60, "P(chance) < 1e-3"
     assert after[100:].count(1) >= 60, "P(chance) < 1e-3"

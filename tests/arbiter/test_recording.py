@@ -75,8 +75,8 @@ def test_very_long_cells_are_read_and_the_limit_is_put_back(tmp_path: Path) -> N
 
 
 def test_only_columns_of_outcomes_are_models(tmp_path: Path) -> None:
-    header = ",id,prompt,answer,difficulty,a,a_cost,a_tokens,b,b|total_cost,b|model_response,note"
-    found = read(tmp_path, f"{header}\n0,1,1,0,1,1,0.5,1,0,0.25,1,fine\n1,0,0,1,0,nan,0.5,1,True,0.5,0,7\n")
+    header = ",Unnamed: 0,prompt,answer,difficulty,a,a_cost,a_tokens,b,b|total_cost,b|model_response,note"
+    found = read(tmp_path, f"{header}\n0,0,1,0,1,1,0.5,1,0,0.25,1,fine\n1,1,0,1,0,nan,0.5,1,True,0.5,0,7\n")
     assert found.models == ("a", "b")
     assert found.costs is not None
     assert found.costs.tolist() == [[0.5, 0.25]]

@@ -205,12 +205,17 @@ def _found(header: Sequence[str], rows: Sequence[Sequence[str]], family: int | N
     """Columns of which at least half of the filled cells are outcomes and whose name says nothing else."""
     found: dict[str, int] = {}
     for place, name in enumerate(header):
-        if place == family or name.lower() in _NEVER_MODELS or _belongs_to_another(name, header):
+        if place == family or _is_no_model(name) or _belongs_to_another(name, header):
             continue
         cells = [row[place] for row in rows if row[place].strip().lower() not in _MISSING]
         if cells and 2 * sum(_outcome(cell) is not None for cell in cells) >= len(cells):
             found[name] = place
     return found
+
+
+def _is_no_model(name: str) -> bool:
+    """True for names that say something else; ``Unnamed: 0`` is how pandas writes a row number."""
+    return name.lower() in _NEVER_MODELS or name.startswith("Unnamed:")
 
 
 def _belongs_to_another(name: str, header: Sequence[str]) -> bool:
