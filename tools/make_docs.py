@@ -64,9 +64,9 @@ def _parameter_table(command: Any, context: Any) -> list[str]:
 
 def _spelling(parameter: Any, context: Any) -> str:
     if parameter.param_type_name == "argument":
-        return f"`{parameter.human_readable_name.upper()}`"
+        return f"`{parameter.name.upper()}`"
     spelled = " / ".join([*parameter.opts, *parameter.secondary_opts])
-    value = "" if parameter.is_flag else f" {parameter.make_metavar(context)}"
+    value = "" if parameter.is_flag else f" {parameter.display_type(context)}"
     return f"`{spelled}{value}`".replace("|", "\\|")
 
 
@@ -74,7 +74,7 @@ def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
     default = parameter.default
-    if default is None or default is False or default == () or callable(default):
+    if default in (None, False, "", ()) or callable(default):
         return ""
     return f"`{getattr(default, 'value', default)}`"
 
