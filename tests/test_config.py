@@ -2,14 +2,27 @@
 
 import json
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from upturn.config import Config, Section, load_config, parse_config
-from upturn.config.section import AgentConfig
+from upturn.agents.limit import Limits
+from upturn.config import (
+    AgentConfig,
+    CanaryConfig,
+    Config,
+    EnvironmentConfig,
+    GrpoConfig,
+    Section,
+    SftConfig,
+    load_config,
+    parse_config,
+)
+from upturn.deployment.rule import CanarySettings
 from upturn.errors import ConfigError
+from upturn.training.settings import GrpoSettings, SftSettings
 
 NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
 RULES = {"name": "rules", "kind": "rule_based", "import_path": "my.rules:agent"}
@@ -47,6 +60,22 @@ def test_resolved_configuration_reads_back_equal_with_equal_hash() -> None:
     again = parse_config(json.loads(config.to_json()))
     assert again == config
     assert again.config_hash == config.config_hash
+
+
+@pytest.mark.parametrize(
+    ("section", "settings"),
+    [
+        (SftConfig, SftSettings),
+        (GrpoConfig, GrpoSettings),
+        (CanaryConfig, CanarySettings),
+        (EnvironmentConfig, Limits),
+    ],
+)
+def test_defaults_agree_with_the_settings_they_become(section: type[Section], settings: Any) -> None:
+    theirs = {field.name: field.default for field in fields(settings)}
+    shared = set(theirs) & set(section.model_fields)
+    assert len(shared) >= 2
+    assert {name: section.model_fields[name].default for name in shared} == {name: theirs[name] for name in shared}
 
 
 def test_hash_depends_on_values_not_on_what_was_written_down() -> None:
@@ -166,6 +195,10 @@ def test_missing_agents_say_what_to_add() -> None:
         (
             {"canary": {"min_candidate_tasks": 50, "max_candidate_tasks": 40}},
             ("canary.min_candidate_tasks = 50", "canary.max_candidate_tasks = 40"),
+        ),
+        (
+            {"grpo": {"families": ["mail", "sheet"]}, "tasks": {"families": ["mail"]}},
+            ("grpo.families names 'sheet'", "tasks.families = ('mail',)"),
         ),
         ({"tasks": {"count": 100}}, ("readiness.points = 5000", "tasks.count = 100")),
     ],

@@ -144,8 +144,19 @@ def _training(config: Config) -> Iterator[Contradiction]:
     if config.trains:
         yield from _improved_agent(config)
         yield from _readiness(config)
+        yield from _practised_families(config)
     else:
         yield from _without_training(config)
+
+
+def _practised_families(config: Config) -> Iterator[Contradiction]:
+    served = config.tasks.families
+    for family in config.grpo.families:
+        if served and family not in served:
+            yield Contradiction(
+                ("grpo.families", "tasks.families"),
+                f"grpo.families names {family!r}, which tasks.families = {served!r} leaves out",
+            )
 
 
 def _readiness(config: Config) -> Iterator[Contradiction]:
