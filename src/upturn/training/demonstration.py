@@ -106,7 +106,10 @@ def _pick_mail(rng: Random, world: World) -> tuple[str, list[Action]]:
     for other in others:
         world.add_mail(name, other)
     words = rng.choice(("open {}'s mail about the {}", "what does {} say on the {}?", "show {} on the {}"))
-    return words.format(name, topic), [call("mail.search", from_=name), call("mail.read", id=mail.id)]
+    return words.format(name, topic), [
+        call("mail.search", from_=name, subject=topic),
+        call("mail.read", id=mail.id),
+    ]
 
 
 def _pick_event(rng: Random, world: World) -> tuple[str, list[Action]]:
@@ -116,7 +119,8 @@ def _pick_event(rng: Random, world: World) -> tuple[str, list[Action]]:
     for other in others:
         world.add_event(other, day)
     words = rng.choice(("who is in the {1} on {0}?", "show me {0}'s {1}", "look up the {1} of {0}"))
-    return words.format(day, title), [call("calendar.list", day=day), call("calendar.read", id=event.id)]
+    found = call("calendar.list", day=day, title=title)
+    return words.format(day, title), [found, call("calendar.read", id=event.id)]
 
 
 def _pick_row(rng: Random, world: World) -> tuple[str, list[Action]]:
@@ -140,10 +144,11 @@ def _event(rng: Random, workspace: Workspace) -> str:
     return rng.choice(sorted(workspace.events))
 
 
-def _mail_search(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
-    name = rng.choice(NAMES)
-    words = rng.choice(("find the mails from {}", "search mails by {}", "which mails did {} send"))
-    return words.format(name), call("mail.search", from_=name)
+def _mail_search(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    mail = workspace.mails[_mail(rng, workspace)]
+    name, topic = mail.sender, mail.subject
+    words = rng.choice(("find {0}'s mail on the {1}", "search the {1} mail by {0}", "did {0} write about the {1}?"))
+    return words.format(name, topic), call("mail.search", from_=name, subject=topic)
 
 
 def _mail_read(rng: Random, workspace: Workspace) -> tuple[str, Action]:
@@ -180,10 +185,11 @@ def _mail_list(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
     return f"list the mails in {folder}", call("mail.list", folder=folder)
 
 
-def _event_list(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
-    day = rng.choice(DAYS)
-    words = rng.choice(("what is on {}", "show me {}", "events of {}"))
-    return words.format(day), call("calendar.list", day=day)
+def _event_list(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+    event = workspace.events[_event(rng, workspace)]
+    day, title = event.day, event.title
+    words = rng.choice(("find the {1} on {0}", "is there a {1} on {0}?", "list {0}'s {1}"))
+    return words.format(day, title), call("calendar.list", day=day, title=title)
 
 
 def _event_read(rng: Random, workspace: Workspace) -> tuple[str, Action]:
@@ -222,7 +228,7 @@ def _cell_write(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
     return words.format(sheet, cell, number), call("sheet.write", sheet=sheet, cell=cell, value=number)
 
 
-def _sheet_read(rng: Random, workspace: Workspace) -> tuple[str, Action]:
+def _sheet_read(_rng: Random, workspace: Workspace) -> tuple[str, Action]:
     sheet = next(iter(workspace.sheets))
     return f"show me the {sheet} sheet", call("sheet.read", sheet=sheet)
 

@@ -26,7 +26,11 @@ def _checked(workspace: Workspace, event: Event, done: str) -> Effect:
 
 def _list(workspace: Workspace, arguments: Arguments) -> Effect:
     events = sorted(
-        (event for event in workspace.events.values() if event.day == arguments.text("day")),
+        (
+            event
+            for event in workspace.events.values()
+            if event.day == arguments.text("day") and arguments.text("title") in event.title
+        ),
         key=lambda event: (event.start, event.end, event.id),
     )
     lines = [f"{event.id} {event.title} {event.start}-{event.end}" for event in events]
@@ -72,7 +76,7 @@ _DAY = Parameter("day", "day")
 _START = Parameter("start", "hour")
 
 OPERATIONS = (
-    Operation("calendar", "list", (_DAY,), _list),
+    Operation("calendar", "list", (_DAY, Parameter("title", is_required=False)), _list),
     Operation("calendar", "read", (_ID,), _read),
     Operation(
         "calendar",

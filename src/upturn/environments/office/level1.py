@@ -48,6 +48,22 @@ def _unread_count(world: World) -> Draft:
     return Draft({}, (call("mail.list", folder="inbox"), call("user.answer", text=count)), {}, answer=count)
 
 
+def _day_clash(world: World) -> Draft:
+    rng = world.rng
+    day = rng.choice(DAYS)
+    for title in rng.sample(TITLES, 3):
+        world.add_event(title, day)
+    world.fill()
+    events = [event for event in world.events if event.day == day]
+    clashing = sorted(
+        event.id for event in events if any(event.overlaps(other) for other in events if other is not event)
+    )
+    answer = " ".join(clashing) or "none"
+    return Draft(
+        {"day": day}, (call("calendar.list", day=day), call("user.answer", text=answer)), {}, answer=answer
+    )
+
+
 FAMILIES = (
     Family(
         "mail_file",
@@ -125,6 +141,21 @@ FAMILIES = (
             "unread mails in the inbox: how many?",
         ),
         heldout=("tell me how many unread mails i have", "what is the count of unread mails?"),
+        is_learned=False,
+    ),
+    Family(
+        "day_clash",
+        1,
+        _day_clash,
+        templates=(
+            "which events clash on {day}?",
+            "do any events overlap on {day}?",
+            "list the events that clash on {day}",
+            "find overlaps on {day}",
+            "what overlaps on {day}?",
+            "clashing events on {day}?",
+        ),
+        heldout=("tell me which events overlap on {day}", "is there a clash on {day}? which events?"),
         is_learned=False,
     ),
 )

@@ -27,7 +27,7 @@ def _mail_reply(world: World) -> Draft:
     }
     return Draft(
         {"name": sender, "topic": topic, "phrase": f'"{phrase}"'},
-        (call("mail.search", from_=sender), call("mail.reply", id=mail.id, body=phrase), FINISH),
+        (call("mail.search", from_=sender, subject=topic), call("mail.reply", id=mail.id, body=phrase), FINISH),
         {"mail/+": [sent]},
     )
 
@@ -47,7 +47,7 @@ def _event_shift(world: World) -> Draft:
     return Draft(
         {"title": title, "day": day, "new_day": new_day, "start": str(start)},
         (
-            call("calendar.list", day=day),
+            call("calendar.list", day=day, title=title),
             call("calendar.move", id=event.id, day=new_day, start=str(start)),
             FINISH,
         ),
@@ -70,22 +70,6 @@ def _sheet_total(world: World) -> Draft:
             FINISH,
         ),
         {f"sheet/{sheet.name}/{cell}": formula},
-    )
-
-
-def _day_clash(world: World) -> Draft:
-    rng = world.rng
-    day = rng.choice(DAYS)
-    for title in rng.sample(TITLES, 3):
-        world.add_event(title, day)
-    world.fill()
-    events = [event for event in world.events if event.day == day]
-    clashing = sorted(
-        event.id for event in events if any(event.overlaps(other) for other in events if other is not event)
-    )
-    answer = " ".join(clashing) or "none"
-    return Draft(
-        {"day": day}, (call("calendar.list", day=day), call("user.answer", text=answer)), {}, answer=answer
     )
 
 
@@ -152,20 +136,5 @@ FAMILIES = (
             "under the {sheet} table, write the {what} of the amounts",
             "the {sheet} table needs its {what} below the last amount",
         ),
-    ),
-    Family(
-        "day_clash",
-        2,
-        _day_clash,
-        templates=(
-            "which events clash on {day}?",
-            "do any events overlap on {day}?",
-            "list the events that clash on {day}",
-            "find overlaps on {day}",
-            "what overlaps on {day}?",
-            "clashing events on {day}?",
-        ),
-        heldout=("tell me which events overlap on {day}", "is there a clash on {day}? which events?"),
-        is_learned=False,
     ),
 )

@@ -42,7 +42,7 @@ def _mail_to_event(world: World) -> Draft:
     return Draft(
         {"name": sender, "topic": topic, "title": title, "phrase": f'"{phrase}"'},
         (
-            call("mail.search", from_=sender),
+            call("mail.search", from_=sender, subject=topic),
             call("mail.read", id=mail.id),
             call("calendar.create", title=title, day=day, start=str(hour), end=str(hour + 1), with_=sender),
             call("mail.reply", id=mail.id, body=phrase),
@@ -69,7 +69,7 @@ def _mail_to_sheet(world: World) -> Draft:
     return Draft(
         {"name": sender, "topic": topic, "sheet": sheet.name},
         (
-            call("mail.search", from_=sender),
+            call("mail.search", from_=sender, subject=topic),
             call("mail.read", id=mail.id),
             call("sheet.find", sheet=sheet.name, text=item),
             call("sheet.write", sheet=sheet.name, cell=f"B{row}", value=number),
@@ -92,7 +92,7 @@ def _call_off(world: World) -> Draft:
     return Draft(
         {"title": title, "day": day, "phrase": f'"{phrase}"'},
         (
-            call("calendar.list", day=day),
+            call("calendar.list", day=day, title=title),
             call("calendar.read", id=event.id),
             call("calendar.cancel", id=event.id),
             call("mail.send", to=",".join(event.attendees), subject=title, body=phrase),

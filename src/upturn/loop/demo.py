@@ -1,0 +1,254 @@
+"""The demo: the whole loop on the office with three agents, then a damaged candidate that the canary must catch.
+
+Everything that is printed or drawn afterwards comes from here, from the journal and from the pool.
+"""
+
+from collections import Counter
+from typing import Literal
+
+from upturn.config import Config, ReadinessConfig, parse_config
+from upturn.deployment.release import Override
+from upturn.deployment.validation import Validation
+from upturn.environments.office import LEARNED
+from upturn.environments.office.baseline import nothing, oracle, random_player, success_rate
+from upturn.loop.context import Context
+from upturn.loop.cycle import ReadinessReport, Trained, check_readiness, compare, examine, release, serve, train
+from upturn.loop.damage import damaged_version
+from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.pool.coverage import coverage
+from upturn.pool.readiness import readiness, thresholds_of
+from upturn.records import AgentVersion, Release, record
+
+Size = Literal["full", "tiny"]
+LEAD = 0.30
+"""By how much an agent must lead in a family for the routing share to count there."""
+ENOUGH_DECISIONS = 100
+"""Decisions that a family needs for the same."""
+
+
+@record
+class Floor:
+    """What a family's verifier gives to perfect work, to no work and to random work."""
+
+    family: str
+    level: int
+    count: int
+    oracle: float
+    nothing: float
+    random: float
+
+
+@record
+class FamilyShare:
+    """Who leads a family, and how surely routing knows it."""
+
+    family: str
+    best: str
+    """Id of the leading version."""
+    lead: float
+    """Success over the next best agent's, on the same fresh tasks."""
+    probability: float
+    """With which routing chooses the leader at the end."""
+    decisions: int
+    is_counted: bool
+    """True: the lead and the number of decisions are large enough to expect routing to know."""
+
+
+@record
+class CoverageShare:
+    """How much of something was recorded."""
+
+    name: str
+    covered: int
+    total: int
+
+
+@record
+class Facts:
+    """All that a finished demo found out."""
+
+    before: ExamResult
+    before_greedy: ExamResult
+    after_sft: ExamResult
+    after: ExamResult
+    after_greedy: ExamResult
+    validation: Validation
+    floors: tuple[Floor, ...]
+    readiness: ReadinessReport
+    production_readiness: ReadinessReport
+    arena: tuple[ExamResult, ...]
+    """Every agent in service at the end, on the same fresh tasks of every served family."""
+    shares: tuple[FamilyShare, ...]
+    coverage: tuple[CoverageShare, ...]
+    versions: tuple[AgentVersion, ...]
+    """Incumbent, after SFT, after GRPO, damaged."""
+    release: Release | None = None
+    """None = validation refused the candidate."""
+    damaged: ExamResult | None = None
+    """None = there was nothing released to damage."""
+    damaged_release: Release | None = None
+
+
+def demo_config(*, seed: int, size: Size, directory: str) -> Config:
+    """The demo's configuration; it is an ordinary ``upturn.toml`` in all but the file."""
+    is_full = size == "full"
+    return parse_config(
+        {
+            "run": {"seed": seed, "directory": directory},
+            "readiness": {"points": 300 if is_full else 60, "clean_share": 0.95, "categories": 5},
+            "agents": [
+                {"name": "nano", "kind": "local_model", "model": "nano"},
+                {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.office.rules:act"},
+                {"name": "wild", "kind": "local_model", "model": "nano", "temperature": 2.5},
+            ],
+            "environment": {"name": "office", "max_turns": 12, "max_tokens": 400, "max_action_tokens": 48},
+            "tasks": {"count": 960 if is_full else 96, "heldout_count": 405 if is_full else 27},
+            "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
+            "sft": {"epochs": 2 if is_full else 1, "learning_rate": 5e-4},
+            "grpo": {
+                "families": list(LEARNED),
+                "iterations": 40 if is_full else 2,
+                "tasks_per_iteration": 24 if is_full else 6,
+                "attempts": 8 if is_full else 4,
+                "evaluate_every": 10 if is_full else 1,
+                "learning_rate": 2e-4,
+            },
+            "loop": {"improve": "nano"},
+            "canary": {} if is_full else {"max_candidate_tasks": 40},
+        }
+    )
+
+
+def run_demo(context: Context, size: Size) -> Facts:
+    """Runs or resumes the demo to its end."""
+    is_full = size == "full"
+    floors = _floors(context, 200 if is_full else 10)
+    serve(context, "serve", context.config.tasks.count)
+    ready = check_readiness(context, "readiness")
+    production = context.journal.record_step(
+        "readiness-production", ReadinessReport, lambda: _production_readiness(context)
+    )
+    trained = train(context, "")
+    before_greedy = examine(context, "exam-before-greedy", trained.incumbent, 0.0)
+    after_greedy = examine(context, "exam-after-greedy", trained.candidate, 0.0)
+    validation = compare(context, "validation", trained.before, trained.after)
+    released: Release | None = None
+    damaged: ExamResult | None = None
+    caught: Release | None = None
+    versions = [trained.incumbent, trained.candidate]
+    if validation.verdict == "pass":
+        released = release(context, "release", (trained.incumbent, trained.candidate), validation)
+    serve(context, "serve-after", 600 if is_full else 48)
+    if released is not None and released.state == "promoted":
+        bad = context.journal.record_step(
+            "damage",
+            AgentVersion,
+            lambda: damaged_version(context, trained.candidate, trained.after, "damaged"),
+        )
+        versions.append(bad)
+        damaged = examine(context, "exam-damaged", bad)
+        ground = Override("upturn demo", "a version damaged on purpose, to show what the canary does with it")
+        caught = release(context, "release-damaged", (trained.candidate, bad), ground)
+        serve(context, "serve-last", 96 if is_full else 48)
+    arena = _arena(context, 24 if is_full else 2)
+    return Facts(
+        before=trained.before,
+        before_greedy=before_greedy,
+        after_sft=_sure(trained),
+        after=trained.after,
+        after_greedy=after_greedy,
+        validation=validation,
+        floors=floors,
+        readiness=ready,
+        production_readiness=production,
+        arena=arena,
+        shares=family_shares(context, arena),
+        coverage=_coverage(context),
+        versions=tuple(versions),
+        release=released,
+        damaged=damaged,
+        damaged_release=caught,
+    )
+
+
+def _sure(trained: Trained) -> ExamResult:
+    assert trained.after_sft is not None  # the demo's configuration trains with SFT
+    return trained.after_sft
+
+
+@record
+class _Floors:
+    floors: tuple[Floor, ...]
+
+
+@record
+class _Exams:
+    exams: tuple[ExamResult, ...]
+
+
+def _floors(context: Context, count: int) -> tuple[Floor, ...]:
+    def work() -> _Floors:
+        context.progress.stage("Check that the verifiers cannot be cheated", len(context.families))
+        found = []
+        for family in context.families:
+            rates = [
+                success_rate(family, player, count) for player in (oracle, nothing, random_player(context.seed))
+            ]
+            found.append(Floor(family, context.kit.families[family], count, *rates))
+            context.progress.advance(oracle=rates[0], random=rates[2])
+        return _Floors(tuple(found))
+
+    return context.journal.record_step("floors", _Floors, work).floors
+
+
+def _production_readiness(context: Context) -> ReadinessReport:
+    found = readiness(context.pool, thresholds_of(ReadinessConfig()), tenant=context.tenant)
+    return ReadinessReport(tuple(found.results()), found.is_ready)
+
+
+def _arena(context: Context, per_family: int) -> tuple[ExamResult, ...]:
+    """Every agent in service on the same fresh tasks of the kind that is served."""
+
+    def work() -> _Exams:
+        count = per_family * len(context.families)
+        tasks = exam_tasks(context.kit, context.families, count, seed=context.seed, split="train")
+        agents = context.router.registry.agents()
+        context.progress.stage("Compare all agents on the same fresh tasks", len(agents))
+        found = []
+        for name, served in agents.items():
+            purpose = context.purpose(f"arena/{name}")
+            found.append(sit(context.fleet, served.incumbent, tasks, purpose, pool=context.pool))
+            context.progress.advance(success=found[-1].rate())
+        return _Exams(tuple(found))
+
+    return context.journal.record_step("arena", _Exams, work).exams
+
+
+def family_shares(context: Context, arena: tuple[ExamResult, ...]) -> tuple[FamilyShare, ...]:
+    """For each served family the leading agent and the probability with which it is chosen now."""
+    asked = {task.id: task.family for task in context.pool.tasks(tenant=context.tenant)}
+    decisions = Counter(asked[each.task_id] for each in context.pool.decisions(tenant=context.tenant))
+    found = []
+    for family in context.families:
+        rates = sorted(((exam.rate(family=family), exam.agent_version) for exam in arena), reverse=True)
+        (top, best), (second, _) = rates[0], rates[1]
+        task = next(context.kit.tasks(seed=context.seed, split="train", families=[family]))
+        alternatives = context.router.decide(task).alternatives
+        probability = sum(each.probability for each in alternatives if each.agent_version == best)
+        is_counted = top - second >= LEAD and decisions[family] >= ENOUGH_DECISIONS
+        found.append(FamilyShare(family, best, top - second, probability, decisions[family], is_counted))
+    return tuple(found)
+
+
+def _coverage(context: Context) -> tuple[CoverageShare, ...]:
+    in_service = [served.incumbent.id for served in context.router.registry.agents().values()]
+    found = coverage(context.pool, tenant=context.tenant, in_service=in_service)
+    return tuple(
+        CoverageShare(name, share.part, share.whole)
+        for name, share in (
+            ("routing decisions", found.routing),
+            ("executions", found.execution),
+            ("evaluations", found.evaluation),
+            ("agents", found.agents),
+        )
+    )
