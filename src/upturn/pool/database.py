@@ -17,7 +17,7 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import QueuePool
 
 from upturn.errors import StoreError
-from upturn.pool.schema import HEAD
+from upturn.pool.schema import HEAD, metadata
 
 _BUSY_TIMEOUT_SECONDS = 10.0
 """How long a reader waits while the file is recovered or checkpointed."""
@@ -63,7 +63,10 @@ def bring_to_head(engine: Engine, path: Path) -> None:
             return
         if found is None and inspect(connection).get_table_names():
             raise StoreError(f"{str(path)!r} is a database, but not a pool; choose another path")
-        _upgrade(connection, path, found)
+        if found is None:
+            _create(connection)
+        else:
+            _upgrade(connection, path, found)
 
 
 def check_head(engine: Engine, path: Path) -> None:
@@ -83,8 +86,15 @@ def _revision(connection: Connection) -> str | None:
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
+def _create(connection: Connection) -> None:
+    """All tables at once: what every revision in turn would make, without the 0.3 s that Alembic takes."""
+    metadata.create_all(connection)
+    connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
+    connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+
+
 def _upgrade(connection: Connection, path: Path, found: str | None) -> None:
-    # Imported here: 0.2 s that only the creation or upgrade of a pool should cost.
+    # Imported here: 0.2 s that only the upgrade of a pool should cost.
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError

@@ -191,7 +191,9 @@ class _Import:
 
     def _append(self, points: Sequence[_Point]) -> None:
         """A task that is stored already stays as it is: its attempts may be recorded with other opening words."""
-        tasks = {point.task.id: point.task for point in reversed(points)}
+        tasks: dict[str, Task] = {}
+        for point in points:
+            tasks.setdefault(point.task.id, point.task)
         tasks.update({task.id: task for task in self._pool.tasks(tenant=self._options.tenant, ids=list(tasks))})
         trajectories = {point.trajectory.id: point.trajectory for point in points}
         fresh = len(trajectories) - self._stored(list(trajectories))

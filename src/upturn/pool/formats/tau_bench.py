@@ -10,7 +10,7 @@ else ``tau-bench``.
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
@@ -47,22 +47,53 @@ def read_tau_bench(path: Path, defaults: Defaults) -> Lines:
         raise IngestError(f"{str(path)!r} is not JSON: {exc}; a tau-bench file is one JSON array of rows") from exc
     if not isinstance(rows, list):
         raise IngestError(f"{str(path)!r} holds no JSON array; for JSON lines use --format chat")
-    instructions = _instructions(rows)
+    facts = _facts(rows)
     for number, row in enumerate(rows, start=1):
         try:
-            yield Line(number, _conversation(row, instructions, defaults))
+            yield Line(number, _conversation(row, facts, defaults))
         except LineError as exc:
             yield Line(number, exc)
 
 
-def _instructions(rows: list[Any]) -> dict[str, str]:
-    """The instruction of each task id, from the first row that has it: rows of broken runs lack it."""
-    found: dict[str, str] = {}
+class _Facts(NamedTuple):
+    """What the file's whole rows say about its tasks: rows of broken runs say nothing."""
+
+    instructions: Mapping[str, str]
+    """The first instruction of each task id that has one."""
+    policies: Mapping[str, str]
+    """The first system message of each task id that has one, and the file's first one under the empty id."""
+
+    def instruction_of(self, task_id: str) -> str:
+        """Empty where no row has it."""
+        return self.instructions.get(task_id, "")
+
+    def policy_of(self, task_id: str) -> str:
+        """That of the task, else that of the file, else empty."""
+        return self.policies.get(task_id) or self.policies.get("", "")
+
+
+def _facts(rows: list[Any]) -> _Facts:
+    instructions: dict[str, str] = {}
+    policies: dict[str, str] = {}
     for row in rows:
+        if not isinstance(row, dict):
+            continue
+        task_id = str(row.get("task_id"))
         instruction = _task_of(row).get("instruction")
         if isinstance(instruction, str) and instruction:
-            found.setdefault(str(row.get("task_id")), instruction)
-    return found
+            instructions.setdefault(task_id, instruction)
+        policy = _policy(row)
+        if policy:
+            policies.setdefault(task_id, policy)
+            policies.setdefault("", policy)
+    return _Facts(instructions, policies)
+
+
+def _policy(row: Mapping[str, Any]) -> str:
+    try:
+        return first_text(row.get("traj"), "system")
+    except LineError:  # reported where the row itself is read
+        return ""
 
 
 def _info_of(row: object) -> Mapping[str, Any]:
@@ -75,7 +106,7 @@ def _task_of(row: object) -> Mapping[str, Any]:
     return task if isinstance(task, dict) else {}
 
 
-def _conversation(row: object, instructions: Mapping[str, str], defaults: Defaults) -> Conversation:
+def _conversation(row: object, facts: _Facts, defaults: Defaults) -> Conversation:
     if not isinstance(row, dict):
         raise LineError("a row must be an object with task_id, trial, reward, traj and info")
     task_id = parse_name(row.get("task_id"), "task_id")
@@ -86,14 +117,14 @@ def _conversation(row: object, instructions: Mapping[str, str], defaults: Defaul
     messages = row["traj"]
     turns, final_observation = parse_turns(messages)
     reward = parse_reward(row.get("reward"))
-    system = first_text(messages, "system")
-    instruction = _task_of(row).get("instruction") or instructions.get(task_id) or ""
+    policy = first_text(messages, "system") or facts.policy_of(task_id)
+    instruction = _task_of(row).get("instruction") or facts.instruction_of(task_id)
     if not isinstance(instruction, str):
         raise LineError("info.task.instruction must be text")
     error = _error(_info_of(row), bool(turns))
-    domain = _DOMAIN.match(system)
+    domain = _DOMAIN.match(policy)
     return Conversation(
-        task_key=f"{task_id}\n{instruction or system}",
+        task_key=f"{task_id}\n{instruction or policy}",
         family=defaults.family or (domain[1].lower() if domain else "tau-bench"),
         instruction=instruction or first_text(messages, "user") or f"task {task_id}",
         agent=defaults.agent,

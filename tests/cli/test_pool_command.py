@@ -1,0 +1,155 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from upturn.cli.ingest import ingest
+from upturn.cli.pool import pool_app
+from upturn.errors import IngestError, StoreError
+
+DATA = Path(__file__).parents[1] / "data" / "pool"
+TAU = DATA / "tau_bench_small.json"
+CHATS = DATA / "chats_small.jsonl"
+
+APP = typer.Typer()
+APP.command("ingest")(ingest)
+APP.add_typer(pool_app, name="pool")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(APP, [str(argument) for argument in arguments])
+
+
+def run_json(*arguments: object, exit_code: int = 0) -> Any:
+    """The one object that the command prints with ``--json``."""
+    done = run(*arguments, "--json")
+    assert done.exit_code == exit_code, done.output
+    return json.loads(done.stdout)
+
+
+def values(printed: Any) -> dict[str, Any]:
+    return {result["name"]: result["value"] for result in printed["results"]}
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A pool with the small τ-bench file."""
+    path = tmp_path / "pool.db"
+    assert run("ingest", TAU, "--format", "tau-bench", "--pool", path).exit_code == 0
+    return path
+
+
+def test_ingest_prints_one_object_and_adds_nothing_twice(tmp_path: Path) -> None:
+    path = tmp_path / "pool.db"
+    printed = run_json("ingest", TAU, "--format", "tau-bench", "--pool", path)
+    assert set(printed) >= {"command", "version", "machine", "config_hash", "results", "quarantine"}
+    assert printed["command"] == "ingest"
+    assert values(printed) == {"lines": 6, "added": 6, "known": 0, "quarantined": 0}
+    again = run_json("ingest", TAU, "--format", "tau-bench", "--pool", path)
+    assert values(again) == {"lines": 6, "added": 0, "known": 6, "quarantined": 0}
+    assert again["is_repeated"] is True
+
+
+def test_quarantined_lines_are_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "chats.jsonl"
+    file.write_text(CHATS.read_text() + "{broken\n")
+    arguments = ("ingest", file, "--format", "chat", "--pool", tmp_path / "pool.db")
+    printed = run_json(*arguments, exit_code=1)
+    assert values(printed) == {"lines": 6, "added": 5, "known": 0, "quarantined": 1}
+    assert printed["quarantine"][0]["line"] == 6
+    assert "not JSON" in printed["quarantine"][0]["reason"]
+    assert "1 of 6 lines were quarantined" in run(*arguments).stderr
+
+
+def test_missing_file_makes_no_pool(tmp_path: Path) -> None:
+    done = run("ingest", tmp_path / "none.json", "--format", "chat", "--pool", tmp_path / "pool.db")
+    assert isinstance(done.exception, IngestError)
+    assert not (tmp_path / "pool.db").exists()
+
+
+def test_stats_print_the_figures(filled: Path) -> None:
+    printed = run_json("pool", "stats", "--pool", filled)
+    found = values(printed)
+    assert found["trajectories"] == 6
+    assert found["tasks"] == 2
+    assert found["turns"] == 15
+    assert found["pass^1"] == pytest.approx(2 / 3)
+    assert found["pass^3"] == 0.0
+    assert printed["success_histograms"] == {"3": {"0": 0, "1": 0, "2": 2, "3": 0}}
+    assert printed["records"] == {"tasks": 2, "decisions": 0, "trajectories": 6, "evaluations": 6, "feedback": 0}
+    assert "pass^3" in run("pool", "stats", "--pool", filled).stdout
+    assert values(run_json("pool", "stats", "--pool", filled, "--tenant", "other"))["trajectories"] == 0
+    everyone = run_json("pool", "stats", "--pool", filled, "--tenant", "other", "--all-tenants")
+    assert values(everyone)["trajectories"] == 6
+    assert values(run_json("pool", "stats", "--pool", filled, "--family", "nothing"))["trajectories"] == 0
+
+
+def test_ready_judges_by_production_or_configured_thresholds(filled: Path, tmp_path: Path) -> None:
+    printed = run_json("pool", "ready", "--pool", filled, exit_code=1)
+    bars = {result["name"]: (result["bar"], result["holds"]) for result in printed["results"]}
+    assert bars == {
+        "decisions": (">= 1", False),
+        "clean_points": (">= 5000", False),
+        "clean_share": (">= 0.95", False),
+        "families": (">= 5", False),
+        "private_points": ("<= 0", True),
+    }
+    assert printed["failed_gates"] == {"complete": 1}
+    config = tmp_path / "upturn.toml"
+    config.write_text(
+        "[readiness]\npoints = 5\nclean_share = 0.8\ncategories = 1\n"
+        '[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano"\n'
+    )
+    configured = run_json("pool", "ready", "--pool", filled, "--config", config, exit_code=1)
+    assert [result["name"] for result in configured["results"] if not result["holds"]] == ["decisions"]
+    assert set(configured["advice"]) == {"decisions"}
+    assert configured["config_hash"] != ""
+
+
+def test_validate_counts_what_fails_its_gates(filled: Path) -> None:
+    printed = run_json("pool", "validate", "--pool", filled)
+    assert values(printed) == {
+        "integrity_problems": 0,
+        "points": 6,
+        "clean_points": 5,
+        "clean_share": pytest.approx(5 / 6),
+    }
+    assert printed["failed_gates"] == {"complete": 1}
+    assert printed["first_failures"][0]["complete"] == "outcome model_error: Connection reset"
+
+
+def test_validate_says_when_the_file_is_damaged(filled: Path) -> None:
+    content = bytearray(filled.read_bytes())
+    content[-2 * 4096 :] = b"\xff" * (2 * 4096)
+    filled.write_bytes(bytes(content))
+    printed = run_json("pool", "validate", "--pool", filled, exit_code=1)
+    assert values(printed)["integrity_problems"] > 0
+    assert printed["integrity"]
+
+
+def test_export_is_anonymised_unless_it_is_asked_for_as_it_is(tmp_path: Path) -> None:
+    path, out = tmp_path / "pool.db", tmp_path / "out.jsonl"
+    run("ingest", CHATS, "--format", "chat", "--pool", path)
+    printed = run_json("pool", "export", "--pool", path, "--out", out)
+    # Three tasks, five trajectories, five evaluations; one task and one trajectory name somebody.
+    assert values(printed) == {"records": 13, "anonymised": 2}
+    assert "ruth" not in out.read_text()
+    raw = run("pool", "export", "--pool", path, "--raw")
+    assert len(raw.stdout.splitlines()) == 13
+    assert "ruth.klein@gmail.com" in raw.stdout
+    assert "13 records written, 0 of them anonymised" in raw.stderr
+
+
+def test_export_refuses_what_cannot_be_told_apart_or_written(filled: Path, tmp_path: Path) -> None:
+    assert run("pool", "export", "--pool", filled, "--json").exit_code == 2
+    assert run("pool", "export", "--pool", filled, "--out", tmp_path).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["stats", "ready", "validate", "export"])
+def test_reading_commands_make_no_pool(tmp_path: Path, command: str) -> None:
+    done = run("pool", command, "--pool", tmp_path / "none.db")
+    assert isinstance(done.exception, StoreError)
+    assert not (tmp_path / "none.db").exists()

@@ -1,0 +1,61 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+from upturn.pool import ALL_TENANTS, Pool, PoolBatch, PoolSink
+from upturn.pool.coverage import IMPORTED, Share, coverage
+from upturn.records import AgentVersion, Alternative, Decision, Evaluation, Task, Trajectory
+
+MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
+
+
+def decide(task: Task, chosen: str = "nano@1") -> Decision:
+    choice = (Alternative(chosen, 1.0, None),)
+    return Decision(
+        f"d-{task.id}", task.id, task.family, task.tenant, "thompson", "hash", choice, chosen, 1.0, "only one"
+    )
+
+
+def test_each_share_counts_what_is_missing(pool: Pool, make_point: MakePoint) -> None:
+    done, unjudged, verdict_missing, not_done, undecided, waiting = (
+        make_point(name) for name in ("done", "unjudged", "verdict-missing", "not-done", "undecided", "waiting")
+    )
+    rollout, imported = make_point("rollout"), make_point("imported")
+    missing = replace(verdict_missing[2], verdict="missing", score=None)
+    wrong_version = replace(not_done[1], agent_version="rules@1")
+    pool.append(
+        PoolBatch(
+            tasks=[
+                *(point[0] for point in (done, unjudged, verdict_missing, not_done, undecided, waiting)),
+                replace(imported[0], environment=IMPORTED),
+            ],
+            decisions=[decide(point[0]) for point in (done, unjudged, verdict_missing, not_done)],
+            trajectories=[
+                *(point[1] for point in (done, unjudged, verdict_missing, undecided, imported)),
+                wrong_version,
+            ],
+            evaluations=[done[2], missing, undecided[2], imported[2]],
+            agent_versions=[AgentVersion("nano", version, "local_model") for version in ("1", "2")],
+        )
+    )
+    PoolSink(pool).append("run", 0, [rollout])
+    found = coverage(pool, tenant="default")
+    # Asked: the six that came to the arbiter; neither the rollout's nor the imported task.
+    assert found.routing == Share(4, 6)
+    assert found.execution == Share(3, 4)
+    assert found.evaluation == Share(1, 3)
+    assert found.agents == Share(1, 2)
+    assert coverage(pool, tenant="default", in_service=["nano@1"]).agents == Share(1, 1)
+    assert coverage(pool, tenant=ALL_TENANTS) == found
+    assert coverage(pool, tenant="other").routing == Share(0, 0)
+
+
+def test_served_task_still_counts_when_training_attempts_it_too(pool: Pool, make_point: MakePoint) -> None:
+    served, again = make_point("a"), make_point("b", task="task-a")
+    pool.append(PoolBatch(tasks=[served[0]], trajectories=[served[1]], evaluations=[served[2]]))
+    PoolSink(pool).append("run", 0, [again])
+    assert coverage(pool, tenant="default").routing == Share(0, 1)
+
+
+def test_nothing_of_nothing_is_covered() -> None:
+    assert Share(0, 0).value == 1.0
+    assert Share(1, 4).value == 0.25

@@ -1,0 +1,85 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+from upturn.config import ReadinessConfig
+from upturn.pool import Pool, PoolBatch, Selection
+from upturn.pool.readiness import ReadinessThresholds, judge, readiness, survey, thresholds_of
+from upturn.records import Alternative, Decision, Evaluation, Task, Trajectory
+
+MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
+
+SMALL = ReadinessThresholds(decisions=1, points=4, clean_share=0.8, families=2)
+
+
+def fill(pool: Pool, make_point: MakePoint, tenant: str = "default") -> None:
+    """Five points of two families, of which four are clean, and one decision."""
+    points = [make_point(f"{tenant}{number}", family="ab"[number % 2], tenant=tenant) for number in range(5)]
+    task, trajectory, evaluation = points[4]
+    points[4] = (task, replace(trajectory, rows=()), evaluation)
+    tasks, trajectories, evaluations = zip(*points, strict=True)
+    choice = (Alternative("nano@1", 1.0, None),)
+    decision = Decision(
+        f"d{tenant}", tasks[0].id, "a", tenant, "thompson", "hash", choice, "nano@1", 1.0, "only one"
+    )
+    pool.append(PoolBatch(tasks=tasks, trajectories=trajectories, evaluations=evaluations, decisions=[decision]))
+
+
+def test_pool_that_meets_every_threshold_exactly_is_ready(pool: Pool, make_point: MakePoint) -> None:
+    fill(pool, make_point)
+    found = readiness(pool, SMALL, tenant="default")
+    values = {check.name: check.value for check in found.checks}
+    assert values == {"decisions": 1, "clean_points": 4, "clean_share": 0.8, "families": 2, "private_points": 0}
+    assert found.is_ready
+    assert found.survey.failed_gates == {"tokens": 1}
+    assert [(result.bar, result.holds) for result in found.results()] == [
+        (">= 1", True),
+        (">= 4", True),
+        (">= 0.8", True),
+        (">= 2", True),
+        ("<= 0", True),
+    ]
+
+
+def test_each_threshold_alone_stops_training(pool: Pool, make_point: MakePoint) -> None:
+    fill(pool, make_point)
+    found = survey(pool, tenant="default")
+    for name, threshold in {
+        "decisions": replace(SMALL, decisions=2),
+        "clean_points": replace(SMALL, points=5),
+        "clean_share": replace(SMALL, clean_share=0.81),
+        "families": replace(SMALL, families=3),
+    }.items():
+        judged = judge(found, threshold)
+        assert [check.name for check in judged.checks if not check.holds] == [name]
+        assert not judged.is_ready
+
+
+def test_one_private_point_stops_training_unless_privacy_is_not_checked(pool: Pool, make_point: MakePoint) -> None:
+    fill(pool, make_point)
+    task, trajectory, evaluation = make_point("private")
+    named = replace(task, instruction="Write to ruth.klein@gmail.com.")
+    pool.append(PoolBatch(tasks=[named], trajectories=[trajectory], evaluations=[evaluation]))
+    found = survey(pool, tenant="default")
+    assert found.private == 1
+    assert [check.name for check in judge(found, SMALL).checks if not check.holds] == ["private_points"]
+    assert judge(found, replace(SMALL, private_points=None)).is_ready
+
+
+def test_other_tenants_and_other_selections_do_not_count(pool: Pool, make_point: MakePoint) -> None:
+    fill(pool, make_point, tenant="ada")
+    fill(pool, make_point, tenant="bob")
+    assert survey(pool, tenant="ada").points == 5
+    assert survey(pool, tenant="ada", selection=Selection(families=("b",))).points == 2
+    assert survey(pool, tenant="nobody") == (0, 0, 0, 0, 0, {})
+
+
+def test_empty_pool_is_not_ready(pool: Pool) -> None:
+    found = readiness(pool, ReadinessThresholds(), tenant="default")
+    assert [check.name for check in found.checks if check.holds] == ["private_points"]
+
+
+def test_configured_defaults_are_those_for_production() -> None:
+    assert thresholds_of(ReadinessConfig()) == ReadinessThresholds()
+    assert thresholds_of(ReadinessConfig(points=7, categories=2, privacy=False)) == ReadinessThresholds(
+        points=7, families=2, private_points=None
+    )

@@ -1,0 +1,74 @@
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from upturn.errors import UnknownNameError
+from upturn.pool import Experience, Pool, PoolBatch, Selection
+from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot
+from upturn.records import Evaluation, Task, Trajectory
+
+Point = tuple[Task, Trajectory, Evaluation]
+MakePoint = Callable[..., Point]
+
+SUCCESSES = Selection(verdicts=("success",))
+
+
+def add(pool: Pool, *points: Point) -> None:
+    tasks, trajectories, evaluations = zip(*points, strict=True)
+    pool.append(PoolBatch(tasks=tasks, trajectories=trajectories, evaluations=evaluations))
+
+
+def test_same_selection_has_the_same_id_whatever_the_order_of_arrival(
+    tmp_path: Path, make_point: MakePoint
+) -> None:
+    points = [make_point(name) for name in "abc"]
+    taken = []
+    for order in (points, points[::-1]):
+        with Pool.open(tmp_path / f"{order[0][0].id}.db") as pool:
+            add(pool, *order)
+            taken.append(take_snapshot(pool, tenants=["default"], selection=SUCCESSES))
+            assert take_snapshot(pool, tenants=["default", "default"], selection=SUCCESSES) == taken[-1]
+            assert pool.snapshots() == [taken[-1]]
+    assert taken[0] == taken[1]
+    assert taken[0].trajectory_ids == ("trajectory-a", "trajectory-b", "trajectory-c")
+
+
+def test_other_evidence_criteria_or_tenants_have_another_id(pool: Pool, make_point: MakePoint) -> None:
+    add(pool, make_point("a"), make_point("b", tenant="bob"))
+    ids = {take_snapshot(pool, tenants=["default"]).id, take_snapshot(pool, tenants=["bob", "default"]).id}
+    ids.add(take_snapshot(pool, tenants=["default"], selection=SUCCESSES).id)
+    add(pool, make_point("c"))
+    ids.add(take_snapshot(pool, tenants=["default"]).id)
+    point = make_point("a")
+    pool.add_evaluations(replace(point[2], id="later", score=0.75))
+    ids.add(take_snapshot(pool, tenants=["default"]).id)
+    assert len(ids) == 5
+
+
+def test_snapshot_is_read_as_it_was_taken(pool: Pool, make_point: MakePoint) -> None:
+    first, second = make_point("a"), make_point("b")
+    add(pool, second, first)
+    snapshot = take_snapshot(pool, tenants=["default"])
+    add(pool, make_point("c"))
+    pool.add_evaluations(replace(first[2], id="later", verdict="failure", score=0.0))
+    assert list(experiences_in(pool, snapshot.id, tenant="default")) == [Experience(*first), Experience(*second)]
+    assert find_snapshot(pool, snapshot.id) == snapshot
+
+
+def test_tenants_read_only_their_own_part(pool: Pool, make_point: MakePoint) -> None:
+    own, other = make_point("a", tenant="ada"), make_point("b", tenant="bob")
+    add(pool, own, other)
+    snapshot = take_snapshot(pool, tenants=["bob", "ada"])
+    assert snapshot.tenants == ("ada", "bob")
+    assert list(experiences_in(pool, snapshot.id, tenant="ada")) == [Experience(*own)]
+    with pytest.raises(UnknownNameError, match="its tenants: ada, bob"):
+        list(experiences_in(pool, snapshot.id, tenant="eve"))
+
+
+def test_unknown_snapshots_and_nameless_tenants_are_errors(pool: Pool) -> None:
+    with pytest.raises(UnknownNameError, match="stored: none"):
+        find_snapshot(pool, "x")
+    with pytest.raises(ValueError, match="names its tenants"):
+        take_snapshot(pool, tenants=[])
