@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "upturn"
 
-HEAVY = ("torch", "transformers", "tokenizers", "safetensors", "matplotlib", "sklearn")
+HEAVY = ("torch", "transformers", "matplotlib", "sklearn")
 
 HEAVY_FOLDERS = ("models/engine", "models/nano", "training")
 """The only places whose modules may import what is heavy at their top."""
