@@ -59,15 +59,14 @@ def test_harmless_text_stays(text: str) -> None:
     assert redact(text) == text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="ab1234567890@.+-() \nskeyJAKI_", max_size=60))
 def test_redacting_leaves_nothing_to_find(text: str) -> None:
     once = redact(text)
     found = findings(text)
     assert all(earlier.stop <= later.start for earlier, later in pairwise(found))
-    assert len(findings(once)) <= len(found)
-    if not found:
-        assert once == text
+    assert findings(once) == []
+    assert (once == text) == (not found)
 
 
 def test_every_text_of_a_json_value_is_redacted_and_its_shape_stays() -> None:

@@ -83,6 +83,14 @@ def test_evidence_is_there_after_reopening(tmp_path: Path, make_point: MakePoint
         assert list(pool.trajectories(tenant="default")) == [trajectory for _, trajectory, _ in points]
 
 
+@pytest.mark.parametrize("name", ["a b.db", "50%.db", "what?.db", "#1.db", "ä.db"])
+def test_file_may_have_any_name(tmp_path: Path, name: str) -> None:
+    with Pool.open(tmp_path / name) as pool:
+        pool.add_tasks(Task("t", "do", "mail", "office"))
+        assert [task.id for task in pool.tasks(tenant="default")] == ["t"]
+    assert (tmp_path / name).is_file()
+
+
 def test_tokens_are_left_out_on_request(pool: Pool, make_point: MakePoint) -> None:
     point = make_point("a")
     add(pool, point)

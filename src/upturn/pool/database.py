@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import QueuePool
 
@@ -25,7 +25,7 @@ _BUSY_TIMEOUT_SECONDS = 10.0
 
 def writing_engine(path: Path) -> Engine:
     """The one connection that writes, in WAL mode with every commit flushed."""
-    engine = create_engine(f"sqlite:///{path}", pool_size=1, max_overflow=0)
+    engine = create_engine(URL.create("sqlite", database=str(path)), pool_size=1, max_overflow=0)
     _configure(engine, ("journal_mode=WAL", "synchronous=FULL"), "BEGIN IMMEDIATE")
     return engine
 
