@@ -27,6 +27,9 @@ class Target(NamedTuple):
 
 COMMANDS: dict[str, dict[str, Target]] = {
     "upturn": {
+        "demo": Target("upturn.cli.demo:demo", "See the whole loop improve an agent on this machine, in minutes."),
+        "loop": Target("upturn.cli.loop:loop_app", "Run the loop on your own tasks and agents."),
+        "model": Target("upturn.cli.model:model_app", "The model that ships with Upturn: facts, rebuilding."),
         "ingest": Target("upturn.cli.ingest:ingest", "Read recorded trajectories into a pool."),
         "pool": Target("upturn.cli.pool:pool_app", "Look at, check and export the evidence in a pool."),
         "route": Target(

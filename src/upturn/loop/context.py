@@ -1,10 +1,12 @@
 """A run under way: its folder, journal, pool, agents and router, opened together and closed together."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from upturn import __version__
 from upturn.agents import Limits
@@ -62,6 +64,19 @@ class Context:
         """Families that are trained and examined."""
         return [family for family in self.families if family in (self.config.grpo.families or self.families)]
 
+    def finish(self) -> None:
+        """Marks the run as done in the pool."""
+        self.pool.put_run(self._run("done"))
+
+    def begin(self) -> None:
+        """Marks the run as running in the pool, unless it was done already."""
+        if not any(run.id == self.run_id for run in self.pool.states(Run)):
+            self.pool.put_run(self._run("running"))
+
+    def _run(self, state: Literal["running", "done"]) -> Run:
+        command = self.journal.progress().key.command
+        return Run(self.run_id, command, self.config.config_hash, self.seed, __version__, state)
+
     def next_tasks(self, count: int) -> list[Task]:
         """The next tasks of the service's stream, which depends on the run's seed only."""
         stream = self.kit.tasks(seed=self.seed, split="train", families=self.families)
@@ -92,17 +107,21 @@ class Context:
 
 
 @contextmanager
-def open_run(config: Config, run_dir: Path, command: str, progress: Progress) -> Iterator[Context]:
+def open_run(
+    config: Config, run_dir: Path, command: str, progress: Progress, *, api_keys: Mapping[str, str] | None = None
+) -> Iterator[Context]:
     """Opens the run in ``run_dir``, begun here or before; raises ConfigError for families that are not there.
 
     Raises JournalError when the folder holds another run, StoreBusyError when its pool is in use.
     """
     kit = resolve_kit(config.environment.name)
     _check_families(config, kit)
+    if any(agent.kind == "local_model" for agent in config.agents):
+        _prepare_torch(config.run.threads)
     with Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal:
         (run_dir / "config.json").write_text(config.to_json())
         with Pool.open(config.pool.path or run_dir / "pool.db") as pool:
-            fleet = Fleet(kit, limits_of(config))
+            fleet = Fleet(kit, limits_of(config), api_keys)
             policy = policy_of(config)
             registry = AgentRegistry()
             for agent in config.agents:
@@ -111,10 +130,10 @@ def open_run(config: Config, run_dir: Path, command: str, progress: Progress) ->
                 registry.add(version, max_concurrent=agent.load_cap)
             run_id = run_dir.name
             router = Router(registry, policy, RunKey(run_id, config.run.seed))
-            run = Run(run_id, command, config.config_hash, config.run.seed, __version__)
-            pool.put_run(run)
             service = Service(fleet, router, pool, Purpose(f"{run_id}/service", config.run.seed))
-            yield Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, progress)
+            context = Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, progress)
+            context.begin()
+            yield context
 
 
 def version_of(agent: AgentConfig) -> AgentVersion:
@@ -153,6 +172,14 @@ def policy_of(config: Config) -> LearnedPolicy:
     if routing.policy == "uniform":
         return Uniform(tally=tally)
     return RuleBasedRouting(routing.rules, routing.default_agent, floor=routing.floor, tally=tally)
+
+
+def _prepare_torch(threads: int | None) -> None:
+    """Threads are set, never left to chance: two torch processes that each take all cores crawl."""
+    import torch
+
+    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    torch.set_flush_denormal(True)
 
 
 def _check_families(config: Config, kit: EnvironmentKit) -> None:

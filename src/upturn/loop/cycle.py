@@ -5,6 +5,7 @@ had stored already. So a run that was killed anywhere ends as an undisturbed one
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from upturn.deployment import canary as canaries
@@ -199,21 +200,54 @@ def canary_settings(context: Context) -> CanarySettings:
     )
 
 
-def run_cycle(context: Context, number: int) -> Release | None:
-    """One whole turn; None when nothing was released: the evidence is not enough, or the candidate did not pass."""
+class CycleOutcome(NamedTuple):
+    """How one turn of the loop ended."""
+
+    number: int
+    words: str
+    """For people: what was released, or why nothing was."""
+    readiness: ReadinessReport
+    trained: Trained | None = None
+    """None = nothing was trained."""
+    validation: Validation | None = None
+    release: Release | None = None
+    """None = nothing entered a canary."""
+
+    def results(self) -> list[Result]:
+        """The cycle's figures, each name with the cycle's number."""
+        prefix = f"cycle_{self.number}"
+        found = [replace(check, name=f"{prefix}_{check.name}") for check in self.readiness.checks]
+        if self.trained is not None:
+            for name, exam in (("before", self.trained.before), ("after", self.trained.after)):
+                rate = exam.interval()
+                found.append(Result(f"{prefix}_success_{name}", rate.mean, "share", rate.low, rate.high, rate.n))
+            gain = self.trained.after.gain_over(self.trained.before)
+            found.append(Result(f"{prefix}_gain", gain.mean, "share", gain.low, gain.high, gain.n))
+        if self.validation is not None:
+            found.append(Result(f"{prefix}_validation", self.validation.verdict))
+        if self.release is not None:
+            found.append(Result(f"{prefix}_release", self.release.state))
+        return found
+
+
+def run_cycle(context: Context, number: int) -> CycleOutcome:
+    """One whole turn: it stops early when the evidence is not enough or the candidate does not pass."""
     prefix = f"cycle-{number}/"
     serve(context, f"{prefix}serve", context.config.tasks.count)
     report = check_readiness(context, f"{prefix}readiness")
     if not context.config.trains:
-        return None
+        return CycleOutcome(number, "nothing is set to train: tasks were routed, judged and kept", report)
     if not report.is_ready:
-        context.progress.note("the evidence does not meet [readiness] yet: nothing is trained in this cycle")
-        return None
+        lacking = ", ".join(check.name for check in report.checks if not check.holds)
+        return CycleOutcome(number, f"nothing was trained: [readiness] is not met by {lacking}", report)
     trained = train(context, prefix)
     validation = compare(context, f"{prefix}validation", trained.before, trained.after)
     if validation.verdict != "pass":
-        return None
-    return release(context, f"{prefix}release", (trained.incumbent, trained.candidate), validation)
+        return CycleOutcome(number, f"not released, validation {validation.words}", report, trained, validation)
+    versions = (trained.incumbent, trained.candidate)
+    released = release(context, f"{prefix}release", versions, validation)
+    words = f"{released.candidate}: {released.state}, {released.evidence[-1].reason}"
+    return CycleOutcome(number, words, report, trained, validation, released)
 
 
 def _remember_new(context: Context, earlier: set[tuple[ReleaseEvidence, ...]]) -> Callable[[Release], None]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from upturn.agents.build import temperature
 from upturn.deployment.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.environments import EnvironmentKit
 from upturn.loop.fleet import Fleet, Purpose
@@ -80,9 +81,6 @@ def sit(
     evaluations = [judge(fleet.kit.verifier, task, each) for task, each in zip(tasks, trajectories, strict=True)]
     if pool is not None:
         PoolSink(pool).append(purpose.key, 0, list(zip(tasks, trajectories, evaluations, strict=True)))
-    temperature = purpose.temperature
-    if temperature is None:
-        temperature = version.parameters.get("temperature", 1.0)
     marks = tuple(
         Mark(
             task_id=task.id,
@@ -99,7 +97,8 @@ def sit(
         )
         for task, trajectory, evaluation in zip(tasks, trajectories, evaluations, strict=True)
     )
-    return ExamResult(purpose.key, version.id, temperature, marks)
+    drawn_at = temperature(version) if purpose.temperature is None else purpose.temperature
+    return ExamResult(purpose.key, version.id, drawn_at, marks)
 
 
 def levels_of(marks: Iterable[Mark]) -> list[int]:

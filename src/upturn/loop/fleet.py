@@ -1,11 +1,11 @@
 """Living agents: agent versions with their engines loaded, ready to attempt tasks."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from upturn.agents import Agent, Attempt, Job, Limits, Setting, ToolAgent, run_rollouts
-from upturn.agents.build import build
+from upturn.agents import Agent, Attempt, Job, Limits, Setting, run_rollouts
+from upturn.agents.build import build, temperature
 from upturn.environments import EnvironmentKit
 from upturn.models import CompactRenderer, Model, Renderer
 from upturn.models.nano import load_local
@@ -39,9 +39,11 @@ class _Living:
 class Fleet:
     """Builds each version once and lets versions attempt tasks in their environment. Not thread-safe."""
 
-    def __init__(self, kit: EnvironmentKit, limits: Limits) -> None:
+    def __init__(self, kit: EnvironmentKit, limits: Limits, api_keys: Mapping[str, str] | None = None) -> None:
+        """``api_keys``: of endpoint agents, by agent name; None = no agent needs one."""
         self.kit = kit
         self.limits = limits
+        self._api_keys = dict(api_keys or {})
         self._living: dict[str, _Living] = {}
         self._engines: dict[str, tuple[Model, Renderer]] = {}
 
@@ -60,8 +62,8 @@ class Fleet:
 
     def adopt(self, version: AgentVersion, engine: Model, renderer: Renderer) -> None:
         """Serve ``version`` from an engine that exists already: a model in training."""
-        agent = ToolAgent(renderer, self.limits, version.prompt)
-        self._living[version.id] = _Living(agent, engine, version.parameters.get("temperature", 1.0))
+        agent = build(version, limits=self.limits, renderer=renderer)
+        self._living[version.id] = _Living(agent, engine, temperature(version))
 
     def _setting(self, version: AgentVersion, purpose: Purpose) -> Setting:
         living = self._living.get(version.id) or self._build(version)
@@ -76,12 +78,10 @@ class Fleet:
         )
 
     def _build(self, version: AgentVersion) -> _Living:
-        temperature = version.parameters.get("temperature", 1.0)
-        if version.kind == "local_model":
-            engine, renderer = self._engine(version.model)
-            living = _Living(ToolAgent(renderer, self.limits, version.prompt), engine, temperature)
-        else:
-            living = _Living(build(version, self.limits), None, temperature)
+        engine, renderer = self._engine(version.model) if version.kind == "local_model" else (None, None)
+        api_key = self._api_keys.get(version.agent, "")
+        agent = build(version, limits=self.limits, renderer=renderer, api_key=api_key)
+        living = _Living(agent, engine, temperature(version))
         self._living[version.id] = living
         return living
 

@@ -96,7 +96,7 @@ class Trainee:
     def practise(
         self, tasks: Sequence[Task], iteration: int, practice: Practice, sink: TrajectorySink
     ) -> list[ScoredGroup]:
-        """Groups of attempts at the tasks with the present weights, at temperature 1; all of them go to the sink."""
+        """Groups of attempts at the tasks with the present weights, at temperature 1; all go to the sink."""
         version = self.serve_as(self.version)
         purpose = Purpose(f"{practice.run}/{iteration}", practice.seed * 100_003 + iteration, temperature=1.0)
         jobs = [(version, task, number) for task in tasks for number in range(practice.attempts)]

@@ -1,0 +1,72 @@
+"""``upturn loop``: the loop on the user's own tasks and agents."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from upturn.cli.live import LiveView
+from upturn.cli.output import emit, resumable
+from upturn.records import Result
+
+loop_app = typer.Typer(no_args_is_help=True, help="Route, run, judge, remember, train and release: the whole loop.")
+
+
+@loop_app.command("run")
+def run(
+    config_path: Annotated[Path, typer.Option("--config", help="The configuration file.")] = Path("upturn.toml"),
+    resume: Annotated[str | None, typer.Option(help="Go on with a run: its folder, or 'latest'.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Runs as many cycles as [loop] says: serve tasks, check the evidence, train, validate, release."""
+    from upturn.config import load_config
+
+    config = load_config(config_path, os.environ)
+    with LiveView("Upturn loop") as view:
+        from upturn.loop.context import open_run
+        from upturn.loop.cycle import run_cycle
+        from upturn.loop.place import chosen_run
+
+        run_dir = chosen_run(Path(config.run.directory), "loop", resume)
+        keys = {agent.name: os.environ[agent.api_key_env] for agent in config.agents if agent.api_key_env}
+        with (
+            resumable(f"upturn loop run --config {config_path} --resume {run_dir}"),
+            open_run(config, run_dir, "loop run", view, api_keys=keys) as context,
+        ):
+            outcomes = [run_cycle(context, number) for number in range(1, config.loop.cycles + 1)]
+            context.finish()
+    results = [result for outcome in outcomes for result in outcome.results()]
+    details = {"run": str(run_dir), "cycles": [outcome.words for outcome in outcomes]}
+    emit("loop run", results, details, as_json=as_json, config_hash=config.config_hash)
+
+
+@loop_app.command("status")
+def status(
+    run_dir: Annotated[Path | None, typer.Argument(help="A run's folder; left out = the newest loop run.")] = None,
+    directory: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """How far a run is: its steps, how long each took, and whether a process works on it now."""
+    from upturn.loop.journal import read_progress
+    from upturn.loop.place import latest_run
+
+    folder = run_dir if run_dir is not None else latest_run(directory, "loop")
+    found = read_progress(folder)
+    done = sum(step.is_finished for step in found.steps)
+    results = [
+        Result("steps_finished", done, "steps"),
+        Result("steps_open", len(found.steps) - done, "steps"),
+        Result("seconds", sum(step.seconds or 0.0 for step in found.steps), "s"),
+    ]
+    details = {
+        "run": str(folder),
+        "command": found.key.command,
+        "state": f"process {found.pid} works on it" if found.pid else "nobody works on it",
+        "interruptions": max(found.opened - 1, 0),
+        "steps": [
+            {"step": step.name, "finished": step.is_finished, "seconds": step.seconds, "started": step.started}
+            for step in found.steps
+        ],
+    }
+    emit("loop status", results, details, as_json=as_json, config_hash=found.key.config_hash)

@@ -1,0 +1,51 @@
+"""What a finished run leaves in its folder: summary.json, report.json and report.html."""
+
+import json
+import resource
+import time
+from typing import NamedTuple
+
+from upturn.cli.output import build_result_object, machine
+from upturn.loop.context import Context
+from upturn.loop.demo import Facts
+from upturn.loop.figures import Resources, demo_details, demo_results
+from upturn.loop.story import demo_content, run_facts
+from upturn.records import JsonValue, Result
+from upturn.report import write_content, write_report
+
+
+class Finished(NamedTuple):
+    """What is printed at the end."""
+
+    results: tuple[Result, ...]
+    details: dict[str, JsonValue]
+    next_commands: list[str]
+
+
+def resources_of(context: Context, started: float) -> Resources:
+    """Wall clock and peak memory; of a resumed run the steps that earlier processes finished are counted in."""
+    steps = sum(step.seconds or 0.0 for step in context.journal.progress().steps)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Resources(wall_seconds=max(time.monotonic() - started, steps), peak_rss_mb=peak)
+
+
+def finish_demo(context: Context, facts: Facts, *, command: str, started: float) -> Finished:
+    """Writes the three files and marks the run as done; ``started`` is on the monotonic clock."""
+    resources = resources_of(context, started)
+    here = machine()
+    results = demo_results(facts, resources)
+    details: dict[str, JsonValue] = demo_details(facts) | {
+        "run": context.run_id,
+        "seed": context.seed,
+        "report": str(context.run_dir / "report.html"),
+    }
+    about = f"{here['cpu']}, {here['cores']} cores, {here['memory_gb']} GB"
+    content = demo_content(
+        context, facts, run_facts(context, machine=about, resources=resources, command=command), results
+    )
+    write_content(content, context.run_dir / "report.json")
+    write_report(content, context.run_dir / "report.html")
+    summary = build_result_object("demo", results, details, machine=here, config_hash=context.config.config_hash)
+    (context.run_dir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    context.finish()
+    return Finished(results, details, [f"{each.command}  # {each.purpose}" for each in content.next_commands])
