@@ -15,6 +15,7 @@ MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
 AMAZON = "AKIA" + "ABCDEFGHIJKLMNOP"
 OPENAI = "sk-" + "proj-" + "a1B2" * 8
 GITHUB = "ghp_" + "a1B2c3" * 6
+PEM_START, PEM_END = "-----BEGIN RSA " + "PRIVATE KEY-----", "-----END RSA " + "PRIVATE KEY-----"
 WEB_TOKEN = "eyJ" + "hbGciOiJIUzI1" + ".eyJ" + "zdWIiOiIxMjM0" + ".c2lnbmF0dXJl"
 
 
@@ -30,7 +31,8 @@ WEB_TOKEN = "eyJ" + "hbGciOiJIUzI1" + ".eyJ" + "zdWIiOiIxMjM0" + ".c2lnbmF0dXJl"
         ("5500005555555559 and 3782-822463-10005", "<CARD> and <CARD>"),
         (f"key={AMAZON} token {OPENAI}", "key=<KEY> token <KEY>"),
         (f"{GITHUB}; {WEB_TOKEN}", "<KEY>; <KEY>"),
-        ("-----BEGIN RSA " + "PRIVATE KEY-----\nMIIE", "<KEY>\nMIIE"),
+        (f"a\n{PEM_START}\nMIIE+/=\nabcd\n{PEM_END}\nb", "a\n<KEY>\nb"),
+        (f"cut: {PEM_START}\nMIIE+/=\nabcd", "cut: <KEY>"),
     ],
 )
 def test_personal_data_and_secrets_are_found_and_replaced(text: str, expected: str) -> None:

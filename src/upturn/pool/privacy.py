@@ -46,7 +46,8 @@ _KEY = re.compile(
     r"|xox[abprs]-[A-Za-z0-9-]{10,200}"  # Slack
     r"|eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}"  # JSON web token
     r")(?![A-Za-z0-9])"
-    r"|-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY-----"
+    r"|-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY-----"  # with its body, also where that is cut off
+    r"(?:[\s\S]{0,8000}?-----END (?:[A-Z]+ ){0,3}PRIVATE KEY-----|[A-Za-z0-9+/=\s]{0,8000})"
 )
 _RESERVED_TOP = frozenset({"example", "test", "invalid", "localhost"})
 _RESERVED_SECOND = frozenset({"example.com", "example.net", "example.org"})
