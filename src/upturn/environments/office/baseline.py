@@ -1,6 +1,6 @@
 """What work that is no work scores, and what perfect work does: the floor and ceiling of every family."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from upturn.environments.office.environment import OPERATIONS, OfficeEnvironment
@@ -55,6 +55,23 @@ def nothing(task: Task, turns: Sequence[Turn]) -> Action | None:  # noqa: ARG001
     return Action("user", "finish") if not turns else None
 
 
+_BY_KIND: Mapping[str, Sequence[str]] = {
+    "day": DAYS,
+    "folder": FOLDERS,
+    "flag": ("read", "unread"),
+    "hour": tuple(str(hour) for hour in range(8, 19)),
+    "cell": tuple(f"{column}{row}" for column in "AB" for row in range(1, 8)),
+    "range": ("A1:B6", "B2", "B3"),
+}
+_BY_NAME: Mapping[str, Sequence[str]] = {
+    "subject": TOPICS,
+    "title": TITLES,
+    "body": PHRASES,
+    "value": tuple(str(number) for number in range(10, 100)),
+    "text": (*ITEMS, *map(str, range(100))),
+}
+
+
 def random_player(seed: int) -> Player:
     """Random valid actions: any operation, with parameters that exist in the task's world."""
     rng = Random(f"random/{seed}")
@@ -72,26 +89,18 @@ def random_action(rng: Random, workspace: Workspace) -> Action:
 
 
 def _random_value(rng: Random, workspace: Workspace, target: str, parameter: Parameter) -> str:
-    by_kind: dict[str, Sequence[str]] = {
-        "day": DAYS,
-        "folder": FOLDERS,
-        "flag": ("read", "unread"),
-        "people": workspace.contacts,
-        "hour": [str(hour) for hour in range(8, 19)],
-        "cell": [f"{column}{row}" for column in "AB" for row in range(1, 8)],
-        "range": ["A1:B6", "B2", "B3"],
-    }
-    by_name: dict[str, Sequence[str]] = {
-        "id": sorted(workspace.mails if target == "mail" else workspace.events),
-        "sheet": sorted(workspace.sheets),
-        "from": workspace.contacts,
-        "subject": TOPICS,
-        "title": TITLES,
-        "body": PHRASES,
-        "value": [str(number) for number in range(10, 100)],
-        "text": [*ITEMS, *map(str, range(100))],
-    }
-    return rng.choice(by_kind.get(parameter.kind) or by_name[parameter.name])
+    kind = "people" if parameter.name == "from" else parameter.kind
+    if kind == "text":
+        return rng.choice(_texts(workspace, target, parameter.name))
+    return rng.choice(workspace.contacts if kind == "people" else _BY_KIND[kind])
+
+
+def _texts(workspace: Workspace, target: str, name: str) -> Sequence[str]:
+    if name == "id":
+        return sorted(workspace.mails if target == "mail" else workspace.events)
+    if name == "sheet":
+        return sorted(workspace.sheets)
+    return _BY_NAME[name]
 
 
 def success_rate(family: str, player: Player, count: int) -> float:

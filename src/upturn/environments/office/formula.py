@@ -1,8 +1,12 @@
 """Spreadsheet values: simple formulas over a sheet, evaluated without ``eval``.
 
 Covered: numbers, cell references, + - * / with brackets and unary minus, and SUM, AVERAGE, MIN, MAX, COUNT over
-ranges and values. Not covered: text functions, other sheets, absolute references. What is not covered is an error
-value in the cell (``#NAME?``), as in any spreadsheet, never an exception.
+ranges and values; texts and empty cells count as nothing in a range and as 0 by themselves; ten significant digits
+are shown. Not covered: text functions, other sheets, absolute references. What is not covered is an error value in
+the cell (``#NAME?``), as in any spreadsheet, never an exception.
+
+Work is bounded: each cell is evaluated once for one shown value, so formulas that refer to each other twice over
+cost no more than formulas that do so once.
 """
 
 import math
@@ -10,12 +14,14 @@ import re
 from collections.abc import Callable, Mapping
 
 CELL = re.compile(r"([A-Z]{1,2})([1-9][0-9]{0,3})")
-_TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d+)?)|([A-Z]{1,2}[1-9]\d{0,3})(?![A-Z(\d])|([A-Z]+)(?=\()|([-+*/(),:]))")
+_TOKEN = re.compile(
+    r"\s*(?:(\d+(?:\.\d+)?)|([A-Z]{1,2}[1-9]\d{0,3})(?![A-Z(\d])|([A-Z]+)(?=\()|([-+*/(),:]))", re.ASCII
+)
 _MAX_DEPTH = 40
 """Nesting of brackets and of references; beyond it a formula is ``#REF!`` like a cycle."""
 _MAX_READS = 20_000
-"""Cells read by one formula, references included; a formula that fans out beyond it is ``#REF!``."""
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+"""Cells read for one shown value, references of references included; beyond it a formula is ``#REF!``."""
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
 
 
 class FormulaError(ValueError):
@@ -74,30 +80,41 @@ def shown_value(cells: Mapping[str, str], cell: str) -> str:
     if not text.startswith("="):
         return text
     try:
-        value = _Parser(cells, text[1:], depth=0, reads=[0]).value()
+        value = _Parser(_Evaluation(cells), text[1:]).value()
     except FormulaError as error:
         return error.shown
-    return f"{value:.10g}" if math.isfinite(value) else "#NUM!"
+    return f"{value + 0.0:.10g}" if math.isfinite(value) else "#NUM!"  # + 0.0 takes the sign off a zero
 
 
 def is_formula_readable(text: str) -> bool:
     """True when a formula (without its ``=``) can be parsed; references may still be empty or in error."""
     try:
-        _Parser({}, text, depth=0, reads=[0]).value()
-    except FormulaError as error:
-        return error.shown in {"#DIV/0!", "#VALUE!"}
+        _Parser(_Evaluation({}, is_dry=True), text).value()
+    except FormulaError:
+        return False
     return True
+
+
+class _Evaluation:
+    """What the formulas behind one shown value share; single use."""
+
+    def __init__(self, cells: Mapping[str, str], *, is_dry: bool = False) -> None:
+        self.cells = cells
+        self.is_dry = is_dry
+        """True: only the grammar counts, and nothing divides by zero."""
+        self.reads = 0
+        self.values: dict[str, float] = {}
+        """Formulas' values by cell. An error ends the whole evaluation, so none is kept."""
 
 
 class _Parser:
     """Recursive descent over one formula; single use."""
 
-    def __init__(self, cells: Mapping[str, str], text: str, *, depth: int, reads: list[int]) -> None:
+    def __init__(self, evaluation: _Evaluation, text: str, *, depth: int = 0) -> None:
         if depth > _MAX_DEPTH:
             raise FormulaError("#REF!")
-        self._cells = cells
+        self._evaluation = evaluation
         self._depth = depth
-        self._reads = reads
         self._tokens = _tokens(text)
         self._at = 0
 
@@ -135,9 +152,10 @@ class _Parser:
                 result *= self._atom()
                 continue
             divisor = self._atom()
-            if divisor == 0:
+            if divisor != 0:
+                result /= divisor
+            elif not self._evaluation.is_dry:
                 raise FormulaError("#DIV/0!")
-            result /= divisor
         return result
 
     def _atom(self) -> float:
@@ -185,7 +203,7 @@ class _Parser:
             if separator != ",":
                 raise FormulaError("#NAME?")
         if not values and name != "COUNT":
-            if name == "AVERAGE":
+            if name == "AVERAGE" and not self._evaluation.is_dry:
                 raise FormulaError("#DIV/0!")
             return 0.0
         return _FUNCTIONS[name](values)
@@ -193,15 +211,17 @@ class _Parser:
     def _numbers(self, addresses: list[str]) -> list[float]:
         """Numbers among the cells; texts and empty cells are skipped, as spreadsheets do in ranges."""
         values = []
-        self._reads[0] += len(addresses)
-        if self._reads[0] > _MAX_READS:
+        shared = self._evaluation
+        shared.reads += len(addresses)
+        if shared.reads > _MAX_READS:
             raise FormulaError("#REF!")
         for address in addresses:
-            text = self._cells.get(address, "")
+            text = shared.cells.get(address, "")
             if text.startswith("="):
-                values.append(_Parser(self._cells, text[1:], depth=self._depth + 1, reads=self._reads).value())
-                continue
-            if _NUMBER.fullmatch(text):
+                if address not in shared.values:
+                    shared.values[address] = _Parser(shared, text[1:], depth=self._depth + 1).value()
+                values.append(shared.values[address])
+            elif _NUMBER.fullmatch(text):
                 values.append(float(text))
         return values
 

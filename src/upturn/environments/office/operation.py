@@ -16,6 +16,7 @@ Kind = Literal["text", "people", "hour", "day", "folder", "cell", "range", "flag
 Value: TypeAlias = str | int | tuple[str, ...]
 _MAX_TEXT = 500
 _MAX_PEOPLE = 20
+_MAX_DIGITS = 9
 
 
 class OperationError(Exception):
@@ -111,7 +112,7 @@ def _value(parameter: Parameter, raw: JsonValue) -> Value:
         return _hour(name, raw)
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         raise OperationError("bad_type", f"{name} must be a text, got {type(raw).__name__}")
-    text = str(raw).strip()
+    text = _written(name, raw)
     if not text or len(text) > _MAX_TEXT:
         raise OperationError("bad_value", f"{name} must have 1 to {_MAX_TEXT} characters, got {len(text)}")
     allowed = {"day": DAYS, "folder": FOLDERS, "flag": ("read", "unread")}.get(parameter.kind)
@@ -121,6 +122,18 @@ def _value(parameter: Parameter, raw: JsonValue) -> Value:
         raise OperationError("bad_value", f"{name} must be a cell such as B3, got {text!r}")
     if parameter.kind == "range" and not all(CELL.fullmatch(part) for part in text.split(":", 1)):
         raise OperationError("bad_value", f"{name} must be a cell or a range such as A1:B4, got {text!r}")
+    return text
+
+
+def _written(name: str, raw: str | float) -> str:
+    """The value as text without blanks around it; refuses what no file or message could hold."""
+    try:
+        text = str(raw).strip()
+        text.encode()
+    except ValueError:  # a whole number of thousands of digits, or half of a surrogate pair
+        raise OperationError(
+            "bad_value", f"{name} must be text in Unicode or a number that can be written"
+        ) from None
     return text
 
 
@@ -137,8 +150,9 @@ def _people(name: str, raw: JsonValue) -> tuple[str, ...]:
 def _hour(name: str, raw: JsonValue) -> int:
     if isinstance(raw, bool) or not isinstance(raw, str | int):
         raise OperationError("bad_type", f"{name} must be a full hour, got {type(raw).__name__}")
-    text = str(raw).strip()
-    if not text.isascii() or not text.isdigit() or not OPENING_HOUR <= int(text[:9]) <= CLOSING_HOUR:
+    text = _written(name, raw)
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    if not is_number or not OPENING_HOUR <= int(text) <= CLOSING_HOUR:
         raise OperationError(
             "bad_value", f"{name} must be a full hour from {OPENING_HOUR} to {CLOSING_HOUR}, got {text!r}"
         )

@@ -1,18 +1,16 @@
 """Judges an office attempt by what differs afterwards: everything asked for, and nothing else."""
 
-import hashlib
-
 from upturn.environments.office.family import Draft
 from upturn.environments.office.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
-from upturn.rewards import Rubric, efficiency, verdict_of
+from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
 
 RUBRIC = Rubric("office/1", {"success": 0.9, "efficiency": 0.1})
 
 
-def is_allowed(path: str) -> bool:
-    """True for changes that come with reading: a mail that was looked at is read."""
-    return path.startswith("mail/m") and path.endswith("/is_read")
+def is_allowed(path: str, value: JsonValue) -> bool:
+    """True for changes that come with reading: a mail that was looked at is read (never: unread again)."""
+    return value is True and path.startswith("mail/m") and path.endswith("/is_read")
 
 
 class OfficeVerifier:
@@ -28,12 +26,9 @@ class OfficeVerifier:
         actual = {
             path: value
             for path, value in (found if isinstance(found, dict) else {}).items()
-            if not is_allowed(path)
+            if not is_allowed(path, value)
         }
-        costs = {"error": 0.0, "safety": 0.0}
-        for turn in trajectory.turns:
-            for name, cost in turn.costs.items():
-                costs[name] = costs.get(name, 0.0) + cost
+        costs = summed_costs(trajectory.turns, ("error", "safety"))
         gates = _gates(draft, actual, trajectory, safety_cost=costs["safety"])
         verdict = verdict_of(gates)
         rewards: dict[str, float | None] = {
@@ -42,9 +37,16 @@ class OfficeVerifier:
                 is_success=verdict == "success", shortest=len(draft.oracle), turns=len(trajectory.turns)
             ),
         }
-        digest = hashlib.blake2b(f"{self.name}/{trajectory.id}".encode(), digest_size=8).hexdigest()
         return Evaluation(
-            f"v-{digest}", task.id, trajectory.id, self.name, verdict, gates, rewards, costs, RUBRIC.score(rewards)
+            id=evaluation_id(self.name, trajectory.id),
+            task_id=task.id,
+            trajectory_id=trajectory.id,
+            evaluator=self.name,
+            verdict=verdict,
+            gates=gates,
+            rewards=rewards,
+            costs=costs,
+            score=RUBRIC.score(rewards),
         )
 
 
