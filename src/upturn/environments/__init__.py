@@ -1,6 +1,18 @@
-"""Where agents act: the contract of an environment, kits by name, and the office."""
+"""Where agents act: the contract of an environment, kits by name, the office, and environments of one step."""
 
+from upturn.environments.checker import check_environment
 from upturn.environments.environment import Environment, Info, Step, Verifier
-from upturn.environments.kit import EnvironmentKit, resolve_kit
+from upturn.environments.kit import EnvironmentKit, registered_kits, resolve_kit
+from upturn.environments.one_step import one_step
 
-__all__ = ["Environment", "EnvironmentKit", "Info", "Step", "Verifier", "resolve_kit"]
+__all__ = [
+    "Environment",
+    "EnvironmentKit",
+    "Info",
+    "Step",
+    "Verifier",
+    "check_environment",
+    "one_step",
+    "registered_kits",
+    "resolve_kit",
+]

@@ -38,6 +38,11 @@ class EnvironmentKit(Protocol):
         """
 
 
+def registered_kits() -> tuple[str, ...]:
+    """The names that need no import path."""
+    return tuple(_REGISTERED)
+
+
 def resolve_kit(name: str) -> EnvironmentKit:
     """The kit registered under ``name``, or made by ``module:factory``; raises UnknownNameError."""
     path = _REGISTERED.get(name, name)
@@ -47,11 +52,16 @@ def resolve_kit(name: str) -> EnvironmentKit:
         raise UnknownNameError(f"unknown environment {name!r}; known: {known}; or name your own as module:factory")
     try:
         factory = getattr(import_module(module_name), attribute)
-    except (ImportError, AttributeError) as exc:
+    except (ImportError, AttributeError, ValueError, TypeError) as exc:  # the last two: no such path can exist
         raise UnknownNameError(
             f"environment {name!r} cannot be imported: {exc}; the module must be importable from here"
         ) from exc
-    kit = factory() if callable(factory) else factory
+    try:
+        kit = factory() if callable(factory) else factory
+    except TypeError as exc:
+        raise UnknownNameError(
+            f"environment {name!r} could not be made: {exc}; its factory is called without arguments"
+        ) from exc
     if not isinstance(kit, EnvironmentKit):
         raise UnknownNameError(
             f"environment {name!r} gave a {type(kit).__name__}, which is no EnvironmentKit: it needs name, "
