@@ -16,8 +16,12 @@ from upturn.records import Decision, Result
 SHOWN_BAD_LINES = 20
 """Set-aside lines that people are shown; ``--json`` lists all."""
 
-ROUNDS = 250
-"""Rounds of learning in one order that the default wave aims at: few enough for large files to take minutes."""
+MAX_ROUNDS = 250
+"""Rounds of learning in one order that the default wave aims at for a single family."""
+
+MIN_ROUNDS = 25
+MAX_UPDATES = 2000
+"""Families times rounds that the default wave aims at: keeps large files with many families to minutes."""
 
 route_app = typer.Typer(
     name="route", help="Replay recorded outcomes through routing policies; explain decisions.", no_args_is_help=True
@@ -51,7 +55,7 @@ def replay_file(
     named = [name.strip() for name in models.split(",") if name.strip()]
     recording = read_recording(file, models=named, family=family)
     lines = len(recording.rewards)
-    options = ReplayOptions(seeds=seeds, wave=wave or max(1, lines // ROUNDS))
+    options = ReplayOptions(seeds=seeds, wave=wave or _default_wave(lines, len(set(recording.families))))
     policies = learning_policies()
     with progress("replaying", len(policies) * seeds) as ticker:
         replayed = replay(recording, policies, options, on_order=ticker.advance)
@@ -71,6 +75,11 @@ def replay_file(
     if recording.bad_lines:
         say(f"{len(recording.bad_lines)} of {len(recording.bad_lines) + lines} lines were set aside")
         raise typer.Exit(1)
+
+
+def _default_wave(lines: int, families: int) -> int:
+    rounds = max(MIN_ROUNDS, min(MAX_ROUNDS, MAX_UPDATES // families))
+    return max(1, lines // rounds)
 
 
 def _results(replayed: Replay, lines: int) -> list[Result]:
