@@ -1,8 +1,11 @@
 """How an agent acts, and attempts at tasks."""
 
 from upturn.agents.agent import Agent, ModelSession, Reply
+from upturn.agents.build import build, load_function, temperature
+from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.limit import Limits
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
+from upturn.agents.rendering import rendered_rows
 from upturn.agents.rollout import (
     MALFORMED,
     Attempt,
@@ -21,6 +24,7 @@ __all__ = [
     "AgentFunction",
     "Attempt",
     "CallableAgent",
+    "EndpointAgent",
     "EnvironmentFactory",
     "Job",
     "LimitReachedError",
@@ -30,9 +34,13 @@ __all__ = [
     "Reply",
     "Setting",
     "ToolAgent",
+    "build",
     "derived_seed",
     "fork_counts",
+    "load_function",
+    "rendered_rows",
     "rollout",
     "run_rollouts",
+    "temperature",
     "trajectory_id",
 ]

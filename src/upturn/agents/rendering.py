@@ -1,4 +1,4 @@
-"""Token rows for attempts that no model of ours wrote: rules, people, foreign models. For supervised training only."""
+"""Token rows for attempts that no model of ours wrote: rules, people, foreign models. For supervised training."""
 
 from upturn.models import Renderer
 from upturn.records import TokenRow, Trajectory, WrittenSpan

@@ -1,0 +1,96 @@
+"""From a frozen agent version to a living agent."""
+
+import importlib
+from dataclasses import replace
+from typing import assert_never
+
+from upturn.agents.agent import Agent
+from upturn.agents.endpoint import EndpointAgent
+from upturn.agents.limit import Limits
+from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
+from upturn.errors import ConfigError
+from upturn.models import Renderer
+from upturn.models.endpoint import ChatEndpoint
+from upturn.records import AgentVersion
+
+DEFAULT_TEMPERATURE = 1.0
+"""The temperature at which recorded log-probs are those of the sampling distribution."""
+PARAMETERS = ("temperature", "max_tokens")
+"""What an agent version that samples may set; ``max_tokens`` goes before ``Limits.max_action_tokens``."""
+
+
+def build(
+    version: AgentVersion,
+    *,
+    limits: Limits,
+    renderer: Renderer | None = None,
+    api_key: str = "",
+) -> Agent:
+    """The agent of a version. Raises ConfigError when the version cannot act, naming everything that is wrong.
+
+    ``renderer`` belongs to the model of a ``local_model``; other kinds need none. ``api_key`` is an endpoint's.
+    """
+    problems = _problems(version, renderer)
+    if problems:
+        raise ConfigError([f"agent {version.id!r}: {problem}" for problem in problems])
+    max_tokens = int(version.parameters.get("max_tokens", limits.max_action_tokens))
+    match version.kind:
+        case "local_model":
+            assert renderer is not None  # among the problems
+            return ToolAgent(renderer, replace(limits, max_action_tokens=max_tokens), version.prompt)
+        case "rule_based" | "callable":
+            return CallableAgent(load_function(version.model))
+        case "endpoint":
+            return EndpointAgent(
+                ChatEndpoint(version.model, version.model_name, api_key=api_key),
+                prompt=version.prompt,
+                temperature=temperature(version),
+                max_tokens=max_tokens,
+            )
+        case _:
+            assert_never(version.kind)
+
+
+def temperature(version: AgentVersion) -> float:
+    """The temperature the version samples at."""
+    return version.parameters.get("temperature", DEFAULT_TEMPERATURE)
+
+
+def load_function(path: str) -> AgentFunction:
+    """The function at ``package.module:name``; raises ConfigError when there is none."""
+    module_name, colon, name = path.partition(":")
+    if not colon or not module_name or not name:
+        raise ConfigError([f"an agent function is named 'package.module:function', got {path!r}"])
+    try:
+        found = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except ImportError as exc:
+        raise ConfigError([f"cannot import {module_name!r} of {path!r}: {exc}"]) from exc
+    except AttributeError as exc:
+        raise ConfigError([f"{module_name!r} has no {name!r}: {exc}"]) from exc
+    if not callable(found):
+        raise ConfigError([f"{path!r} is not a function, it is {found!r}"])
+    function: AgentFunction = found
+    return function
+
+
+def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
+    is_sampling = version.kind in {"local_model", "endpoint"}
+    known = PARAMETERS if is_sampling else ()
+    problems = [
+        f"parameter {name!r} has no effect on kind {version.kind!r}; known: {', '.join(known) or 'none'}"
+        for name in version.parameters
+        if name not in known
+    ]
+    if temperature(version) < 0:
+        problems.append(f"temperature must be 0 (greedy) or more, got {temperature(version)!r}")
+    if version.parameters.get("max_tokens", 1) < 1:
+        problems.append(f"max_tokens must be 1 or more, got {version.parameters['max_tokens']!r}")
+    if version.prompt and not is_sampling:
+        problems.append(f"a prompt has no effect on kind {version.kind!r}")
+    if version.kind == "local_model" and renderer is None:
+        problems.append("a local model needs the renderer of its tokenizer")
+    if version.kind == "endpoint" and not version.model_name:
+        problems.append("an endpoint needs model_name, the model's name there")
+    return problems

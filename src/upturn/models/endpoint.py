@@ -1,0 +1,127 @@
+"""A client of OpenAI-compatible chat endpoints: text in, text out, without token ids.
+
+What it writes can be routed, judged and recorded, but not trained on: the tokens are not ours. Covered: timeouts,
+retries with growing waits for what may pass (connection errors, 408, 409, 429, 5xx), named errors. Not covered:
+streaming, tool calls, images. The key is sent as a bearer token and never appears in an error.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import httpx2
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from upturn.errors import ModelError
+
+_PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
+_FIRST_WAIT_SECONDS = 0.5
+_LONGEST_WAIT_SECONDS = 30.0
+"""Also the longest ``Retry-After`` that is obeyed."""
+
+
+class Message(NamedTuple):
+    """One message of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Completion(NamedTuple):
+    """What the endpoint wrote."""
+
+    text: str
+    prompt_tokens: int
+    """As the endpoint counts; 0 where it does not say."""
+    written_tokens: int
+    model: str
+    """The name the endpoint answered with."""
+
+
+class _Border(BaseModel):
+    model_config = ConfigDict(extra="ignore")  # endpoints add fields of their own
+
+
+class _Content(_Border):
+    content: str | None = None
+
+
+class _Choice(_Border):
+    message: _Content
+
+
+class _Counts(_Border):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Body(_Border):
+    choices: list[_Choice]
+    usage: _Counts | None = None
+    model: str = ""
+
+
+class ChatEndpoint:
+    """One model behind one base URL, e.g. ``http://127.0.0.1:8000/v1``. Opens a connection for each call."""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str = "",
+        timeout_seconds: float = 60.0,
+        retries: int = 2,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """``retries``: further tries after the first. Raises ModelError for a URL that is not http(s)."""
+        if not base_url.startswith(("http://", "https://")):
+            raise ModelError(f"an endpoint's base URL starts with http:// or https://, got {base_url!r}")
+        self._url = f"{base_url.rstrip('/')}/chat/completions"
+        self._model = model
+        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._timeout_seconds = timeout_seconds
+        self._retries = retries
+        self._sleep = sleep
+
+    async def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int) -> Completion:
+        """The answer to a chat; raises ModelError after the last try, naming the endpoint and what it said."""
+        payload = {
+            "model": self._model,
+            "messages": [message._asdict() for message in messages],
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+        }
+        async with httpx2.AsyncClient(timeout=self._timeout_seconds, headers=self._headers) as client:
+            for tries in range(self._retries + 1):
+                wait = min(_FIRST_WAIT_SECONDS * 2**tries, _LONGEST_WAIT_SECONDS)
+                cause: Exception | None = None
+                try:
+                    response = await client.post(self._url, json=payload)
+                except httpx2.TransportError as exc:
+                    problem, cause = f"{type(exc).__name__}: {exc}", exc
+                else:
+                    if response.status_code == 200:
+                        return self._read(response)
+                    problem = f"HTTP {response.status_code}: {response.text[:300]}"
+                    if response.status_code not in _PASSING:
+                        raise ModelError(f"{self._url} refused model {self._model!r}: {problem}")
+                    wait = _asked_wait(response, wait)
+                if tries < self._retries:
+                    await self._sleep(wait)
+        raise ModelError(f"{self._url} failed {self._retries + 1} times, at last with {problem}") from cause
+
+    def _read(self, response: httpx2.Response) -> Completion:
+        try:
+            body = _Body.model_validate_json(response.content)
+            text = body.choices[0].message.content
+        except (ValidationError, IndexError) as exc:
+            raise ModelError(f"{self._url} did not answer as a chat endpoint: {response.text[:300]!r}") from exc
+        counts = body.usage or _Counts()
+        return Completion(text or "", counts.prompt_tokens, counts.completion_tokens, body.model)
+
+
+def _asked_wait(response: httpx2.Response, usual: float) -> float:
+    """Seconds the endpoint asks to wait; ``usual`` where it does not say in seconds."""
+    asked: Any = response.headers.get("retry-after", "")
+    return min(float(asked), _LONGEST_WAIT_SECONDS) if asked.isdecimal() else usual
