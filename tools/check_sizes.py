@@ -20,7 +20,13 @@ FUNCTION_LINES = 60
 PUBLIC_METHODS = 12
 PARAMETERS = 6
 
-EXCEPTIONS: Mapping[str, str] = {}
+EXCEPTIONS: Mapping[str, str] = {
+    "src/upturn/cli/ingest.py:ingest": "a command's parameters are its options",
+    "src/upturn/cli/release.py:start": "a command's parameters are its options",
+    "src/upturn/training/grpo.py:run_grpo": "a run's seed, place and two callbacks are independent of each other",
+    "src/upturn/training/sft.py:run_sft": "a run's seed, place and two callbacks are independent of each other",
+    "tests/report/conftest.py:build": "one literal: the content of a whole report",
+}
 """``path`` or ``path:name`` (``path:Class.name`` for methods) to the reason why the cap does not fit there."""
 
 
