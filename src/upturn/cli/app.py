@@ -6,6 +6,7 @@ anything else heavy. Exit codes: 0 it worked; 1 it did not, or a bar was missed;
 """
 
 import importlib
+import sys
 from typing import Annotated, Any, NamedTuple, cast
 
 import typer
@@ -35,6 +36,7 @@ COMMANDS: dict[str, dict[str, Target]] = {
         "route": Target(
             "upturn.cli.route:route_app", "Replay recordings through routing policies; explain decisions."
         ),
+        "env": Target("upturn.cli.env:env_app", "List, validate, play and measure environments."),
         "release": Target("upturn.cli.release:release_app", "Let candidates in step by step, and take them out."),
         "bench": Target("upturn.cli.app:bench_app", "Measure what Upturn claims."),
         "doctor": Target("upturn.cli.doctor:doctor", "Check this machine: one line each, with what to do."),
@@ -119,5 +121,10 @@ def _root(
 
 
 def main() -> None:
-    """Runs the command line with the process's arguments and exits."""
+    """Runs the command line with the process's arguments and exits.
+
+    Import paths such as ``shop:kit`` are looked up in the folder it is started in too, after everything installed.
+    """
+    if "" not in sys.path:
+        sys.path.append("")
     app(prog_name="upturn")

@@ -9,7 +9,7 @@ from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.office.verifier import OfficeVerifier
 from upturn.environments.office.workspace import DAYS, FOLDERS, Workspace
 from upturn.environments.office.world import ITEMS, PHRASES, TITLES, TOPICS
-from upturn.records import Action, Outcome, Task, Trajectory, Turn
+from upturn.records import Action, Outcome, Split, Task, Trajectory, Turn
 
 MAX_TURNS = 16
 Player = Callable[[Task, Sequence[Turn]], Action | None]
@@ -103,8 +103,8 @@ def _texts(workspace: Workspace, target: str, name: str) -> Sequence[str]:
     return _BY_NAME[name]
 
 
-def success_rate(family: str, player: Player, count: int) -> float:
-    """Share of ``count`` training tasks of the family that the player solves."""
+def success_rate(family: str, player: Player, count: int, *, split: Split = "train") -> float:
+    """Share of the family's first ``count`` tasks in the split that the player solves."""
     verifier = OfficeVerifier()
-    tasks = [make_task(family, number) for number in range(count)]
+    tasks = [make_task(family, number, split=split) for number in range(count)]
     return sum(verifier.verify(task, play(task, player)).is_success for task in tasks) / count

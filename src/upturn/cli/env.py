@@ -1,0 +1,239 @@
+"""``upturn env``: environments by name: what they hold, whether they keep their contract, how fast they are."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from itertools import islice
+from statistics import quantiles
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_rollouts
+from upturn.cli.output import emit, progress, say
+from upturn.config import EnvironmentConfig
+from upturn.environments import EnvironmentKit, check_environment, registered_kits, resolve_kit
+from upturn.environments.office.baseline import Player, nothing, oracle, play, random_player, success_rate
+from upturn.environments.office.tasks import FAMILIES, compose
+from upturn.errors import ConfigError, UnknownNameError, WorldError
+from upturn.loop.service import judge
+from upturn.records import Evaluation, Observation, Result, Split, Task, Trajectory, Turn
+
+CONTRACT_TASKS = 20
+"""Tasks a split on which the contract is checked."""
+RANDOM_BAR = 0.02
+"""Random valid actions may solve this share: a few tasks have short answers that chance can hit."""
+
+env_app = typer.Typer(
+    name="env",
+    help="Environments: what they hold, whether they keep their contract, try one.",
+    no_args_is_help=True,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Name = Annotated[str, typer.Argument(help="A registered environment, or module:factory of your own.")]
+
+
+@env_app.callback()
+def _env() -> None:
+    """Environments: what they hold, whether they keep their contract, try one."""
+
+
+@env_app.command("list")
+def list_environments(
+    name: Annotated[
+        str, typer.Argument(help="Only this one; may be module:factory. Default: all registered.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Environments with their verifier, task families and levels."""
+    kits = [resolve_kit(each) for each in ([name] if name else registered_kits())]
+    described = {kit.name: {"verifier": kit.verifier.name, "levels": dict(kit.families)} for kit in kits}
+    emit("env list", [], {"environments": described}, as_json=as_json)
+
+
+@env_app.command("validate")
+def validate(
+    name: Name,
+    *,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of each family for floors and ceilings.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of the random actions.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Check the contract, and the office's floors and ceilings by family. Exit code 1 when a bar fails."""
+    kit = resolve_kit(name)
+    details: dict[str, object] = {}
+    try:
+        check_environment(kit, CONTRACT_TASKS)
+        results = [Result("contract", "kept", bar="kept", holds=True)]
+    except WorldError as exc:
+        results = [Result("contract", "broken", bar="kept", holds=False)]
+        details["breach"] = str(exc)
+    if name == "office":
+        results += _floors(tasks, seed)
+    emit("env validate", results, details, as_json=as_json)
+    if any(result.holds is False for result in results):
+        raise typer.Exit(1)
+
+
+def _floors(count: int, seed: int) -> list[Result]:
+    """Success of perfect work, of none, and of random valid actions, by family, with 95 % intervals."""
+    from upturn.deployment.interval import clopper_pearson_interval  # scipy, which listing does not need
+
+    players: tuple[tuple[str, Player, str, Callable[[float], bool]], ...] = (
+        ("oracle", oracle, ">= 1", lambda rate: rate == 1),
+        ("nothing", nothing, "<= 0", lambda rate: rate == 0),
+        ("random", random_player(seed), f"<= {RANDOM_BAR:g}", lambda rate: rate <= RANDOM_BAR),
+    )
+    results = []
+    with progress("floors and ceilings", len(FAMILIES) * len(players)) as ticker:
+        for family in FAMILIES:
+            for player, act, bar, holds in players:
+                rate = success_rate(family, act, count)
+                interval = clopper_pearson_interval(round(rate * count), count)
+                results.append(
+                    Result(f"{player} {family}", rate, "", interval.low, interval.high, count, bar, holds(rate))
+                )
+                ticker.advance()
+    return results
+
+
+def _person(tell: Callable[[str], None]) -> CallableAgent:
+    """Whoever sits at the terminal, or what is piped in, as an agent."""
+
+    def answer(instruction: str, turns: Sequence[Turn], observation: Observation) -> str:  # noqa: ARG001
+        """Shows the observation and reads a line; EOFError when there is none, which ends the attempt."""
+        tell(_shown(observation))
+        line = ""
+        while not line:
+            if sys.stdin.isatty():
+                sys.stderr.write("> ")
+                sys.stderr.flush()
+            read = sys.stdin.readline()
+            if not read:
+                raise EOFError("the input ended before the task did")
+            line = read.strip()
+        return line
+
+    return CallableAgent(answer)
+
+
+def _shown(observation: Observation) -> str:
+    return f"error {observation.code}: {observation.text}" if observation.is_error else observation.text
+
+
+@env_app.command("play")
+def play_task(
+    name: Name,
+    *,
+    family: Annotated[str, typer.Option(help="Which kind of task.")],
+    seed: Annotated[int, typer.Option(help="Another seed is another task.")] = 0,
+    heldout: Annotated[bool, typer.Option("--heldout", help="A held-out task instead of a training task.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Do a task yourself: one call a line, such as mail.move id=m27; folder=archive. The input may be piped in."""
+    kit = resolve_kit(name)
+    if family not in kit.families:
+        raise UnknownNameError(f"{kit.name} has no family {family!r}; it has: {', '.join(kit.families)}")
+    split: Split = "heldout" if heldout else "train"
+    task = next(iter(kit.tasks(seed=seed, split=split, families=[family])))
+    tell: Callable[[str], None] = say if as_json else typer.echo
+    setting = Setting(
+        key="play",
+        agent=_person(tell),
+        agent_version="person@1",
+        model=None,
+        limits=Limits(max_turns=EnvironmentConfig().max_turns),
+        seed=seed,
+        temperature=1.0,
+    )
+    job = Job(Attempt(task, 0, 0), setting)
+    [trajectory] = asyncio.run(run_rollouts([job], kit.environment, slots=1))
+    tell(_shown(trajectory.final_observation))
+    evaluation = judge(kit.verifier, task, trajectory)
+    emit("env play", _judgement(evaluation), _transcript(task, trajectory, evaluation), as_json=as_json)
+
+
+def _judgement(evaluation: Evaluation) -> list[Result]:
+    results = [Result("verdict", evaluation.verdict)]
+    if evaluation.score is not None:
+        results.append(Result("score", evaluation.score))
+    results += [Result(f"reward {name}", value) for name, value in evaluation.rewards.items() if value is not None]
+    return results + [Result(f"cost {name}", value) for name, value in evaluation.costs.items()]
+
+
+def _transcript(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> dict[str, object]:
+    gates = {gate.name: {"passed": gate.is_passed, "detail": gate.detail} for gate in evaluation.gates}
+    return {
+        "task": task.id,
+        "instruction": task.instruction,
+        "turns": len(trajectory.turns),
+        "outcome": trajectory.outcome,
+        "gates": gates,
+        "state": trajectory.final_state,
+    }
+
+
+@env_app.command("bench")
+def bench(
+    name: Annotated[str, typer.Argument(help="The environment; only the office has players without a model.")],
+    *,
+    tasks: Annotated[int, typer.Option(min=10, help="Tasks of each family.")] = 200,
+    as_json: Json = False,
+) -> None:
+    """How fast tasks are drawn, reset, worked on and judged, with perfect work, on one core."""
+    if name != "office":
+        raise ConfigError([f"env bench needs an environment with an oracle: office; got {name!r}"])
+    kit = resolve_kit(name)
+    with progress("benchmark", 4) as ticker:
+        started = perf_counter()
+        drawn = list(islice(kit.tasks(seed=0, split="train", families=list(FAMILIES)), tasks * len(FAMILIES)))
+        drawing = perf_counter() - started
+        ticker.advance()
+        results = [Result("tasks_per_second", len(drawn) / drawing, "1/s", n=len(drawn))]
+        results += _acting(kit, drawn)
+        ticker.advance()
+        results += _judging(kit, drawn)
+        ticker.advance()
+        started = perf_counter()
+        _floors(tasks, seed=0)
+        results.append(Result("floors_seconds", perf_counter() - started, "s", n=tasks * len(FAMILIES) * 3))
+        ticker.advance()
+    emit("env bench", results, {"families": len(FAMILIES), "tasks_per_family": tasks}, as_json=as_json)
+
+
+def _acting(kit: EnvironmentKit, tasks: Sequence[Task]) -> list[Result]:
+    """Resets and steps of perfect work; the worlds are at hand, drawing them was measured before."""
+    resetting = stepping = 0.0
+    steps = 0
+    for task in tasks:
+        actions = compose(task).draft.oracle
+        environment = kit.environment(task)
+        started = perf_counter()
+        environment.reset(task)
+        reset = perf_counter()
+        for action in actions:
+            environment.step(action)
+        resetting += reset - started
+        stepping += perf_counter() - reset
+        steps += len(actions)
+    return [
+        Result("resets_per_second", len(tasks) / resetting, "1/s", n=len(tasks)),
+        Result("steps_per_second", steps / stepping, "1/s", n=steps),
+    ]
+
+
+def _judging(kit: EnvironmentKit, tasks: Sequence[Task]) -> list[Result]:
+    """Milliseconds of one judgement: the middle and the slowest hundredth."""
+    seconds = []
+    for task in tasks:
+        trajectory = play(task, oracle)
+        started = perf_counter()
+        kit.verifier.verify(task, trajectory)
+        seconds.append(perf_counter() - started)
+    cuts = quantiles(seconds, n=100)
+    return [
+        Result("verify_p50", 1000 * cuts[49], "ms", n=len(seconds)),
+        Result("verify_p99", 1000 * cuts[98], "ms", n=len(seconds)),
+    ]
