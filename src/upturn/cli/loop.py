@@ -55,8 +55,8 @@ def status(
     found = read_progress(folder)
     done = sum(step.is_finished for step in found.steps)
     results = [
-        Result("steps_finished", done, "steps"),
-        Result("steps_open", len(found.steps) - done, "steps"),
+        Result("steps_finished", float(done), "steps"),
+        Result("steps_open", float(len(found.steps) - done), "steps"),
         Result("seconds", sum(step.seconds or 0.0 for step in found.steps), "s"),
     ]
     details = {

@@ -133,7 +133,7 @@ def _release(
             Result(f"{name}_verdict", "none", bar=wanted, holds=False),
             Result(f"{name}_canary_tasks", "none", "tasks"),
         )
-    tasks = release.evidence[-1].candidate_tasks if release.evidence else 0
+    tasks = float(release.evidence[-1].candidate_tasks) if release.evidence else 0.0
     verdict = Result(f"{name}_verdict", release.state, bar=wanted, holds=release.state == wanted)
     if most_tasks is None:
         return verdict, Result(f"{name}_canary_tasks", tasks, "tasks")
