@@ -14,4 +14,4 @@ def test_the_hash_changes_with_one_bit_and_only_with_the_weights() -> None:
     weight = first.model.norm.weight
     weight[0] = torch.nextafter(weight[0], torch.tensor(9.0))
     assert weights_hash(first) != weights_hash(second)
-    assert weights_hash(second) != weights_hash(second.to(torch.bfloat16))
+    assert weights_hash(second) != weights_hash(second.bfloat16())

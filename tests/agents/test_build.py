@@ -1,0 +1,88 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from upturn.agents import CallableAgent, EndpointAgent, Limits, ToolAgent, build, load_function, temperature
+from upturn.agents.agent import Agent
+from upturn.errors import ConfigError
+from upturn.models import CompactRenderer, Written
+from upturn.records import Action, AgentVersion, Observation
+
+VERSION = AgentVersion(agent="a", version="1", kind="callable", model="operator:add")
+
+
+class NoRenderer:
+    stop_ids: tuple[int, ...] = (0,)
+
+    def open(self, observation: Observation, prompt: str) -> tuple[int, ...]:
+        return ()
+
+    def extend(self, observation: Observation) -> tuple[int, ...]:
+        return ()
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        return ()
+
+    def read(self, token_ids: Sequence[int]) -> Written:
+        return Written("", None)
+
+
+def built(version: AgentVersion, renderer: NoRenderer | None = None) -> Agent:
+    return build(version, limits=Limits(), renderer=renderer)
+
+
+def test_each_kind_becomes_its_agent() -> None:
+    local = replace(VERSION, kind="local_model", model="nano", prompt="Be kind.")
+    endpoint = replace(VERSION, kind="endpoint", model="http://127.0.0.1:1/v1", model_name="m")
+    assert isinstance(built(VERSION), CallableAgent)
+    assert isinstance(built(replace(VERSION, kind="rule_based")), CallableAgent)
+    assert isinstance(built(local, NoRenderer()), ToolAgent)
+    assert isinstance(built(endpoint), EndpointAgent)
+
+
+def test_everything_that_is_wrong_with_a_version_is_said_at_once() -> None:
+    version = AgentVersion(
+        agent="a", version="1", kind="local_model", parameters={"temperature": -1.0, "heat": 2.0, "max_tokens": 0.0}
+    )
+    with pytest.raises(ConfigError) as caught:
+        built(version)
+    assert caught.value.problems == (
+        "agent 'a@1': parameter 'heat' has no effect on kind 'local_model'; known: temperature, max_tokens",
+        "agent 'a@1': temperature must be 0 (greedy) or more, got -1.0",
+        "agent 'a@1': max_tokens must be 1 or more, got 0.0",
+        "agent 'a@1': a local model needs the renderer of its tokenizer",
+    )
+
+
+def test_settings_without_effect_are_errors() -> None:
+    with pytest.raises(ConfigError, match="'temperature' has no effect on kind 'callable'; known: none"):
+        built(replace(VERSION, parameters={"temperature": 1.0}))
+    with pytest.raises(ConfigError, match="a prompt has no effect on kind 'callable'"):
+        built(replace(VERSION, prompt="Be kind."))
+    with pytest.raises(ConfigError, match="an endpoint needs model_name"):
+        built(replace(VERSION, kind="endpoint", model="http://127.0.0.1:1/v1"))
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("operator.add", "is named 'package.module:function', got 'operator.add'"),
+        ("no_such_module:act", "cannot import 'no_such_module'"),
+        ("operator:no_such", "'operator' has no 'no_such'"),
+        ("upturn.errors:__doc__", "is not a function"),
+    ],
+)
+def test_import_paths_that_lead_nowhere_say_why(path: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        load_function(path)
+
+
+def test_functions_are_found_inside_classes_too() -> None:
+    found: object = load_function("upturn.models:CompactRenderer.open")
+    assert found is CompactRenderer.open
+
+
+def test_the_temperature_is_one_unless_the_version_says() -> None:
+    assert temperature(VERSION) == 1.0
+    assert temperature(replace(VERSION, parameters={"temperature": 0.0})) == 0.0

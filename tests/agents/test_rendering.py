@@ -1,0 +1,48 @@
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from upturn.agents import rendered_rows
+from upturn.models import SPECIAL_TOKENS, CompactRenderer
+from upturn.records import Action, Observation, Trajectory, Turn
+
+
+def renderer() -> CompactRenderer:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
+    return CompactRenderer(tokenizer)
+
+
+def trajectory(*turns: Turn) -> Trajectory:
+    return Trajectory(
+        id="x",
+        task_id="t",
+        agent_version="rules@1",
+        turns=turns,
+        final_observation=Observation("done"),
+        outcome="finished",
+        origin="rendered",
+    )
+
+
+MOVE = Action("mail", "move", {"id": "m1"})
+FINISH = Action("user", "finish")
+FIRST, SECOND = Observation("Move m1."), Observation("nothing there", code="not_found")
+
+
+def test_a_row_holds_what_a_model_would_have_seen_and_written() -> None:
+    made = renderer()
+    (row,) = rendered_rows(trajectory(Turn(FIRST, "", MOVE), Turn(SECOND, "", FINISH)), made)
+    assert row.token_ids == (*made.open(FIRST), *made.write(MOVE), *made.extend(SECOND), *made.write(FINISH))
+    written = [row.token_ids[span.start : span.stop] for span in row.spans]
+    assert [made.read(ids).action for ids in written] == [MOVE, FINISH]
+    assert [span.turn for span in row.spans] == [0, 1]
+    assert row.logprobs == ()
+
+
+def test_rows_end_before_the_first_unreadable_turn() -> None:
+    made = renderer()
+    (row,) = rendered_rows(trajectory(Turn(FIRST, "", MOVE), Turn(SECOND, "what", None)), made, "Be kind.")
+    assert row.token_ids == (*made.open(FIRST, "Be kind."), *made.write(MOVE))
+    assert rendered_rows(trajectory(Turn(FIRST, "what", None)), made) == ()

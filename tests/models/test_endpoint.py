@@ -1,0 +1,161 @@
+import asyncio
+import json
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from upturn.agents import EndpointAgent, Recorder, Reply
+from upturn.errors import ModelError
+from upturn.models import ChatEndpoint, Completion, GenerationRequest, Message
+from upturn.records import Action, Observation, Turn, Usage
+
+ANSWER = {
+    "model": "m-2026",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Let me see.\nmail.list folder=in"}}],
+    "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+}
+Script = Sequence[tuple[int, Any, dict[str, str]]]
+
+
+class Server:
+    """Answers with the script's lines in order and keeps what it was asked."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = list(script)
+        self.asked: list[tuple[str, dict[str, str], Any]] = []
+        self.url = ""
+
+
+@contextmanager
+def serving(*script: tuple[int, Any, dict[str, str]]) -> Iterator[Server]:
+    state = Server(script)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            state.asked.append((self.path, dict(self.headers), json.loads(body)))
+            status, answer, headers = state.script.pop(0)
+            content = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
+            self.send_response(status)
+            for name, value in {**headers, "content-length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    state.url = f"http://127.0.0.1:{server.server_port}/v1"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def complete(url: str, waits: list[float] | None = None, **settings: Any) -> Completion:
+    async def sleep(seconds: float) -> None:
+        if waits is not None:
+            waits.append(seconds)
+
+    endpoint = ChatEndpoint(url, "m", sleep=sleep, **settings)
+    return asyncio.run(endpoint.complete([Message("user", "Hi")], temperature=0.5, max_tokens=9))
+
+
+def test_a_chat_is_sent_and_its_answer_read() -> None:
+    with serving((200, ANSWER, {})) as server:
+        completion = complete(f"{server.url}/", api_key="secret")
+    assert completion == Completion("Let me see.\nmail.list folder=in", 11, 7, "m-2026")
+    ((path, headers, body),) = server.asked
+    assert path == "/v1/chat/completions"
+    assert headers["authorization"] == "Bearer secret"
+    assert body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "temperature": 0.5,
+        "max_tokens": 9,
+    }
+
+
+def test_no_key_sends_no_authorization_and_missing_counts_are_zero() -> None:
+    with serving((200, {"choices": [{"message": {"content": None}}]}, {})) as server:
+        assert complete(server.url) == Completion("", 0, 0, "")
+    assert "authorization" not in server.asked[0][1]
+
+
+def test_what_may_pass_is_tried_again_with_growing_waits() -> None:
+    waits: list[float] = []
+    with serving(
+        (503, "busy", {}), (429, "slow down", {"retry-after": "7"}), (500, "", {}), (200, ANSWER, {})
+    ) as server:
+        assert complete(server.url, waits, retries=3).prompt_tokens == 11
+    assert waits == [0.5, 7.0, 2.0]
+
+
+def test_the_last_failure_is_named_without_the_key() -> None:
+    with serving((503, "busy", {}), (503, "still busy", {})) as server, pytest.raises(ModelError) as caught:
+        complete(server.url, retries=1, api_key="secret")
+    assert str(caught.value) == f"{server.url}/chat/completions failed 2 times, at last with HTTP 503: still busy"
+
+
+def test_a_refusal_is_not_tried_again() -> None:
+    with (
+        serving((401, "bad key", {})) as server,
+        pytest.raises(ModelError, match="refused model 'm': HTTP 401: bad key"),
+    ):
+        complete(server.url, retries=5)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("answer", ["<html>", {"choices": []}, {"choices": [{"text": "old style"}]}])
+def test_an_answer_of_another_shape_is_named(answer: Any) -> None:
+    with serving((200, answer, {})) as server, pytest.raises(ModelError, match="did not answer as a chat endpoint"):
+        complete(server.url)
+
+
+def test_nobody_listening_and_silence_are_model_errors() -> None:
+    with socket.socket() as quiet:
+        quiet.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{quiet.getsockname()[1]}/v1"
+        with pytest.raises(ModelError, match="failed 2 times, at last with ConnectError"):
+            complete(url, retries=1)
+        quiet.listen()
+        with pytest.raises(ModelError, match="failed 1 times, at last with ReadTimeout"):
+            complete(url, retries=0, timeout_seconds=0.05)
+
+
+def test_a_url_that_is_none_is_refused() -> None:
+    with pytest.raises(ModelError, match="starts with http:// or https://, got 'localhost:80'"):
+        ChatEndpoint("localhost:80", "m")
+
+
+def test_an_endpoint_agent_sends_the_conversation_and_takes_the_last_line_that_is_an_action() -> None:
+    turns = [Turn(Observation("Do it."), "mail.open id=1", Action("mail", "open", {"id": "1"}))]
+
+    async def act(url: str) -> Reply:
+        agent = EndpointAgent(ChatEndpoint(url, "m"), prompt="You have mail.", temperature=0.0, max_tokens=5)
+        session = Recorder(None, GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
+        return await agent.act(turns, Observation("no mail 1", code="not_found"), session)
+
+    with serving((200, ANSWER, {})) as server:
+        reply = asyncio.run(act(server.url))
+    assert reply == Reply(
+        "Let me see.\nmail.list folder=in", Action("mail", "list", {"folder": "in"}), Usage(11, 7)
+    )
+    messages = server.asked[0][2]["messages"]
+    assert messages[0]["role"] == "system"
+    assert messages[0]["content"].startswith("You have mail.\n\nYou act by writing one action")
+    assert [(each["role"], each["content"]) for each in messages[1:]] == [
+        ("user", "Do it."),
+        ("assistant", "mail.open id=1"),
+        ("user", "error not_found: no mail 1"),
+    ]

@@ -1,0 +1,35 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from upturn.errors import ModelError
+from upturn.models import Generation, GenerationRequest, ScriptedModel
+
+REQUEST = GenerationRequest((1,), 5, (0,), 1.0, "s", (0, 0), 0)
+
+
+def codes(text: str) -> list[int]:
+    return [ord(letter) for letter in text]
+
+
+def written(model: ScriptedModel, request: GenerationRequest = REQUEST) -> Generation:
+    return asyncio.run(model.generate(request))
+
+
+def test_each_session_hears_the_script_from_its_start_and_the_last_text_forever() -> None:
+    model = ScriptedModel(["a", "b"], codes)
+    assert [written(model).token_ids for _ in range(3)] == [(97, 0), (98, 0), (98, 0)]
+    assert written(model, replace(REQUEST, session="other")).token_ids == (97, 0)
+    model.release("s")
+    assert written(model) == Generation((97, 0), (0.0, 0.0), "stop", "scripted")
+    assert len(model.requests) == 5
+
+
+def test_a_long_text_is_cut_off_and_an_exception_is_raised() -> None:
+    model = ScriptedModel(["abcde", ModelError("gone")], codes)
+    assert written(model) == Generation((97, 98, 99, 100, 101), (0.0,) * 5, "length", "scripted")
+    with pytest.raises(ModelError, match="gone"):
+        written(model)
+    with pytest.raises(ValueError, match="at least one text"):
+        ScriptedModel([], codes)
