@@ -41,7 +41,7 @@ class Objective(Protocol):
         """``(N,)``; the trainer adds them up and divides by the stream's own denominator."""
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
-        """Called without gradients."""
+        """Plain numbers, without gradient."""
 
 
 def cross_entropy_losses(logprobs: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class ClippedPolicy:
             (ratios < 1 - self.clip_low) & (advantages < 0)
         )
         old = _quiet(batch.old_logprobs, batch.mask)
-        gaps = (_quiet(batch.logprobs, batch.mask) - old).abs()
+        gaps = (_quiet(batch.logprobs.detach(), batch.mask) - old).abs()
         return TokenStatistics(
             {
                 "clip_fraction": _sum(is_clipped),
@@ -124,4 +124,4 @@ def _quiet(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def _sum(values: Tensor) -> float:
-    return float(values.sum())
+    return float(values.detach().sum())

@@ -15,13 +15,14 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from upturn.errors import TrainingError
+from upturn.models.engine import weights_hash
 from upturn.training.checkpoint import Checkpoint, TrainingProgress, read_checkpoint, write_checkpoint
 from upturn.training.curve import Curve, CurvePoint
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.settings import Keep
 from upturn.training.stream import Algorithm
 from upturn.training.trainer import StepMetrics, Trainer, torch_threads
-from upturn.training.weights import copied, put_back, weight_tensors, weights_hash
+from upturn.training.weights import copied, put_back, weight_tensors
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 CURVE_FILE = "curve.jsonl"

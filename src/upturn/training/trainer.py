@@ -162,9 +162,8 @@ class Trainer:
             torch.ones_like(weights, dtype=torch.bool),
         )
         loss = stream.objective.losses(tokens).sum() / stream.denominator
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        with torch.no_grad():
-            seen = stream.objective.statistics(tokens._replace(logprobs=logprobs.detach()))
+        loss.backward()
+        seen = stream.objective.statistics(tokens._replace(logprobs=logprobs.detach()))
         for name, value in seen.sums.items():
             sums[name] = sums.get(name, 0.0) + value
         for name, value in seen.maxima.items():
@@ -207,8 +206,7 @@ class Trainer:
 
 def _parts(model: PreTrainedModel) -> tuple[nn.Module, nn.Module]:
     """The backbone and the output layer."""
-    untyped: Any = model  # these two methods of transformers carry no types
-    return untyped.get_decoder(), untyped.get_output_embeddings()
+    return model.get_decoder(), model.get_output_embeddings()
 
 
 def warmup_factor(step: int, warmup_steps: int) -> float:

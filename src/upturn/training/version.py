@@ -2,17 +2,19 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from upturn.errors import ModelError, TrainingError
+from upturn.models.engine import weights_hash
 from upturn.training.checkpoint import sync
-from upturn.training.weights import digest, weight_tensors, weights_hash
+from upturn.training.weights import weight_tensors
 
 Stored = Literal["float32", "bfloat16"]
 MARKER = "upturn.json"
@@ -31,30 +33,33 @@ _WEIGHT_FILES = (
 def save_version(
     model: PreTrainedModel, folder: Path, *, stored: Stored = "float32", companions: Path | None = None
 ) -> str:
-    """Writes the model as a new folder, atomically, and returns the hash of the weights as they will be loaded.
+    """Writes the model as a new folder, atomically, and returns the hash of the weights as they load (in float32).
 
-    ``bfloat16`` halves the files and rounds the weights; what loads is again float32, so evaluate what was loaded.
-    ``companions``: a folder whose other files (tokenizer and the like) go along; None = none. Saving the same
-    weights again is a no-op; raises TrainingError when ``folder`` holds anything else.
+    ``bfloat16`` halves the files and rounds the weights, so evaluate what was loaded. ``companions``: a folder
+    whose other files (tokenizer and the like) go along; None = none. Saving the same again is a no-op; raises
+    TrainingError when ``folder`` holds anything else.
     """
-    tensors = {name: tensor.to(_DTYPES[stored]) for name, tensor in weight_tensors(model).items()}
-    weights = digest({name: tensor.float() for name, tensor in tensors.items()})
-    if folder.exists():
-        if _marked_hash(folder) == weights:
-            return weights
-        raise TrainingError(f"folder {str(folder)!r} exists and holds something else; name a new folder")
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    _write_model(model, partial, tensors)
+    writer: Any = model  # save_pretrained is typed for a subset of what it takes
+    tensors = {name: tensor.to(_DTYPES[stored]) for name, tensor in weight_tensors(model).items()}
+    with _no_progress_bars():
+        writer.save_pretrained(partial, state_dict=tensors)
     if companions is not None:
         _copy_companions(companions, partial)
-    (partial / MARKER).write_text(json.dumps({"weights_hash": weights, "stored": stored}) + "\n")
-    for file in partial.iterdir():
+    saved = weights_hash(_loaded(partial))
+    if folder.exists():
+        shutil.rmtree(partial)
+        if _marked_hash(folder) == saved:
+            return saved
+        raise TrainingError(f"folder {str(folder)!r} exists and holds something else; name a new folder")
+    (partial / MARKER).write_text(json.dumps({"weights_hash": saved, "stored": stored}) + "\n")
+    for file in (*partial.iterdir(), partial):
         sync(file)
     partial.rename(folder)
     sync(folder.parent)
-    return weights
+    return saved
 
 
 def load_version(folder: Path) -> PreTrainedModel:
@@ -68,12 +73,7 @@ def load_version(folder: Path) -> PreTrainedModel:
             f"{str(folder / MARKER)!r} is missing or damaged, so the folder's weights cannot be checked; "
             "train again, or restore the folder"
         )
-    try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True
-        )
-    except Exception as exc:  # a damaged folder fails in the libraries below in many ways
-        raise ModelError(f"cannot load {str(folder)!r}: {exc}; train again, or restore the folder") from exc
+    model = _loaded(folder)
     found = weights_hash(model)
     if found != expected:
         raise ModelError(
@@ -82,10 +82,27 @@ def load_version(folder: Path) -> PreTrainedModel:
     return model
 
 
-def _write_model(model: PreTrainedModel, folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Tied tensors are written once; transformers ties them again when it loads."""
-    writer: Any = model  # save_pretrained is typed for a subset of what it takes
-    writer.save_pretrained(folder, state_dict=dict(tensors))
+def _loaded(folder: Path) -> PreTrainedModel:
+    try:
+        with _no_progress_bars():
+            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch.float32, local_files_only=True
+            )
+    except Exception as exc:  # a damaged folder fails in the libraries below in many ways
+        raise ModelError(f"cannot load {str(folder)!r}: {exc}; train again, or restore the folder") from exc
+    return model
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """The caller's display belongs to the caller."""
+    is_shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if is_shown:
+            transformers_logging.enable_progress_bar()
 
 
 def _copy_companions(source: Path, target: Path) -> None:

@@ -1,7 +1,6 @@
-"""A model's tensors by name: copying, hashing and putting them back in place.
+"""A model's tensors by name: copying them, putting them back in place, and a digest against damage.
 
-Tied tensors appear once, under their first name. The hash is taken over values, not over files: a version stored in
-bfloat16 and the float32 model loaded from it have the same hash.
+Tied tensors appear once, under their first name. The identity of weights is ``upturn.models.engine.weights_hash``.
 """
 
 import hashlib
@@ -52,12 +51,3 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
         found.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
         found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
-
-
-def weights_hash(model: nn.Module) -> str:
-    """The identity of a model's weights: 64 hexadecimal digits over their values as float32."""
-    return digest({name: _as_float32(tensor) for name, tensor in weight_tensors(model).items()})
-
-
-def _as_float32(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor

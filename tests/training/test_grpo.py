@@ -1,0 +1,350 @@
+"""GRPO learns toys with known answers, counts what it filters, and stops and resumes without a trace."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from upturn.errors import TrainingError
+from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
+from upturn.training import (
+    AdvantageSettings,
+    GrpoSettings,
+    OptimiserSettings,
+    ScoredGroup,
+    ScoredTrajectory,
+    read_curve,
+)
+from upturn.training.grpo import GroupRelativeUpdates, run_grpo
+from upturn.training.run import CURVE_FILE
+from upturn.training.weights import copied, weight_tensors
+
+Model = Callable[..., PreTrainedModel]
+Make = Callable[..., Trajectory]
+PLAIN = GrpoSettings(iterations=3, evaluate_every=None, keep="final")
+
+
+@dataclass
+class CopyTask:
+    """Prompt ``[1, x, 2]``, one written token, reward 1 for x: the optimum is 1, guessing earns 1/20."""
+
+    model: PreTrainedModel
+    make: Make
+    symbols: Sequence[int] = (3, 4, 5, 6)
+    attempts: int = 12
+
+    def collect(self, iteration: int) -> list[ScoredGroup]:
+        """One group a symbol, sampled with the model's weights and the iteration's own generator."""
+        generator = torch.Generator().manual_seed(iteration)
+        return [self._group(symbol, generator) for symbol in self.symbols]
+
+    def score(self, _: int) -> float:
+        """The exact expected reward."""
+        return float(self._distribution()[range(len(self.symbols)), list(self.symbols)].mean())
+
+    def _distribution(self) -> Tensor:
+        with torch.no_grad():
+            logits: Tensor = self.model(torch.tensor([[1, x, 2] for x in self.symbols])).logits
+        return logits[:, -1].softmax(-1)
+
+    def _group(self, symbol: int, generator: torch.Generator) -> ScoredGroup:
+        probabilities = self._distribution()[list(self.symbols).index(symbol)]
+        drawn = torch.multinomial(probabilities, self.attempts, replacement=True, generator=generator).tolist()
+        members = [
+            ScoredTrajectory(
+                self.make(
+                    (1, symbol, 2, token),
+                    name=f"{symbol}/{attempt}",
+                    task=f"copy {symbol}",
+                    logprobs=(float(probabilities[token].log()),),
+                ),
+                (float(token == symbol),),
+            )
+            for attempt, token in enumerate(drawn)
+        ]
+        return ScoredGroup(Task(f"copy {symbol}", "copy", "copy", "toy"), tuple(members))
+
+
+def _toy(**changes: object) -> GrpoSettings:
+    base = GrpoSettings(
+        iterations=100, optimiser=OptimiserSettings(learning_rate=5e-3), evaluate_every=5, target_score=0.95
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "advantage",
+    [
+        AdvantageSettings(),
+        AdvantageSettings(baseline="leave_one_out"),
+        AdvantageSettings(scale="std"),
+    ],
+    ids=["centred", "leave one out", "std"],
+)
+def test_copying_is_learned_to_95_percent(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path, advantage: AdvantageSettings
+) -> None:
+    task = CopyTask(tiny_model(), make_trajectory)
+    before = task.score(0)
+    outcome = run_grpo(
+        task.model, task.collect, _toy(advantage=advantage), seed=0, run_dir=tmp_path, evaluate=task.score
+    )
+    assert before < 0.15
+    assert outcome.stopped == "target"
+    assert task.score(0) == outcome.best_score
+    assert task.score(0) >= 0.95
+    curve = read_curve(tmp_path / CURVE_FILE)
+    assert all(point.metrics.get("max_logprob_gap", 0.0) < 1e-5 for point in curve)  # type: ignore[operator]
+    first, last = curve[1].metrics["entropy"], curve[-1].metrics["entropy"]
+    assert first is not None and last is not None
+    assert last < first
+
+
+def test_the_turn_that_earns_the_reward_is_the_one_that_learns(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    """Two turns of one token; only what the second one writes is rewarded."""
+    model = tiny_model()
+
+    def collect(iteration: int) -> list[ScoredGroup]:
+        generator = torch.Generator().manual_seed(iteration)
+        tokens, columns = torch.tensor([[1, 2]] * 24), []
+        for _ in range(2):
+            with torch.no_grad():
+                found = model(tokens).logits[:, -1].log_softmax(-1)
+            drawn = torch.multinomial(found.exp(), 1, generator=generator)
+            tokens = torch.cat([tokens, drawn], dim=1)
+            columns.append(found.gather(1, drawn))
+        members = []
+        for attempt, (row, logprobs) in enumerate(
+            zip(tokens.tolist(), torch.cat(columns, 1).tolist(), strict=True)
+        ):
+            trajectory = make_trajectory(row, ((0, 2, 3), (1, 3, 4)), name=str(attempt), logprobs=logprobs)
+            members.append(ScoredTrajectory(trajectory, (0.0, float(row[3] < 10))))
+        return [ScoredGroup(Task("task", "", "", ""), tuple(members))]
+
+    settings = replace(PLAIN, iterations=25, optimiser=OptimiserSettings(learning_rate=1e-2), minibatches=1)
+    run_grpo(model, collect, settings, seed=0, run_dir=tmp_path)
+    with torch.no_grad():
+        second = torch.stack(
+            [model(torch.tensor([[1, 2, token]])).logits[0, -1].softmax(-1)[:10].sum() for token in range(20)]
+        )
+        first = model(torch.tensor([[1, 2]])).logits[0, -1].softmax(-1)
+    assert float((first * second).sum()) > 0.9
+
+
+def _updates(groups: Sequence[ScoredGroup], **changes: object) -> GroupRelativeUpdates:
+    return GroupRelativeUpdates(lambda _: groups, replace(PLAIN, **changes), seed=0)  # type: ignore[arg-type]
+
+
+def _group(make: Make, rewards: Sequence[float | None], *, task: str = "task", length: int = 1) -> ScoredGroup:
+    members = tuple(
+        ScoredTrajectory(
+            make((1, 2, *(3,) * length), ((0, 2, 2 + length),), name=f"{task}/{index}", task=task),
+            None if reward is None else (reward,),
+        )
+        for index, reward in enumerate(rewards)
+    )
+    return ScoredGroup(Task(task, "", "", ""), members)
+
+
+def test_filtered_groups_are_not_computed_but_counted_in_the_denominator(make_trajectory: Make) -> None:
+    """2·1 tokens that teach, 3·4 and 2·2 that do not: 18 in all, 9 for each of the two minibatches."""
+    groups = [
+        _group(make_trajectory, [1.0, 0.0], task="a"),
+        _group(make_trajectory, [1.0, 1.0, 1.0], task="b", length=4),
+        _group(make_trajectory, [None, 1.0], task="c", length=2),
+    ]
+    unit = _updates(groups).unit(0)
+    (minibatch,) = unit.minibatches
+    (stream,) = minibatch
+    assert sorted(row.trajectory_id for row in stream.rows) == ["a/0", "a/1"]
+    assert stream.denominator == 9.0
+    expected = {
+        "trajectories": 7.0,
+        "mean_return": 5 / 6,
+        "groups": 3.0,
+        "filtered_groups": 2.0,
+        "unscorable": 1.0,
+        "forks": 0.0,
+        "written_tokens": 18.0,
+        "trained_rows": 2.0,
+    }
+    assert unit.metrics == pytest.approx(expected)
+
+
+def test_a_member_with_advantage_zero_is_not_computed(make_trajectory: Make) -> None:
+    unit = _updates([_group(make_trajectory, [0.0, 0.5, 1.0])], minibatches=1).unit(0)
+    assert sorted(row.trajectory_id for row in unit.minibatches[0][0].rows) == ["task/0", "task/2"]
+    assert unit.minibatches[0][0].denominator == 3.0
+
+
+def test_an_iteration_without_signal_takes_no_step(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    model = tiny_model()
+    before = copied(weight_tensors(model))
+    groups = [_group(make_trajectory, [1.0, 1.0]), _group(make_trajectory, [None, None])]
+    outcome = run_grpo(model, lambda _: groups, PLAIN, seed=0, run_dir=tmp_path)
+    assert (outcome.units, outcome.steps) == (3, 0)
+    assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
+    curve = read_curve(tmp_path / CURVE_FILE)
+    assert [point.metrics["filtered_groups"] for point in curve] == [2.0] * 3
+
+
+def test_every_group_with_signal_is_in_one_minibatch_of_the_iteration(make_trajectory: Make) -> None:
+    groups = [_group(make_trajectory, [1.0, 0.0], task=str(index)) for index in range(7)]
+    updates = _updates(groups, minibatches=3)
+    for iteration in range(3):
+        minibatches = updates.unit(iteration).minibatches
+        tasks = [sorted({row.trajectory_id.split("/")[0] for row in batch[0].rows}) for batch in minibatches]
+        assert sorted(len(each) for each in tasks) == [2, 2, 3]
+        assert sorted(task for each in tasks for task in each) == [str(index) for index in range(7)]
+        again = updates.unit(iteration).minibatches
+        assert [[row.trajectory_id for row in batch[0].rows] for batch in again] == [
+            [row.trajectory_id for row in batch[0].rows] for batch in minibatches
+        ]
+
+
+def test_splitting_rollouts_into_rows_changes_no_weight_and_no_denominator(make_trajectory: Make) -> None:
+    whole = make_trajectory((1, 5, 6, 2, 9, 7, 2), ((0, 2, 4), (1, 5, 7)))
+    split = replace(
+        whole,
+        rows=(
+            TokenRow((1, 5, 6, 2), (WrittenSpan(0, 2, 4),), (-1.0, -1.0)),
+            TokenRow((1, 9, 7, 2), (WrittenSpan(1, 2, 4),), (-1.0, -1.0), "history_changed"),
+        ),
+    )
+    other = ScoredTrajectory(make_trajectory(name="other"), (0.0,))
+    weights, denominators = [], []
+    for trajectory in (whole, split):
+        group = ScoredGroup(Task("task", "", "", ""), (ScoredTrajectory(trajectory, (0.0, 1.0)), other))
+        (minibatch,) = _updates([group], minibatches=1).unit(0).minibatches
+        denominators.append(minibatch[0].denominator)
+        weights.append(
+            [float(weight) for row in minibatch[0].rows if row.trajectory_id == "t" for weight in row.weights]
+        )
+    assert weights == [[0.5] * 4] * 2
+    assert denominators == [5.0, 5.0]
+    metrics = _updates([group], minibatches=1).unit(0).metrics
+    assert metrics["forks"] == 1.0
+
+
+def test_unusable_rollouts_are_refused_by_name(make_trajectory: Make) -> None:
+    rendered = make_trajectory(name="walk", origin="rendered", temperature=None)
+    task = Task("task", "", "", "")
+    group = ScoredGroup(task, (ScoredTrajectory(rendered, (1.0,)), ScoredTrajectory(make_trajectory(), (0.0,))))
+    with pytest.raises(TrainingError, match="trajectory 'walk' is 'rendered'"):
+        _updates([group]).unit(0)
+    foreign = ScoredGroup(task, (ScoredTrajectory(make_trajectory(name="x", task="other"), (0.0,)),))
+    with pytest.raises(TrainingError, match="trajectory 'x' is an attempt at task 'other'"):
+        _updates([foreign]).unit(0)
+    with pytest.raises(TrainingError, match="iteration 4 collected no trajectories"):
+        _updates([ScoredGroup(task, ())]).unit(4)
+
+
+class _InterruptedError(Exception):
+    """What a test stops a run with."""
+
+
+@pytest.mark.parametrize(("stop_at", "every"), [(0, 1), (3, 1), (5, 2), (6, 1)])
+def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path, stop_at: int, every: int
+) -> None:
+    settings = _toy(iterations=7, evaluate_every=3, target_score=None, checkpoint_every=every)
+    undisturbed = CopyTask(tiny_model(), make_trajectory)
+    expected = run_grpo(
+        undisturbed.model,
+        undisturbed.collect,
+        settings,
+        seed=1,
+        run_dir=tmp_path / "a",
+        evaluate=undisturbed.score,
+    )
+    stopped = CopyTask(tiny_model(), make_trajectory)
+
+    def collect(iteration: int) -> list[ScoredGroup]:
+        if iteration == stop_at:
+            raise _InterruptedError
+        return stopped.collect(iteration)
+
+    with pytest.raises(_InterruptedError):
+        run_grpo(stopped.model, collect, settings, seed=1, run_dir=tmp_path / "b", evaluate=stopped.score)
+    resumed = CopyTask(tiny_model(), make_trajectory)
+    found = run_grpo(
+        resumed.model, resumed.collect, settings, seed=1, run_dir=tmp_path / "b", evaluate=resumed.score
+    )
+    assert found == expected
+    ours = weight_tensors(resumed.model)
+    assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed.model).items())
+    assert _timeless(tmp_path / "a") == _timeless(tmp_path / "b")
+
+
+def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
+    timings = {"update_seconds", "collect_seconds", "tokens_per_second"}
+    return [
+        (point.units, {name: value for name, value in point.metrics.items() if name not in timings})
+        for point in read_curve(folder / CURVE_FILE)
+    ]
+
+
+def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+    def run(model: PreTrainedModel, settings: GrpoSettings, seed: int) -> None:
+        task = CopyTask(model, make_trajectory, attempts=2)
+        run_grpo(model, task.collect, settings, seed=seed, run_dir=tmp_path)
+
+    run(tiny_model(), PLAIN, 0)
+    with pytest.raises(TrainingError, match="seed is '1', the checkpoint has '0'"):
+        run(tiny_model(), PLAIN, 1)
+    with pytest.raises(TrainingError, match=r"setting clip_high is '0\.3', the checkpoint has '0\.28'"):
+        run(tiny_model(), replace(PLAIN, clip_high=0.3), 0)
+    with pytest.raises(TrainingError, match="initial weights is"):
+        run(tiny_model(1), PLAIN, 0)
+
+
+def _scripted(
+    scores: Sequence[float], model: PreTrainedModel, make: Make, folder: Path, **changes: object
+) -> tuple[object, ...]:
+    """Trains with the given scores as evaluations; returns (stopped, units, kept_units, asked)."""
+    asked: list[int] = []
+
+    def evaluate(iterations: int) -> float:
+        asked.append(iterations)
+        return scores[len(asked) - 1]
+
+    task = CopyTask(model, make, attempts=4)
+    settings = _toy(iterations=8, evaluate_every=2, **{"target_score": None, **changes})
+    outcome = run_grpo(model, task.collect, settings, seed=0, run_dir=folder, evaluate=evaluate)
+    return outcome.stopped, outcome.units, outcome.kept_units, asked
+
+
+def test_training_stops_at_the_target(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+    found = _scripted([0.1, 0.5, 0.9], tiny_model(), make_trajectory, tmp_path, target_score=0.9)
+    assert found == ("target", 4, 4, [0, 2, 4])
+
+
+def test_training_stops_when_patience_runs_out(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+    found = _scripted([0.1, 0.5, 0.5, 0.4], tiny_model(), make_trajectory, tmp_path, patience=2)
+    assert found == ("patience", 6, 2, [0, 2, 4, 6])
+
+
+def test_untrained_weights_are_kept_when_training_only_hurts(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    model = tiny_model()
+    before = copied(weight_tensors(model))
+    found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, make_trajectory, tmp_path)
+    assert found == ("finished", 8, 0, [0, 2, 4, 6, 8])
+    assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
+
+
+def test_final_weights_are_kept_when_asked_for(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+    model = tiny_model()
+    before = copied(weight_tensors(model))
+    found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, make_trajectory, tmp_path, keep="final")
+    assert found == ("finished", 8, 8, [0, 2, 4, 6, 8])
+    assert not all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())

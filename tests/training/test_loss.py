@@ -1,0 +1,105 @@
+"""Losses on small tensors, worked by hand."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from upturn.training.loss import (
+    ClippedPolicy,
+    CrossEntropy,
+    TokenBatch,
+    clipped_policy_losses,
+    cross_entropy_losses,
+    kl_k3,
+)
+
+NAN = math.nan
+
+
+def _batch(
+    ratios: list[list[float]], advantages: list[list[float]], mask: list[list[bool]], old: float = -1.0
+) -> TokenBatch:
+    """A batch whose probability ratios are as given."""
+    old_logprobs = torch.full((len(ratios), len(ratios[0])), old)
+    logprobs = (old_logprobs + torch.tensor(ratios).log()).requires_grad_()
+    return TokenBatch(logprobs, old_logprobs, torch.tensor(advantages), torch.tensor(mask))
+
+
+RATIOS = [[1.0, 1.5, 0.5], [1.5, 0.5, 1.1], [2.0, 0.9, 1.28]]
+ADVANTAGES = [[1.0, 1.0, 1.0], [-1.0, -1.0, -2.0], [0.0, 3.0, 1.0]]
+MASK = [[True, True, True], [True, True, True], [True, False, True]]
+# by hand, clip .2/.28: ρA against clip(ρ, .8, 1.28)·A, the smaller one, negated
+LOSSES = [[-1.0, -1.28, -0.5], [1.5, 0.8, 2.2], [0.0, 0.0, -1.28]]
+
+
+def test_clipped_losses_are_those_worked_by_hand() -> None:
+    found = clipped_policy_losses(_batch(RATIOS, ADVANTAGES, MASK), clip_low=0.2, clip_high=0.28)
+    torch.testing.assert_close(found.detach(), torch.tensor(LOSSES))
+
+
+def test_gradient_is_minus_ratio_times_advantage_where_the_clip_does_not_bind() -> None:
+    batch = _batch(RATIOS, ADVANTAGES, MASK)
+    clipped_policy_losses(batch, clip_low=0.2, clip_high=0.28).sum().backward()
+    # binding: ρ=1.5 with A>0, and ρ=.5 with A<0; 1.28 lies on the edge and is left out of this test
+    expected = torch.tensor([[-1.0, 0.0, -0.5], [1.5, 0.0, 2.2], [0.0, 0.0, 0.0]])
+    gradient = batch.logprobs.grad
+    assert gradient is not None
+    edge = torch.tensor([[True] * 3, [True] * 3, [True, True, False]])
+    torch.testing.assert_close(torch.where(edge, gradient, 0.0), expected)
+
+
+def test_masked_slots_give_exactly_zero_whatever_stands_there() -> None:
+    logprobs = torch.tensor([-1.0, NAN, -2.0, math.inf], requires_grad=True)
+    batch = TokenBatch(
+        logprobs,
+        torch.tensor([-1.0, NAN, NAN, -1.0]),
+        torch.tensor([2.0, NAN, 1.0, NAN]),
+        torch.tensor([True, False, False, False]),
+    )
+    losses = clipped_policy_losses(batch, clip_low=0.2, clip_high=0.28)
+    assert losses.tolist() == [-2.0, 0.0, 0.0, 0.0]
+    losses.sum().backward()
+    assert logprobs.grad is not None
+    assert logprobs.grad.tolist() == [-2.0, 0.0, 0.0, 0.0]
+    assert kl_k3(batch).tolist() == [0.0, 0.0, 0.0, 0.0]
+    assert cross_entropy_losses(batch.logprobs, batch.weights, batch.mask).tolist() == [2.0, 0.0, 0.0, 0.0]
+    for objective in (ClippedPolicy(0.2, 0.28), CrossEntropy()):
+        seen = objective.statistics(batch)
+        assert all(math.isfinite(value) for value in (*seen.sums.values(), *seen.maxima.values()))
+
+
+def test_cross_entropy_is_weighted_negative_logprob() -> None:
+    found = cross_entropy_losses(
+        torch.tensor([[-1.0, -2.0], [-3.0, -4.0]]),
+        torch.tensor([[1.0, 0.5], [2.0, 1.0]]),
+        torch.tensor([[True, True], [True, False]]),
+    )
+    assert found.tolist() == [[1.0, 1.0], [6.0, 0.0]]
+
+
+def test_k3_is_zero_without_difference_and_exact_at_one() -> None:
+    """Δ = 1: e − 1 − 1; Δ = −1: 1/e + 1 − 1."""
+    ones = torch.ones(3)
+    batch = TokenBatch(torch.tensor([-1.0, 0.0, -2.0]), -ones, ones, ones.bool())
+    torch.testing.assert_close(kl_k3(batch), torch.tensor([0.0, math.e - 2, 1 / math.e]))
+
+
+def test_statistics_count_only_tokens_whose_gradient_the_clip_removes() -> None:
+    seen = ClippedPolicy(0.2, 0.28).statistics(_batch(RATIOS, ADVANTAGES, MASK))
+    assert seen.sums["clip_fraction"] == 2
+    assert seen.sums["entropy"] == 8
+    assert seen.sums["ratio"] == pytest.approx(1.0 + 1.5 + 0.5 + 1.5 + 0.5 + 1.1 + 2.0 + 1.28)
+    assert seen.maxima["logprob_gap"] == pytest.approx(math.log(2.0), abs=1e-6)
+
+
+def test_on_policy_gradient_is_that_of_plain_reinforce() -> None:
+    """At ρ = 1 the surrogate's gradient is −A per token."""
+    advantages = torch.tensor([0.5, -1.5, 0.0])
+    logprobs = torch.tensor([-0.3, -2.0, -1.0], requires_grad=True)
+    batch = TokenBatch(logprobs, logprobs.detach().clone(), advantages, torch.ones(3, dtype=torch.bool))
+    loss: Tensor = clipped_policy_losses(batch, clip_low=0.2, clip_high=0.28).sum()
+    loss.backward()
+    assert logprobs.grad is not None
+    assert logprobs.grad.tolist() == (-advantages).tolist()

@@ -1,0 +1,46 @@
+"""Settings refuse what cannot work, all problems at once, and load no torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from upturn.errors import ConfigError
+from upturn.training import AdvantageSettings, GrpoSettings, OptimiserSettings, SftSettings
+
+
+def test_all_problems_are_listed_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        OptimiserSettings(learning_rate=0, max_grad_norm=-1, beta2=1.0, threads=0)
+    assert [problem.split(" ")[0] for problem in caught.value.problems] == [
+        "learning_rate",
+        "beta2",
+        "max_grad_norm",
+        "threads",
+    ]
+
+
+def test_defaults_are_usable_and_those_that_papers_give() -> None:
+    settings = GrpoSettings()
+    assert (settings.clip_low, settings.clip_high, settings.optimiser.learning_rate) == (0.2, 0.28, 1e-4)
+    assert settings.advantage == AdvantageSettings(gamma=1.0, baseline="group_mean", scale="none")
+
+
+def test_settings_that_would_do_nothing_name_both_sides() -> None:
+    with pytest.raises(ConfigError, match="target_score and patience would do nothing with evaluate_every=None"):
+        GrpoSettings(evaluate_every=None, keep="final", target_score=0.9, patience=2)
+    with pytest.raises(ConfigError, match="keep='best' would do nothing with evaluate_every=None"):
+        GrpoSettings(evaluate_every=None)
+    with pytest.raises(ConfigError, match="keep='best' would do nothing with evaluate_every=None"):
+        SftSettings(keep="best")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_numbers_out_of_range_show_their_value(value: float) -> None:
+    with pytest.raises(ConfigError, match=f"learning_rate must be positive, got {value!r}"):
+        OptimiserSettings(learning_rate=value)
+
+
+def test_the_package_imports_without_torch() -> None:
+    code = "import sys, upturn.training; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
