@@ -1,12 +1,14 @@
 """Demonstrations to pre-train on: oracle walks through office tasks, and drills of one operation each."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
 from upturn.environments.office import FAMILIES, OfficeEnvironment, compose, make_task
 from upturn.environments.office.environment import apply
 from upturn.environments.office.family import CLOSERS, FINISH, OPENERS, call
+from upturn.environments.office.level2 import FUNCTIONS
 from upturn.environments.office.operation import OperationError
 from upturn.environments.office.workspace import DAYS, Workspace
 from upturn.environments.office.world import (
@@ -45,9 +47,12 @@ def render(renderer: CompactRenderer, steps: Sequence[tuple[Observation, Action]
     return Demonstration(token_ids, is_written)
 
 
-def oracle_walk(family: str, number: int) -> list[tuple[Observation, Action]]:
-    """What the oracle of a training task sees and does."""
+def oracle_walk(family: str, number: int, templates: int | None = None) -> list[tuple[Observation, Action]]:
+    """What the oracle of a training task sees and does; only the first ``templates`` phrasings (None = all)."""
     task = make_task(family, PRETRAINING_STREAM + number)
+    if templates is not None:
+        task = replace(task, context={"template": number % templates})
+        task = replace(task, instruction=compose(task).instruction)
     environment = OfficeEnvironment()
     observation, _ = environment.reset(task)
     walk = []
@@ -228,6 +233,15 @@ def _cell_write(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
     return words.format(sheet, cell, number), call("sheet.write", sheet=sheet, cell=cell, value=number)
 
 
+def _cell_formula(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
+    sheet, last = rng.choice(SHEETS), rng.randint(4, 6)
+    word, name = rng.choice(tuple(FUNCTIONS.items()))
+    words = rng.choice(("put the {3} of B2 to B{1} into B{2} of {0}", "B{2} of {0} gets the {3} from B2 to B{1}"))
+    formula = f"={name}(B2:B{last})"
+    action = call("sheet.write", sheet=sheet, cell=f"B{last + 1}", value=formula)
+    return words.format(sheet, last, last + 1, word), action
+
+
 def _sheet_read(_rng: Random, workspace: Workspace) -> tuple[str, Action]:
     sheet = next(iter(workspace.sheets))
     return f"show me the {sheet} sheet", call("sheet.read", sheet=sheet)
@@ -235,15 +249,21 @@ def _sheet_read(_rng: Random, workspace: Workspace) -> tuple[str, Action]:
 
 _DRILLS: tuple[_Drill, ...] = (
     _mail_search, _mail_read, _mail_send, _mail_reply, _mail_forward, _mail_move, _mail_list, _event_list,
-    _event_read, _event_move, _event_cancel, _event_create, _text_find, _cell_write, _sheet_read,
+    _event_read, _event_move, _event_cancel, _event_create, _text_find, _cell_write, _cell_formula, _sheet_read,
 )  # fmt: skip
 
 
+GLIMPSED = "glimpse:"
+"""Before a family's name: a walk in one of its first two phrasings."""
+
+
 def walk(kind: str, number: int) -> list[tuple[Observation, Action]]:
-    """The ``number``-th walk of a family, of ``drill`` or of ``pick``."""
+    """The ``number``-th walk of a family, of ``glimpse:`` a family, of ``drill`` or of ``pick``."""
     if kind == "drill":
         return drill_walk(number)
     if kind == "pick":
         return pick_walk(number)
+    if kind.startswith(GLIMPSED):
+        return oracle_walk(kind.removeprefix(GLIMPSED), number, templates=2)
     assert kind in FAMILIES
     return oracle_walk(kind, number)

@@ -6,7 +6,7 @@ from upturn.environments.office.workspace import DAYS
 from upturn.environments.office.world import NAMES, PHRASES, TITLES, TOPICS, World
 from upturn.records import JsonValue
 
-_FUNCTIONS = {"total": "SUM", "average": "AVERAGE", "highest": "MAX", "lowest": "MIN"}
+FUNCTIONS = {"total": "SUM", "average": "AVERAGE", "highest": "MAX", "lowest": "MIN"}
 
 
 def _mail_reply(world: World) -> Draft:
@@ -59,8 +59,8 @@ def _sheet_total(world: World) -> Draft:
     rng = world.rng
     sheet = world.add_sheet()
     last = len(sheet.cells) // 2
-    word = rng.choice(tuple(_FUNCTIONS))
-    formula = f"={_FUNCTIONS[word]}(B2:B{last})"
+    word = rng.choice(tuple(FUNCTIONS))
+    formula = f"={FUNCTIONS[word]}(B2:B{last})"
     cell = f"B{last + 1}"
     return Draft(
         {"sheet": sheet.name, "what": word},

@@ -107,8 +107,10 @@ def fresh_id(prefix: str, taken: Mapping[str, object]) -> str:
 
 
 def state_hash(workspace: Workspace) -> str:
-    """16 hex digits over the whole state; equal states have equal hashes."""
-    return hashlib.blake2b(fields_json(workspace).encode(), digest_size=8).hexdigest()
+    """16 hex digits over the whole state; equal states have equal hashes, in whatever order cells were written."""
+    sheets = {name: Sheet(name, dict(sorted(sheet.cells.items()))) for name, sheet in workspace.sheets.items()}
+    ordered = replace(workspace, sheets=sheets)
+    return hashlib.blake2b(fields_json(ordered).encode(), digest_size=8).hexdigest()
 
 
 def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
