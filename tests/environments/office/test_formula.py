@@ -183,7 +183,7 @@ def by_python(node: ast.expr) -> float:
 
 
 @given(expressions)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_arithmetic_agrees_with_python(text: str) -> None:
     try:
         value = by_python(ast.parse(text, mode="eval").body)
@@ -196,7 +196,7 @@ def test_arithmetic_agrees_with_python(text: str) -> None:
 
 
 @given(st.text(max_size=30) | st.text("=SUM(),:+-*/AB12. ", max_size=30), st.text(max_size=10))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_text_raises(text: str, other: str) -> None:
     cells = {"A1": f"={text}", "A2": other, "A3": "=A1+A2"}
     assert all(isinstance(shown_value(cells, cell), str) for cell in cells)

@@ -52,7 +52,7 @@ def actions(draw: st.DrawFn) -> Action:
 
 
 @given(st.lists(actions(), min_size=1, max_size=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_whatever_is_sent_is_answered(sent: list[Action]) -> None:
     environment = OfficeEnvironment()
     _, info = environment.reset(TASK)
