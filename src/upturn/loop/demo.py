@@ -81,12 +81,13 @@ class Facts:
     shares: tuple[FamilyShare, ...]
     coverage: tuple[CoverageShare, ...]
     versions: tuple[AgentVersion, ...]
-    """Incumbent, after SFT, after GRPO, damaged."""
-    release: Release | None = None
+    """Incumbent, trained, damaged."""
+    healthy: ExamResult
+    """Of the version that was damaged: the one that served then."""
+    damaged: ExamResult
+    damaged_release: Release
+    release: Release | None
     """None = validation refused the candidate."""
-    damaged: ExamResult | None = None
-    """None = there was nothing released to damage."""
-    damaged_release: Release | None = None
 
 
 def demo_config(*, seed: int, size: Size, directory: str) -> Config:
@@ -102,7 +103,7 @@ def demo_config(*, seed: int, size: Size, directory: str) -> Config:
                 {"name": "wild", "kind": "local_model", "model": "nano", "temperature": 2.5},
             ],
             "environment": {"name": "office", "max_turns": 12, "max_tokens": 400, "max_action_tokens": 48},
-            "tasks": {"count": 960 if is_full else 96, "heldout_count": 405 if is_full else 27},
+            "tasks": {"count": 960 if is_full else 96, "heldout_count": 405 if is_full else 36},
             "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
             "sft": {"epochs": 2 if is_full else 1, "learning_rate": 5e-4},
             "grpo": {
@@ -132,24 +133,20 @@ def run_demo(context: Context, size: Size) -> Facts:
     before_greedy = examine(context, "exam-before-greedy", trained.incumbent, 0.0)
     after_greedy = examine(context, "exam-after-greedy", trained.candidate, 0.0)
     validation = compare(context, "validation", trained.before, trained.after)
-    released: Release | None = None
-    damaged: ExamResult | None = None
-    caught: Release | None = None
-    versions = [trained.incumbent, trained.candidate]
-    if validation.verdict == "pass":
-        released = release(context, "release", (trained.incumbent, trained.candidate), validation)
+    ground = _ground(validation, is_full=is_full)
+    released = None
+    if ground is not None:
+        released = release(context, "release", (trained.incumbent, trained.candidate), ground)
     serve(context, "serve-after", 600 if is_full else 48)
-    if released is not None and released.state == "promoted":
-        bad = context.journal.record_step(
-            "damage",
-            AgentVersion,
-            lambda: damaged_version(context, trained.candidate, trained.after, "damaged"),
-        )
-        versions.append(bad)
-        damaged = examine(context, "exam-damaged", bad)
-        ground = Override("upturn demo", "a version damaged on purpose, to show what the canary does with it")
-        caught = release(context, "release-damaged", (trained.candidate, bad), ground)
-        serve(context, "serve-last", 96 if is_full else 48)
+    is_new = released is not None and released.state == "promoted"
+    healthy, marks = (trained.candidate, trained.after) if is_new else (trained.incumbent, trained.before)
+    bad = context.journal.record_step(
+        "damage", AgentVersion, lambda: damaged_version(context, healthy, marks, "damaged")
+    )
+    damaged = examine(context, "exam-damaged", bad)
+    skip = Override("upturn demo", "a version damaged on purpose, to show what the canary does with it")
+    caught = release(context, "release-damaged", (healthy, bad), skip)
+    serve(context, "serve-last", 96 if is_full else 48)
     arena = _arena(context, 24 if is_full else 2)
     return Facts(
         before=trained.before,
@@ -164,11 +161,21 @@ def run_demo(context: Context, size: Size) -> Facts:
         arena=arena,
         shares=family_shares(context, arena),
         coverage=_coverage(context),
-        versions=tuple(versions),
+        versions=(trained.incumbent, trained.candidate, bad),
+        healthy=marks,
         release=released,
         damaged=damaged,
         damaged_release=caught,
     )
+
+
+def _ground(validation: Validation, *, is_full: bool) -> Validation | Override | None:
+    """On what the candidate enters its canary; None = it does not."""
+    if validation.verdict == "pass":
+        return validation
+    if is_full:
+        return None
+    return Override("upturn demo --size tiny", "too few tasks for validation; every step is to be shown")
 
 
 def _sure(trained: Trained) -> ExamResult:

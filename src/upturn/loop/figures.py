@@ -56,9 +56,8 @@ def demo_details(facts: Facts) -> dict[str, JsonValue]:
         "after_sft": facts.after_sft,
         "after": facts.after,
         "after_greedy": facts.after_greedy,
+        "damaged": facts.damaged,
     }
-    if facts.damaged is not None:
-        exams["damaged"] = facts.damaged
     return {
         "levels": {name: _by_level(exam) for name, exam in exams.items()},
         "families": {name: _by_family(exam) for name, exam in exams.items()},
@@ -143,9 +142,7 @@ def _release(
 
 
 def _damage(facts: Facts) -> Result:
-    if facts.damaged is None:
-        return Result("damaged_drop", "none", "share", bar="0.20 ± 0.05", holds=False)
-    found = facts.damaged.gain_over(facts.after)
+    found = facts.damaged.gain_over(facts.healthy)
     drop = -found.mean
     is_near = abs(drop - 0.20) <= 0.05
     return Result("damaged_drop", drop, "share", -found.high, -found.low, found.n, "0.20 ± 0.05", is_near)

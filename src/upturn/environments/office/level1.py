@@ -82,7 +82,7 @@ FAMILIES = (
         ),
         heldout=(
             "place {mail} in {folder}",
-            "the {folder} folder should get {mail}",
+            "the {folder} folder is where {mail} belongs",
             "bring message {mail} to {folder}",
         ),
     ),

@@ -92,7 +92,7 @@ FAMILIES = (
         heldout=(
             "send {name} a reply about the {topic}: {phrase}",
             "answer the mail on the {topic} that {name} wrote: {phrase}",
-            "{name} asked about the {topic}, write back {phrase}",
+            "{name} wrote on the {topic}, answer with {phrase}",
         ),
     ),
     Family(
