@@ -1,0 +1,364 @@
+"""The contract checker: passes a correct environment, and names what is broken in others."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from upturn.environments import Environment, EnvironmentKit, Info, Step, Verifier, check_environment
+from upturn.errors import WorldError
+from upturn.records import (
+    Action,
+    Evaluation,
+    GateResult,
+    JsonValue,
+    Observation,
+    Split,
+    Task,
+    Trajectory,
+)
+from upturn.rewards import evaluation_id, verdict_of
+
+ADD = Action("counter", "add")
+PROBES = (ADD, Action("counter", "finish"), Action("", ""), Action("counter", "add", {"by": [1]}))
+
+
+class Counter:
+    """Count to the number in the instruction, then finish."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.is_over = False
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        self.total, self.is_over = 0, False
+        return Observation(task.instruction), self.info()
+
+    def step(self, action: Action) -> Step:
+        if self.is_over or action.target != "counter" or action.parameters:
+            return self.refuse()
+        if action.operation == "finish":
+            self.is_over = True
+        else:
+            self.total += 1
+        return Step(Observation(str(self.total)), 0.0, self.is_over, False, self.info())
+
+    def refuse(self) -> Step:
+        return Step(Observation("no", "refused"), 0.0, self.is_over, False, self.info(error=1.0))
+
+    def info(self, **costs: float) -> Info:
+        return Info({}, costs, state_hash=f"{self.total}/{self.is_over}")
+
+    def state(self) -> Mapping[str, JsonValue]:
+        return {"total": self.total}
+
+    def snapshot(self) -> object:
+        return (self.total, self.is_over)
+
+    def restore(self, snapshot: object) -> None:
+        assert isinstance(snapshot, tuple)
+        self.total, self.is_over = snapshot
+
+
+class Judge:
+    """Right when the counter stands at the number of the task's seed."""
+
+    name = "counter/1"
+
+    def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        gates = (
+            GateResult("ended", trajectory.outcome == "finished"),
+            GateResult("total", trajectory.final_state["total"] == task.seed),
+        )
+        verdict = verdict_of(gates)
+        score = float(verdict == "success")
+        return Evaluation(
+            evaluation_id(self.name, trajectory.id),
+            task.id,
+            trajectory.id,
+            self.name,
+            verdict,
+            gates,
+            {},
+            {},
+            score,
+        )
+
+
+class CounterKit:
+    """The fake: everything right, each part replaceable."""
+
+    name = "counter"
+
+    def __init__(self) -> None:
+        self.families: Mapping[str, int] = {"low": 1, "high": 2}
+        self.verifier: Verifier = Judge()
+        self.make: Callable[[], Environment] = Counter
+
+    def environment(self, task: Task) -> Environment:
+        return self.make()
+
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        for number in count():
+            for family in families:
+                yield self.task(family, 2 * (1000 * seed + number) + (split == "heldout"), split)
+
+    def task(self, family: str, seed: int, split: Split) -> Task:
+        instruction = f"count {family} to {seed}"
+        return Task(f"counter/{family}/{seed}", instruction, family, self.name, self.families[family], seed, split)
+
+
+def test_a_correct_environment_passes() -> None:
+    kit = CounterKit()
+    assert isinstance(kit, EnvironmentKit)
+    check_environment(kit)
+    check_environment(kit, 3, probes=PROBES)
+
+
+class Blank(CounterKit):
+    families: Mapping[str, int]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.families = {}
+
+
+class LevelZero(CounterKit):
+    def __init__(self) -> None:
+        super().__init__()
+        self.families = {"low": 0}
+
+
+class OtherTasksEachTime(CounterKit):
+    numbers = count(0, 2)
+
+    def task(self, family: str, seed: int, split: Split) -> Task:
+        return super().task(family, next(self.numbers) + (split == "heldout"), split)
+
+
+class SameTasksForAllSeeds(CounterKit):
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        return super().tasks(seed=0, split=split, families=families)
+
+
+class OneFamilyFirst(CounterKit):
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        return super().tasks(seed=seed, split=split, families=sorted(families)[:1])
+
+
+class RepeatedIds(CounterKit):
+    def task(self, family: str, seed: int, split: Split) -> Task:
+        return replace(super().task(family, seed, split), id=f"counter/{family}")
+
+
+class WrongLevel(CounterKit):
+    def task(self, family: str, seed: int, split: Split) -> Task:
+        return replace(super().task(family, seed, split), level=3)
+
+
+class NoInstruction(CounterKit):
+    def task(self, family: str, seed: int, split: Split) -> Task:
+        return replace(super().task(family, seed, split), instruction="")
+
+
+class SharedSeeds(CounterKit):
+    def task(self, family: str, seed: int, split: Split) -> Task:
+        return replace(super().task(family, seed, split), seed=seed // 2)
+
+
+class HeldoutLikeTraining(CounterKit):
+    def task(self, family: str, seed: int, split: Split) -> Task:
+        return replace(super().task(family, seed, split), instruction=f"count to three with {family}")
+
+
+class TasksRaise(CounterKit):
+    def task(self, family: str, seed: int, split: Split) -> Task:
+        raise KeyError("tasks.csv")
+
+
+@pytest.mark.parametrize(
+    ("kit", "breach"),
+    [
+        (Blank, "has no task family"),
+        (LevelZero, "family 'low' has level 0"),
+        (OtherTasksEachTime, "gave other tasks the second time"),
+        (SameTasksForAllSeeds, "tasks of seeds 0 and 1 share 'counter/"),
+        (OneFamilyFirst, "not one of each family"),
+        (RepeatedIds, "6 train tasks have only 2 ids"),
+        (WrongLevel, "level 3, split 'train'; expected 'counter', 1, 'train'"),
+        (NoInstruction, "has no instruction"),
+        (SharedSeeds, "share the seed"),
+        (HeldoutLikeTraining, "held-out tasks look like training tasks"),
+        (TasksRaise, r"tasks\(seed=0.*raised KeyError"),
+    ],
+)
+def test_broken_tasks_are_named(kit: type[CounterKit], breach: str) -> None:
+    with pytest.raises(WorldError, match=breach):
+        check_environment(kit(), 6, probes=PROBES)
+
+
+class RaisesOnStep(Counter):
+    def step(self, action: Action) -> Step:
+        return super().step(replace(action, parameters={"by": action.parameters["by"]}))
+
+
+class RaisesOnReset(Counter):
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        raise OSError("no disk")
+
+
+class AnswersText(Counter):
+    def step(self, action: Action) -> Step:
+        return super().step(action)._replace(observation="ok")  # type: ignore[arg-type]
+
+
+class WholeReward(Counter):
+    def step(self, action: Action) -> Step:
+        return super().step(action)._replace(reward=1)
+
+
+class NegativeCost(Counter):
+    def refuse(self) -> Step:
+        return super().refuse()._replace(info=self.info(error=-1.0))
+
+
+class RefusalCounts(Counter):
+    def refuse(self) -> Step:
+        self.total += 1
+        return super().refuse()
+
+
+class SilentStart(Counter):
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        return Observation(""), super().reset(task)[1]
+
+
+class RandomWorld(Counter):
+    starts = count()
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        observation, _ = super().reset(task)
+        self.total = next(self.starts)
+        return observation, self.info()
+
+
+class RandomSteps(Counter):
+    steps = count()
+
+    def step(self, action: Action) -> Step:
+        return super().step(action)._replace(observation=Observation(str(next(self.steps))))
+
+
+class SharedSnapshot(Counter):
+    def snapshot(self) -> object:
+        return self
+
+    def restore(self, snapshot: object) -> None:
+        assert isinstance(snapshot, SharedSnapshot)
+        self.total, self.is_over = snapshot.total, snapshot.is_over
+
+
+class HalfSnapshot(Counter):
+    """Forgets that the task was over."""
+
+    def restore(self, snapshot: object) -> None:
+        assert isinstance(snapshot, tuple)
+        self.total = snapshot[0]
+
+
+class StateIsNaN(Counter):
+    def state(self) -> Mapping[str, JsonValue]:
+        return {"total": float("nan")}
+
+
+@pytest.mark.parametrize(
+    ("environment", "breach"),
+    [
+        (RaisesOnStep, "step.*raised KeyError: 'by'"),
+        (RaisesOnReset, "reset of 'counter/low/0' raised OSError: no disk"),
+        (AnswersText, "step gave 'ok' where a Observation belongs"),
+        (WholeReward, "step gave 1 where a float belongs"),
+        (NegativeCost, r"the costs \{'error': -1.0\}"),
+        (RefusalCounts, "with 'refused' changed the state"),
+        (SilentStart, "the first observation must be the instruction"),
+        (RandomWorld, "twice gave different worlds"),
+        (RandomSteps, "had different results in two environments"),
+        (SharedSnapshot, r"restore\(\) did not bring back the state"),
+        (HalfSnapshot, r"had another result after restore\(\)"),
+        (StateIsNaN, r"writing state\(\) as JSON raised RecordError"),
+    ],
+)
+def test_broken_worlds_are_named(environment: type[Counter], breach: str) -> None:
+    kit = CounterKit()
+    kit.make = environment
+    with pytest.raises(WorldError, match=breach):
+        check_environment(kit, 2, probes=PROBES)
+
+
+class Changed(Judge):
+    """A judge whose evaluations are changed."""
+
+    def __init__(self, change: Callable[[Task, Trajectory, Evaluation], Any]) -> None:
+        self._change = change
+
+    def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        evaluation: Evaluation = self._change(task, trajectory, super().verify(task, trajectory))
+        return evaluation
+
+
+SECONDS = count()
+
+
+def fails(*_: object) -> Evaluation:
+    raise ZeroDivisionError("nothing to divide")
+
+
+@pytest.mark.parametrize(
+    ("change", "breach"),
+    [
+        (fails, r"verify\(\) of \[\] raised ZeroDivisionError: nothing to divide"),
+        (lambda *_: None, r"verify\(\) gave a NoneType"),
+        (lambda _, __, found: replace(found, rewards={"t": float(next(SECONDS))}), "the second time"),
+        (lambda _, __, found: replace(found, task_id="other"), "names .*'other'"),
+        (lambda _, __, found: replace(found, evaluator="counter/2"), "names .*'counter/2'"),
+        (lambda _, __, found: replace(found, score=1.5), "score 1.5 is not in 0..1"),
+        (lambda _, __, found: replace(found, verdict="success"), "a success has failed gates"),
+        (
+            lambda _, __, found: replace(found, verdict="success", gates=()),
+            "doing nothing in 'counter/low/0' is judged a success",
+        ),
+    ],
+)
+def test_broken_judges_are_named(change: Callable[..., Any], breach: str) -> None:
+    kit = CounterKit()
+    kit.verifier = Changed(change)
+    with pytest.raises(WorldError, match=breach):
+        check_environment(kit, 2, probes=PROBES)
+
+
+class KnowsTheObject(Judge):
+    """Gives another reward for an equal trajectory that is another object."""
+
+    def __init__(self) -> None:
+        self.first: Trajectory | None = None
+
+    def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        self.first = self.first or trajectory
+        return replace(super().verify(task, trajectory), rewards={"first": float(trajectory is self.first)})
+
+
+def test_a_judge_must_not_see_the_difference_that_storing_makes() -> None:
+    kit = CounterKit()
+    kit.verifier = KnowsTheObject()
+    with pytest.raises(WorldError, match="differently once stored and read again"):
+        check_environment(kit, 2, probes=PROBES)
+
+
+def test_a_judge_needs_a_name() -> None:
+    kit = CounterKit()
+    kit.verifier = Judge()
+    kit.verifier.name = ""
+    with pytest.raises(WorldError, match="verifier has no name"):
+        check_environment(kit)

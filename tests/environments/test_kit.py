@@ -1,0 +1,54 @@
+"""Environments by name: what is found, and what is said when nothing is."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from upturn.environments import EnvironmentKit, registered_kits, resolve_kit
+from upturn.environments.office.kit import OfficeKit
+from upturn.errors import UnknownNameError
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("my_environments")
+    monkeypatch.setitem(sys.modules, "my_environments", module)
+    return module
+
+
+def test_registered_names_resolve() -> None:
+    assert registered_kits() == ("office",)
+    for name in registered_kits():
+        assert resolve_kit(name).name == name
+
+
+def test_import_paths_resolve_to_what_the_factory_makes(module: ModuleType) -> None:
+    kit = OfficeKit()
+    module.make = lambda: kit  # type: ignore[attr-defined]
+    module.KIT = kit  # type: ignore[attr-defined]
+    assert isinstance(kit, EnvironmentKit)
+    assert resolve_kit("my_environments:make") is kit
+    assert resolve_kit("my_environments:KIT") is kit
+    assert isinstance(resolve_kit("upturn.environments.office.kit:OfficeKit"), OfficeKit)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ofice", "unknown environment 'ofice'; known: office; or name your own as module:factory"),
+        ("", "unknown environment ''"),
+        ("no_such_module:kit", "cannot be imported: No module named 'no_such_module'"),
+        ("my_environments:missing", "cannot be imported: .* has no attribute 'missing'"),
+        (":kit", "cannot be imported: Empty module name"),
+        ("..up:kit", "cannot be imported: "),
+        ("my_environments:with_argument", "could not be made: .*missing 1 required positional argument"),
+        ("my_environments:number", "gave a int, which is no EnvironmentKit: it needs name, families"),
+        ("json:decoder", "gave a module, which is no EnvironmentKit"),
+    ],
+)
+def test_what_cannot_be_resolved_is_named(module: ModuleType, name: str, message: str) -> None:
+    module.with_argument = lambda seed: seed  # type: ignore[attr-defined]
+    module.number = lambda: 7  # type: ignore[attr-defined]
+    with pytest.raises(UnknownNameError, match=message):
+        resolve_kit(name)
