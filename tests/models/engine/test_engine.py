@@ -330,3 +330,12 @@ def test_the_model_keeps_its_mode_and_attention() -> None:
     assert first.token_ids == second.token_ids
     assert mine.training
     assert mine.config._attn_implementation == "eager"
+
+
+def test_short_and_long_prompts_are_prefilled_apart() -> None:
+    served = engine()
+    requests = [request(prompt(k, length), k, max_tokens=1) for k, length in enumerate((3, 90, 4, 91, 5))]
+    together_ = [each.token_ids for each in run(together(served, requests))]
+    # Five rows of 91 would be 455 tokens for 193 real ones; three rows of 5 and two of 91 are 197.
+    assert served.counters.forwards == 2
+    assert together_ == [run(together(engine(), [each]))[0].token_ids for each in requests]

@@ -31,6 +31,8 @@ ADMIT_STEPS = 4
 requests that come close after each other share one."""
 PREFILL_TOKENS = 4096
 """Of one forward pass, padding included: bounds the memory of the mask and of the activations."""
+SMALL_PREFILL = 256
+"""Tokens, padding included, up to which one pass costs less than two."""
 MIN_SHARED = 8
 """Copying a shorter beginning from another slot costs more than computing it."""
 TOLERANCE = 1e-3
@@ -200,15 +202,16 @@ class LocalEngine:
         """The calls by new length, split where padding would double the work or a pass would grow too large."""
         new = {id(call): len(call.prompt) - int(self._table.lengths_S[call.slot]) for call in calls}
         batches: list[list[_Call]] = []
+        real = 0
         for call in sorted(calls, key=lambda each: (new[id(each)], each.place)):
             length = new[id(call)]
-            if batches:
-                batch = batches[-1]
-                shortest = new[id(batch[0])]
-                if length <= 2 * shortest + 8 and length * (len(batch) + 1) <= PREFILL_TOKENS:
-                    batch.append(call)
-                    continue
-            batches.append([call])
+            padded = length * (len(batches[-1]) + 1) if batches else 0
+            if batches and padded <= min(max(2 * (real + length), SMALL_PREFILL), PREFILL_TOKENS):
+                batches[-1].append(call)
+                real += length
+            else:
+                batches.append([call])
+                real = length
         return batches
 
     def _prefill(self, batch: list[_Call], followers: dict[bytes, list[_Call]]) -> None:
