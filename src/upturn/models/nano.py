@@ -44,7 +44,9 @@ def load_local(name: str) -> LocalModel:
     import torch
     from tokenizers import Tokenizer
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # a bar per load would tear the live view apart
     cure = REBUILD if name == "nano" else "train or copy it again"
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

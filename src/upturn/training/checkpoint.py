@@ -8,7 +8,7 @@ carries a digest of its tensors, so damage is found before it is trained on.
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import safetensors
 import safetensors.torch
@@ -17,9 +17,8 @@ from torch import Tensor
 
 from upturn.errors import RecordError, TrainingError
 from upturn.records import from_json, record, to_json
+from upturn.training.outcome import StopReason
 from upturn.training.weights import digest
-
-StopReason = Literal["finished", "target", "patience"]
 
 
 @record

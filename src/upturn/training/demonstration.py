@@ -9,6 +9,7 @@ from upturn.environments.office import FAMILIES, OfficeEnvironment, compose, mak
 from upturn.environments.office.environment import apply
 from upturn.environments.office.family import CLOSERS, FINISH, OPENERS, call
 from upturn.environments.office.level2 import FUNCTIONS
+from upturn.environments.office.level3 import PRICES, PROPOSALS
 from upturn.environments.office.operation import OperationError
 from upturn.environments.office.workspace import DAYS, Workspace
 from upturn.environments.office.world import (
@@ -91,7 +92,7 @@ def _walked(
 ) -> list[tuple[Observation, Action]]:
     observation = Observation(rng.choice(OPENERS) + words + rng.choice(CLOSERS))
     walk = []
-    for action in [*actions, FINISH]:
+    for action in actions if actions[-1].target == "user" else [*actions, FINISH]:
         walk.append((observation, action))
         try:
             workspace, text, _ = apply(workspace, action)
@@ -128,6 +129,23 @@ def _pick_event(rng: Random, world: World) -> tuple[str, list[Action]]:
     return words.format(day, title), [found, call("calendar.read", id=event.id)]
 
 
+def _pick_amount(rng: Random, world: World) -> tuple[str, list[Action]]:
+    name, topic, item, amount = rng.choice(NAMES), rng.choice(TOPICS), rng.choice(ITEMS), str(rng.randint(10, 99))
+    mail = world.add_mail(name, topic, rng.choice(PRICES).format(item=item, number=amount))
+    words = rng.choice(("which amount does {} name in the {} mail?", "what is the number in {}'s {} mail?"))
+    found = call("mail.search", from_=name, subject=topic)
+    return words.format(name, topic), [found, call("mail.read", id=mail.id), call("user.answer", text=amount)]
+
+
+def _pick_time(rng: Random, world: World) -> tuple[str, list[Action]]:
+    name, topic, day, hour = rng.choice(NAMES), rng.choice(TOPICS), rng.choice(DAYS), str(rng.randint(8, 16))
+    mail = world.add_mail(name, topic, rng.choice(PROPOSALS).format(day=day, hour=hour))
+    words = rng.choice(("which time does {} name in the {} mail?", "what is the date in {}'s {} mail?"))
+    found = call("mail.search", from_=name, subject=topic)
+    answer = call("user.answer", text=f"{day} {hour}")
+    return words.format(name, topic), [found, call("mail.read", id=mail.id), answer]
+
+
 def _pick_row(rng: Random, world: World) -> tuple[str, list[Action]]:
     sheet = world.add_sheet()
     cell = f"A{len(sheet.cells) // 2 + 1}"
@@ -137,7 +155,7 @@ def _pick_row(rng: Random, world: World) -> tuple[str, list[Action]]:
     return words.format(item, sheet.name), actions
 
 
-_PICKS: tuple[_Pick, ...] = (_pick_mail, _pick_event, _pick_row)
+_PICKS: tuple[_Pick, ...] = (_pick_mail, _pick_event, _pick_row, _pick_amount, _pick_time)
 _Drill = Callable[[Random, Workspace], tuple[str, Action]]
 
 
@@ -254,7 +272,8 @@ _DRILLS: tuple[_Drill, ...] = (
 
 
 GLIMPSED = "glimpse:"
-"""Before a family's name: a walk in one of its first two phrasings."""
+"""Before a family's name: a walk in one of its first phrasings only."""
+GLIMPSED_TEMPLATES = 3
 
 
 def walk(kind: str, number: int) -> list[tuple[Observation, Action]]:
@@ -264,6 +283,6 @@ def walk(kind: str, number: int) -> list[tuple[Observation, Action]]:
     if kind == "pick":
         return pick_walk(number)
     if kind.startswith(GLIMPSED):
-        return oracle_walk(kind.removeprefix(GLIMPSED), number, templates=2)
+        return oracle_walk(kind.removeprefix(GLIMPSED), number, templates=GLIMPSED_TEMPLATES)
     assert kind in FAMILIES
     return oracle_walk(kind, number)

@@ -1,15 +1,19 @@
 """How a training run ended. No torch here."""
 
+from typing import Literal
+
 from upturn.records import record
 from upturn.training.settings import Keep
+
+StopReason = Literal["finished", "target", "patience"]
+"""All units done, the target score reached, or no new best for as long as patience lasts."""
 
 
 @record
 class TrainingOutcome:
     """The end of a run; the model passed in then holds the weights of ``kept``."""
 
-    stopped: str
-    """``finished`` (all units done), ``target`` (the target score was reached) or ``patience`` (no new best)."""
+    stopped: StopReason
     units: int
     """Iterations (reinforcement learning) or optimiser steps (supervised training) that were done."""
     steps: int

@@ -15,6 +15,7 @@ import numpy as np
 from upturn.environments.office import LEARNED
 from upturn.models import SPECIAL_TOKENS, CompactRenderer, write_call
 from upturn.records import record
+from upturn.training.curve import CurvePoint
 from upturn.training.demonstration import Demonstration, render, walk
 from upturn.training.row import TrainingRow
 from upturn.training.stream import Stream, Unit
@@ -37,93 +38,93 @@ hours and amounts are one token each, and copying one is one step."""
 
 @record
 class Phase:
-    """A stretch of steps with one mixture."""
+    """A stretch of steps with one mixture and an optimiser of its own."""
 
+    name: str
+    first_step: int
+    """Of the whole schedule: demonstrations are numbered through it."""
     steps: int
     mixture: Mapping[str, float]
-    """Weight of each kind of demonstration: a family, ``drill`` or ``pick``."""
+    """Weight of each kind of demonstration: a family, ``glimpse:`` a family, ``drill`` or ``pick``."""
     learning_rate: float
-    """At its start (after warm-up); falls linearly to a tenth over the last ``decay_steps``."""
+    """After ``warmup_steps``; falls linearly to a tenth over the last ``decay_steps``."""
+    warmup_steps: int
     decay_steps: int
+
+    def learning_rate_factor(self, step: int) -> float:
+        """Share of the learning rate for the step after ``step`` steps of this phase."""
+        left = (self.steps - step) / self.decay_steps
+        return min(1.0, (step + 1) / self.warmup_steps) * max(0.1, min(1.0, left))
 
 
 SKILLS = Phase(
-    900, {"mail_file": 2.0, "event_add": 2.0, "cell_ask": 2.0, "drill": 8.0, "pick": 3.0}, 2e-3, decay_steps=200
+    name="skills",
+    first_step=0,
+    steps=900,
+    mixture={"mail_file": 2.0, "event_add": 2.0, "cell_ask": 2.0, "drill": 8.0, "pick": 4.0},
+    learning_rate=2e-3,
+    warmup_steps=100,
+    decay_steps=200,
 )
 GLIMPSES = Phase(
-    120,
-    {
+    name="glimpses",
+    first_step=SKILLS.steps,
+    steps=80,
+    mixture={
         "mail_file": 2.5,
-        "event_add": 2.0,
+        "event_add": 1.5,
         "cell_ask": 2.0,
-        "drill": 6.0,
+        "drill": 5.0,
         "pick": 3.0,
-        "mail_reply": 0.5,
-        "event_shift": 0.8,
-        "sheet_total": 1.8,
-        "mail_to_event": 1.6,
-        "mail_to_sheet": 1.6,
-        "call_off": 0.4,
+        "glimpse:mail_reply": 0.06,
+        "glimpse:event_shift": 0.4,
+        "glimpse:sheet_total": 0.3,
+        "glimpse:mail_to_event": 1.5,
+        "glimpse:mail_to_sheet": 2.5,
+        "glimpse:call_off": 0.15,
     },
-    5e-4,
-    decay_steps=60,
+    learning_rate=1e-3,
+    warmup_steps=20,
+    decay_steps=40,
 )
 SCHEDULE = (SKILLS, GLIMPSES)
-WARMUP_STEPS = 100
 TOTAL_STEPS = sum(phase.steps for phase in SCHEDULE)
 
 
-def phase_at(step: int) -> tuple[Phase, int]:
-    """The phase of a step and the step's number within it."""
-    for phase in SCHEDULE:
-        if step < phase.steps:
-            return phase, step
-        step -= phase.steps
-    raise ValueError(f"the schedule has {TOTAL_STEPS} steps, asked for one beyond them")
-
-
-def learning_rate(step: int) -> float:
-    """Of the step after ``step`` steps."""
-    phase, within = phase_at(step)
-    left = (phase.steps - within) / phase.decay_steps
-    return phase.learning_rate * min(1.0, (step + 1) / WARMUP_STEPS) * max(0.1, min(1.0, left))
-
-
-def kinds_of_step(step: int) -> list[tuple[str, int]]:
-    """The demonstrations of the bucket that a step belongs to: kind and number of each."""
-    phase, within = phase_at(step)
-    first = step - within % BUCKET
+def kinds_of_step(phase: Phase, step: int) -> list[tuple[str, int]]:
+    """The demonstrations of the bucket that begins with ``step`` of a phase: kind and number of each."""
+    first = phase.first_step + step
     rng = Random(f"pretraining/{first}")
     kinds = rng.choices(list(phase.mixture), list(phase.mixture.values()), k=ROWS * BUCKET)
     return [(kind, first * ROWS + place) for place, kind in enumerate(kinds)]
 
 
 class PretrainingSteps:
-    """The schedule as an algorithm for the trainer: one optimiser step a unit."""
+    """A phase as an algorithm for the trainer: one optimiser step a unit."""
 
-    def __init__(self, renderer: CompactRenderer) -> None:
+    def __init__(self, phase: Phase, renderer: CompactRenderer) -> None:
         from upturn.training.loss import CrossEntropy
 
+        self._phase = phase
         self._renderer = renderer
         self._objective = CrossEntropy()
         self._bucket: tuple[int, list[list[Demonstration]]] = (-1, [])
 
     def unit(self, index: int) -> Unit:
         """Step ``index``."""
-        within = phase_at(index)[1]
-        first = index - within % BUCKET
+        first = index - index % BUCKET
         if self._bucket[0] != first:
             self._bucket = (first, self._draw(first))
         rows = [_row(each, str(place)) for place, each in enumerate(self._bucket[1][index - first])]
         denominator = float(sum(row.weights.sum() for row in rows))
         return Unit([[Stream(rows, self._objective, denominator)]], {})
 
-    def _draw(self, step: int) -> list[list[Demonstration]]:
+    def _draw(self, first: int) -> list[list[Demonstration]]:
         """A bucket's demonstrations by length, in batches whose order is drawn."""
-        found = [render(self._renderer, walk(kind, number)) for kind, number in kinds_of_step(step)]
+        found = [render(self._renderer, walk(kind, number)) for kind, number in kinds_of_step(self._phase, first)]
         found.sort(key=lambda each: len(each.token_ids))
         batches = [found[place : place + ROWS] for place in range(0, len(found), ROWS)]
-        Random(f"order/{step}").shuffle(batches)
+        Random(f"order/{self._phase.first_step + first}").shuffle(batches)
         return batches
 
 
@@ -205,19 +206,25 @@ def pretrain(
         new_tokenizer(tokenizer_texts()).save(str(path.with_suffix(".partial")))
         path.with_suffix(".partial").rename(path)
     tokenizer = Tokenizer.from_file(str(path))
-    settings = OptimiserSettings(
-        learning_rate=SKILLS.learning_rate, weight_decay=0.05, micro_batch_tokens=8192, threads=threads
-    )
     model = new_model(seed)
-    trainer = Trainer(model, settings, lambda step: learning_rate(step) / SKILLS.learning_rate)
-    plan = RunPlan(units=TOTAL_STEPS, evaluate_every=None, checkpoint_every=50, keep="final")
-    identity = identity_of(trainer, "pretraining", settings, seed=seed, schedule=SCHEDULE)
-    Run(
-        trainer,
-        PretrainingSteps(CompactRenderer(tokenizer)),
-        plan,
-        RunPlace(folder, identity),
-        None,
-        lambda point: progress(point.units, point.metrics.get("loss") or 0.0),
-    ).finish()
+    for phase in SCHEDULE:
+        settings = OptimiserSettings(
+            learning_rate=phase.learning_rate, weight_decay=0.05, micro_batch_tokens=8192, threads=threads
+        )
+        trainer = Trainer(model, settings, phase.learning_rate_factor)
+        plan = RunPlan(units=phase.steps, evaluate_every=None, checkpoint_every=50, keep="final")
+        identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase)
+        Run(
+            trainer,
+            PretrainingSteps(phase, CompactRenderer(tokenizer)),
+            plan,
+            RunPlace(folder / phase.name, identity),
+            None,
+            _shown(progress, phase.first_step),
+        ).finish()
     return model, tokenizer
+
+
+def _shown(progress: Callable[[int, float], None], first_step: int) -> Callable[[CurvePoint], None]:
+    """What a run reports, in steps of the whole schedule."""
+    return lambda point: progress(first_step + point.units, point.metrics.get("loss") or 0.0)

@@ -18,7 +18,7 @@ from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.training.checkpoint import Checkpoint, TrainingProgress, read_checkpoint, write_checkpoint
 from upturn.training.curve import Curve, CurvePoint
-from upturn.training.outcome import TrainingOutcome
+from upturn.training.outcome import StopReason, TrainingOutcome
 from upturn.training.settings import Keep
 from upturn.training.stream import Algorithm
 from upturn.training.trainer import StepMetrics, Trainer, torch_threads
@@ -108,9 +108,9 @@ class Run:
             if not is_resumed and self.evaluate is not None:
                 self._record(curve, {"score": self._evaluate(self.evaluate)})
                 self._save(curve)
-            while self._done.stopped is None:
+            while (stopped := self._done.stopped) is None:
                 self._advance(curve)
-        return self._outcome()
+        return self._outcome(stopped)
 
     def _advance(self, curve: Curve) -> None:
         started = time.perf_counter()
@@ -179,14 +179,15 @@ class Run:
         self._done, self._best = found.progress, found.best
         return True
 
-    def _outcome(self) -> TrainingOutcome:
+    def _outcome(self, stopped: StopReason) -> TrainingOutcome:
         done, model = self._done, self.trainer.model
+        model.eval()
         kept_units = done.units
         if self.plan.keep == "best" and done.best_units is not None:
             put_back(model, self._best)
             kept_units = done.best_units
         return TrainingOutcome(
-            done.stopped or "finished",
+            stopped,
             done.units,
             done.steps,
             self.plan.keep,

@@ -6,13 +6,13 @@ from upturn.environments.office.workspace import DAYS
 from upturn.environments.office.world import NAMES, PHRASES, TITLES, TOPICS, World
 from upturn.records import JsonValue
 
-_PROPOSALS = (
+PROPOSALS = (
     "how about {day} at {hour}?",
     "can we meet {day} at {hour}",
     "{day} {hour} would suit me",
     "let us meet on {day} at {hour}",
 )
-_PRICES = (
+PRICES = (
     "{item} is now {number}",
     "the new amount for {item} is {number}",
     "please set {item} to {number}",
@@ -36,7 +36,7 @@ def _mail_to_event(world: World) -> Draft:
     rng = world.rng
     sender, day, hour = rng.choice(NAMES), rng.choice(DAYS), rng.randint(8, 16)
     topic, other = rng.sample(TOPICS, 2)
-    mail = world.add_mail(sender, topic, rng.choice(_PROPOSALS).format(day=day, hour=hour))
+    mail = world.add_mail(sender, topic, rng.choice(PROPOSALS).format(day=day, hour=hour))
     world.add_mail(sender, other)
     title, phrase = rng.choice(TITLES), rng.choice(PHRASES)
     return Draft(
@@ -64,7 +64,7 @@ def _mail_to_sheet(world: World) -> Draft:
         number = str(rng.randint(10, 99))
     sender = rng.choice(NAMES)
     topic, other = rng.sample(TOPICS, 2)
-    mail = world.add_mail(sender, topic, rng.choice(_PRICES).format(item=item, number=number))
+    mail = world.add_mail(sender, topic, rng.choice(PRICES).format(item=item, number=number))
     world.add_mail(sender, other)
     return Draft(
         {"name": sender, "topic": topic, "sheet": sheet.name},
