@@ -190,7 +190,7 @@ class LocalEngine:
         own = table.own_prefix(slot, known)
         best = table.best_prefix(known) if len(known) - own >= MIN_SHARED else None
         if best is not None and best.length >= own + MIN_SHARED:
-            self._slots.cache.copy(best.slot, slot, best.length)
+            self._slots.cache.copy(best.slot, [slot], best.length)
             self.counters.shared_tokens += best.length
             own = best.length
         else:
@@ -214,7 +214,7 @@ class LocalEngine:
                 real = length
         return batches
 
-    def _prefill(self, batch: list[_Call], followers: dict[bytes, list[_Call]]) -> None:
+    def _prefill(self, batch: list[_Call], groups: dict[bytes, list[_Call]]) -> None:
         table = self._table
         rows_B = np.array([call.slot for call in batch])
         starts_B = table.lengths_S[rows_B]
@@ -228,20 +228,22 @@ class LocalEngine:
         calls: list[_Call] = []
         sources: list[int] = []
         for row, leader in enumerate(batch):
+            group = groups[leader.prompt.tobytes()]
             table.hold(leader.slot, leader.prompt)
-            for call in followers[leader.prompt.tobytes()]:
-                calls.append(call)
-                sources.append(row)
-                if call is not leader:
-                    self._follow(leader, call)
+            self._share(leader, [call for call in group if call is not leader])
+            calls += group
+            sources += [row] * len(group)
         self._write(calls, logits_BV[torch.tensor(sources, device=logits_BV.device)])
 
-    def _follow(self, leader: _Call, call: _Call) -> None:
-        length = len(call.prompt)
-        own = int(self._table.lengths_S[call.slot])
-        self._slots.cache.copy(leader.slot, call.slot, length)
-        self._table.hold(call.slot, call.prompt)
-        self.counters.shared_tokens += length - own
+    def _share(self, leader: _Call, others: list[_Call]) -> None:
+        """Gives calls with the same prompt what was computed for the leader."""
+        if not others:
+            return
+        length = len(leader.prompt)
+        self._slots.cache.copy(leader.slot, [call.slot for call in others], length)
+        for call in others:
+            self.counters.shared_tokens += length - int(self._table.lengths_S[call.slot])
+            self._table.hold(call.slot, call.prompt)
 
     def _decode(self) -> None:
         """One token for every live slot."""

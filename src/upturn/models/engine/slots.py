@@ -4,6 +4,7 @@ A slot is one row of a cache allocated once. Letters: S slots, C columns (one mo
 last column takes what padding writes), B rows of a call, L new tokens a row, W columns read, V vocabulary.
 """
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -49,10 +50,10 @@ class SlotCache(Cache):
             self._values[layer_idx], value_states
         )
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Copies the first ``length`` columns of a slot to another."""
+    def copy(self, source: int, targets: Sequence[int], length: int) -> None:
+        """Copies the first ``length`` columns of a slot to others."""
         for tensor in (*self._keys, *self._values):
-            tensor[target, :, :length] = tensor[source, :, :length]
+            tensor[list(targets), :, :length] = tensor[source, :, :length]
 
     def _written(self, cached: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         if new.shape[2] == 1:
