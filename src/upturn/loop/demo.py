@@ -102,8 +102,8 @@ def demo_config(*, seed: int, size: Size, directory: str) -> Config:
                 {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.office.rules:act"},
                 {"name": "wild", "kind": "local_model", "model": "nano", "temperature": 2.5},
             ],
-            "environment": {"name": "office", "max_turns": 12, "max_tokens": 400, "max_action_tokens": 48},
-            "tasks": {"count": 960 if is_full else 96, "heldout_count": 405 if is_full else 36},
+            "environment": {"name": "office", "max_turns": 10, "max_tokens": 240, "max_action_tokens": 40},
+            "tasks": {"count": 960 if is_full else 96, "heldout_count": 540 if is_full else 36},
             "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
             "sft": {"epochs": 2 if is_full else 1, "learning_rate": 5e-4},
             "grpo": {

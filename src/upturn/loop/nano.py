@@ -24,7 +24,7 @@ HELDOUT_TASKS = 900
 PASS_TASKS = 40
 """Training tasks of each family for pass@8."""
 ATTEMPTS = 8
-LIMITS = Limits(max_turns=12, max_tokens=400, max_action_tokens=48)
+LIMITS = Limits(max_turns=10, max_tokens=240, max_action_tokens=40)
 
 
 class Figure(TypedDict):
