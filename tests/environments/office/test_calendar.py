@@ -30,6 +30,8 @@ def test_events_overlap_when_they_share_an_hour(
     ("call", "text"),
     [
         ("calendar.list day=mon", "e21 review 9-11\ne22 lunch 12-13"),
+        ("calendar.list day=mon; title=lunch", "e22 lunch 12-13"),
+        ("calendar.list day=mon; title=call", "no events"),
         ("calendar.list day=fri", "no events"),
         ("calendar.read id=e21", "review mon 9-11 with ann,bob"),
         ("calendar.read id=e22", "lunch mon 12-13 with nobody"),

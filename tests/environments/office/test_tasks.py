@@ -17,8 +17,6 @@ from upturn.records import Split, Task, fields_json, from_json, to_json
 SPLITS: tuple[Split, ...] = get_args(Split)
 STEPS = {1: (1, 2), 2: (3, 5), 3: (5, 10)}
 """Shortest and longest solution by level."""
-SHORTER = ("day_clash",)
-"""Two steps although of level 2: what has to be compared is the work."""
 
 PINNED = {
     "mail_file": "6290d09d8c5cd9f8",
@@ -80,7 +78,7 @@ def test_the_oracle_solves_every_task_within_the_steps_of_its_level(name: str, s
         assert evaluation.score == 1.0
         assert evaluation.costs == {"error": 0.0, "safety": 0.0}
         steps = len(compose(task).draft.oracle)
-        assert (2 if name in SHORTER else low) <= steps <= high
+        assert low <= steps <= high
         apps |= {action.target for action in compose(task).draft.oracle} - {"user"}
     assert (len(apps) == 1) == (task.level < 3), "levels 1 and 2 stay in one app, level 3 crosses"
 
@@ -119,7 +117,8 @@ def test_what_the_model_was_trained_on_is_pinned(name: str) -> None:
             digest.update(fields_json(scenario.workspace).encode())
             for action in scenario.draft.oracle:
                 digest.update(fields_json(action).encode())
-    assert digest.hexdigest() == PINNED[name]
+    found = digest.hexdigest()
+    assert found == PINNED[name], f"these are other tasks: train the shipped model anew, then pin {found}"
 
 
 @every_family

@@ -1,0 +1,152 @@
+"""``upturn env``: what it prints and its exit codes."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from upturn.cli.app import main
+from upturn.cli.env import env_app
+from upturn.environments.office import FAMILIES, compose, make_task
+from upturn.errors import ConfigError, UnknownNameError
+from upturn.models import write_call
+
+SHOP = """
+from upturn.environments import one_step
+def make(rng):
+    count = rng.randint(1, 10_000)
+    return f"twice {count}?", {"answer": str(2 * count)}
+def kit():
+    return one_step("shop", make, lambda action, right: action.parameters.get("text") == right["answer"])
+def careless():
+    return one_step("careless", make, lambda action, right: action.parameters["text"] == right["answer"])
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop_for_test.py").write_text(SHOP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "shop_for_test", raising=False)
+
+
+def run(*words: str, code: int = 0, text: str | None = None) -> dict[str, Any]:
+    found = CliRunner().invoke(env_app, [*words, "--json"], input=text)
+    assert found.exit_code == code, (found.output, found.exception)
+    assert found.stdout.count("\n") == 1, "one object and nothing else on standard output"
+    printed: dict[str, Any] = json.loads(found.stdout)
+    printed["by_name"] = {result["name"]: result for result in printed["results"]}
+    return printed
+
+
+def solution(family: str) -> str:
+    """What a person would type: the oracle's calls for the task that ``play`` gives with seed 0."""
+    return "\n".join(write_call(action) for action in compose(make_task(family, 0)).draft.oracle) + "\n"
+
+
+def test_list_names_families_and_levels() -> None:
+    printed = run("list")
+    levels = {name: family.level for name, family in FAMILIES.items()}
+    assert printed["environments"] == {"office": {"verifier": "office/1", "levels": levels}}
+    assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", "office"]).stdout
+
+
+def test_validate_shows_floors_and_ceilings_with_their_bars() -> None:
+    printed = run("validate", "office", "--tasks", "5")
+    assert len(printed["results"]) == 1 + 3 * len(FAMILIES)
+    assert printed["by_name"]["contract"]["value"] == "kept"
+    for family in FAMILIES:
+        ceiling, floor = printed["by_name"][f"oracle {family}"], printed["by_name"][f"nothing {family}"]
+        assert (ceiling["value"], ceiling["bar"], ceiling["holds"], ceiling["n"]) == (1.0, ">= 1", True, 5)
+        assert (floor["value"], floor["bar"], floor["holds"]) == (0.0, "<= 0", True)
+        assert printed["by_name"][f"random {family}"]["bar"] == "<= 0.02"
+
+
+def test_a_missed_bar_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upturn.cli.env.FAMILIES", {"mail_file": FAMILIES["mail_file"]})
+    monkeypatch.setattr("upturn.cli.env.oracle", lambda _, __: None)
+    printed = run("validate", "office", "--tasks", "5", code=1)
+    assert printed["by_name"]["oracle mail_file"]["holds"] is False
+
+
+def test_a_broken_contract_is_named_and_exit_code_1(shop: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(".")
+    assert run("validate", "shop_for_test:kit")["by_name"].keys() == {"contract"}
+    printed = run("validate", "shop_for_test:careless", code=1)
+    assert printed["by_name"]["contract"]["holds"] is False
+    assert "raised KeyError: 'text'" in printed["breach"]
+
+
+def test_modules_are_found_where_the_command_is_started(
+    shop: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["upturn", "env", "list", "shop_for_test:kit"])
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 0
+    assert "shop: 1" in capsys.readouterr().out
+    assert sys.path[-1] == "", "after everything installed"
+
+
+@pytest.mark.parametrize("family", ["mail_file", "call_off"])
+def test_a_task_can_be_played_from_a_pipe(family: str) -> None:
+    printed = run("play", "office", "--family", family, text=solution(family))
+    assert printed["by_name"]["verdict"]["value"] == "success"
+    assert printed["by_name"]["score"]["value"] == 1.0
+    assert printed["by_name"]["cost error"]["value"] == 0.0
+    assert all(gate["passed"] for gate in printed["gates"].values())
+    assert printed["state"]["changes"] == compose(make_task(family, 0)).draft.changes
+    assert printed["task"] == make_task(family, 0).id
+
+
+def test_people_see_observations_errors_and_the_judgement() -> None:
+    text = "\nwhat now\nmail.move id=m1; folder=archive\nuser.finish\n"
+    found = CliRunner().invoke(env_app, ["play", "office", "--family", "mail_file"], input=text)
+    assert found.exit_code == 0
+    lines = found.stdout.splitlines()
+    assert lines[0] == make_task("mail_file", 0).instruction
+    assert lines[1].startswith("error malformed: write one call")
+    assert lines[2].startswith("error not_found: no mail 'm1'")
+    assert lines[3] == "done"
+    assert "failure" in found.stdout
+    assert "goal:" in found.stdout
+
+
+def test_input_that_ends_early_is_a_failure() -> None:
+    printed = run(
+        "play", "office", "--family", "mail_file", "--heldout", "--seed", "4", text="mail.list folder=inbox\n"
+    )
+    assert printed["by_name"]["verdict"]["value"] == "failure"
+    assert (printed["turns"], printed["gates"]["ended"]["passed"]) == (1, False)
+    assert "/heldout/" in printed["task"]
+
+
+def test_bench_measures_every_part() -> None:
+    printed = run("bench", "office", "--tasks", "10")
+    assert list(printed["by_name"]) == [
+        "tasks_per_second",
+        "resets_per_second",
+        "steps_per_second",
+        "verify_p50",
+        "verify_p99",
+        "floors_seconds",
+    ]
+    assert all(result["value"] > 0 for result in printed["results"])
+    assert printed["by_name"]["verify_p99"]["value"] >= printed["by_name"]["verify_p50"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["list", "ofice"], UnknownNameError),
+        (["play", "office", "--family", "fax"], UnknownNameError),
+        (["bench", "shop:kit"], ConfigError),
+    ],
+)
+def test_unknown_names_are_errors_of_ours(words: list[str], error: type[Exception]) -> None:
+    assert isinstance(CliRunner().invoke(env_app, words).exception, error)

@@ -1,0 +1,70 @@
+"""The page about environments: its tables are those of the code, and its example works."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upturn.environments import EnvironmentKit
+from upturn.environments.office import FAMILIES, OPERATIONS, OfficeVerifier, make_task
+from upturn.environments.office.baseline import oracle, play
+from upturn.environments.office.operation import Parameter
+from upturn.records import Action
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table whose first column has this heading."""
+    [table] = re.findall(rf"^\| {heading} \|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, flags=re.MULTILINE)
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
+
+
+def described(parameter: Parameter) -> str:
+    kind = "" if parameter.kind == "text" else f" {parameter.kind}"
+    return f"`{parameter.name}`{kind}{'' if parameter.is_required else ' (optional)'}"
+
+
+def test_the_operations_are_those_of_the_office() -> None:
+    expected = [
+        [f"`{name}`", ", ".join(map(described, operation.parameters))] for name, operation in OPERATIONS.items()
+    ]
+    assert [[name, parameters] for name, parameters, _ in rows("operation")] == expected
+
+
+def test_the_families_are_those_of_the_office_with_a_real_instruction() -> None:
+    expected = [
+        [f"`{name}`", str(family.level), make_task(name, 0).instruction] for name, family in FAMILIES.items()
+    ]
+    assert rows("family") == expected
+
+
+def test_the_codes_are_those_of_the_office() -> None:
+    source = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "src/upturn/environments/office").glob("*.py")
+    )
+    used = set(re.findall(r'OperationError\(\s*"(\w+)"', source))
+    assert set(re.findall(r"`(\w+)`", " ".join(codes for codes, _ in rows("code")))) == used
+
+
+def test_the_gates_are_those_of_the_verifier() -> None:
+    task = make_task("mail_file", 0)
+    gates = OfficeVerifier().verify(task, play(task, oracle)).gates
+    assert [name for name, _ in rows("gate")] == [f"`{gate.name}`" for gate in gates]
+
+
+def test_the_example_of_an_environment_works(capsys: pytest.CaptureFixture[str]) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert len([line for line in example.splitlines() if line.strip()]) <= 20
+    module: dict[str, Any] = {"__name__": "__main__"}
+    exec(example, module)
+    assert capsys.readouterr().out == "shop keeps the contract\n"
+    kit = module["kit"]()
+    assert isinstance(kit, EnvironmentKit)
+    task = next(iter(kit.tasks(seed=1, split="heldout", families=["shop"])))
+    count, item = re.findall(r"How much is it for (\d+) (\w+)\?", task.instruction)[0]
+    total = int(count) * module["PRICES"][item]
+    assert module["check"](Action("user", "answer", {"text": str(total)}), {"total": total}) is True
+    assert module["check"](Action("user", "answer"), {"total": total}) is False
