@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from upturn.training.loss import Objective
 from upturn.training.row import TrainingRow
+
+if TYPE_CHECKING:
+    from upturn.training.loss import Objective
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,7 +20,7 @@ class Stream:
     """
 
     rows: Sequence[TrainingRow]
-    objective: Objective
+    objective: "Objective"
     denominator: float
 
 
