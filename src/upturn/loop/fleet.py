@@ -11,7 +11,7 @@ from upturn.models import CompactRenderer, Model, Renderer
 from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Task, Trajectory
 
-SLOTS = 64
+SLOTS = 192
 """Attempts alive at the same time; also rows of the engine's cache."""
 CONTEXT = 512
 """Tokens a local agent's context may have where the limits name none; bounds the cache's memory."""

@@ -23,7 +23,7 @@ SELECTION_TASKS = 108
 so that the held-out tasks stay untouched by any choice."""
 SELECTION_SEED = 7_919
 """Added to the run's seed for them."""
-FAMILY_CAP = 96
+FAMILY_CAP = 48
 """Demonstrations of one family in supervised training: the easy families must not crowd out the others."""
 
 Reward = Callable[[Evaluation], float | None]
@@ -55,7 +55,7 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
     settings = SftSettings(
         epochs=config.epochs,
         batch_rows=config.batch_rows,
-        optimiser=OptimiserSettings(learning_rate=config.learning_rate, warmup_steps=5),
+        optimiser=OptimiserSettings(learning_rate=config.learning_rate, warmup_steps=10),
         decay="linear",
         checkpoint_every=20,
     )
