@@ -18,7 +18,7 @@ from upturn.loop.training import practice_weights, take_training_snapshot, train
 from upturn.pool.readiness import readiness, thresholds_of
 from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
 
-WAVE = 48
+WAVE = 96
 """Tasks that are routed together: enough to fill the engine, few enough that routing learns often."""
 
 

@@ -68,7 +68,7 @@ def _look_up(words: _Words, results: list[str]) -> Action:
 
 def _reply(words: _Words, results: list[str]) -> Action:
     if not results:
-        return call("mail.search", from_=words["name"])
+        return call("mail.search", from_=words["name"], subject=words["topic"])
     if len(results) == 1:
         return call("mail.reply", id=_id_of(results[0], words["topic"]), body=words["phrase"])
     return FINISH
@@ -76,10 +76,23 @@ def _reply(words: _Words, results: list[str]) -> Action:
 
 def _shift(words: _Words, results: list[str]) -> Action:
     if not results:
-        return call("calendar.list", day=words["day"])
+        return call("calendar.list", day=words["day"], title=words["title"])
     if len(results) == 1:
         event = _id_of(results[0], words["title"])
         return call("calendar.move", id=event, day=words["new_day"], start=words["start"])
+    return FINISH
+
+
+_FUNCTIONS = {"total": "SUM", "average": "AVERAGE", "highest": "MAX", "lowest": "MIN"}
+
+
+def _aggregate(words: _Words, results: list[str]) -> Action:
+    if not results:
+        return call("sheet.read", sheet=words["sheet"])
+    if len(results) == 1:
+        last = len(results[0].splitlines())
+        formula = f"={_FUNCTIONS.get(words['what'], 'SUM')}(B2:B{last})"
+        return call("sheet.write", sheet=words["sheet"], cell=f"B{last + 1}", value=formula)
     return FINISH
 
 
@@ -121,13 +134,13 @@ def _update(words: _Words, results: list[str]) -> Action:
 def _open(words: _Words, results: list[str]) -> Action:
     """Finds and reads the mail of a person about a topic."""
     if not results:
-        return call("mail.search", from_=words["name"])
+        return call("mail.search", from_=words["name"], subject=words["topic"])
     return call("mail.read", id=_id_of(results[0], words["topic"]))
 
 
 def _call_off(words: _Words, results: list[str]) -> Action:
     if not results:
-        return call("calendar.list", day=words["day"])
+        return call("calendar.list", day=words["day"], title=words["title"])
     if len(results) in (1, 2):
         verb = "calendar.read" if len(results) == 1 else "calendar.cancel"
         return call(verb, id=_id_of(results[0], words["title"]))
@@ -157,16 +170,31 @@ _RULES = (
     _rule(r"reply to {name}'s mail about the {topic}: {phrase}", _reply),
     _rule(r"answer {name} on the {topic} with {phrase}", _reply),
     _rule(r"respond to the {topic} mail from {name} saying {phrase}", _reply),
+    _rule(r"tell {name} {phrase} in reply to the {topic} mail", _reply),
+    _rule(r"write back to {name} about the {topic}: {phrase}", _reply),
     _rule(r"move the {title} on {day} to {new_day} at {start}", _shift),
     _rule(r"reschedule the {title} from {day} to {new_day} {start}", _shift),
     _rule(r"shift {day}'s {title} to {new_day} {start}", _shift),
+    _rule(r"{day}'s {title} moves to {new_day} at {start}", _shift),
+    _rule(r"take the {title} on {day} and move it to {new_day} {start}", _shift),
+    _rule(r"put the {what} under the amounts in {sheet}", _aggregate),
+    _rule(r"add the {what} below the {sheet} table", _aggregate),
+    _rule(r"write the {what} of the amounts at the end of {sheet}", _aggregate),
+    _rule(r"work out the {what} at the bottom of {sheet}", _aggregate),
+    _rule(r"finish the {sheet} table with the {what}", _aggregate),
     _rule(r"read {name}'s {topic} mail, book a {title} with \w+ at that time, reply {phrase}", _book),
     _rule(r"book the {title} that {name} asks for in the {topic} mail, then reply {phrase}", _book),
     _rule(r"from the {topic} mail of {name} make a {title} with \w+ and write back {phrase}", _book),
+    _rule(r"see when {name} can meet in the {topic} mail, add a {title} with \w+ and answer {phrase}", _book),
+    _rule(r"the {topic} mail from {name} names a time, put a {title} with \w+ there and reply {phrase}", _book),
     _rule(r"{name} sent a new amount in the {topic} mail: update {sheet}", _update),
     _rule(r"update the {sheet} sheet from {name}'s {topic} mail", _update),
     _rule(r"enter what {name} writes in the {topic} mail into {sheet}", _update),
+    _rule(r"bring {sheet} up to date with the {topic} mail from {name}", _update),
+    _rule(r"copy the new amount in {name}'s {topic} mail to {sheet}", _update),
     _rule(r"call off the {title} on {day} and tell everyone in it {phrase}", _call_off),
     _rule(r"cancel {day}'s {title} and write {phrase} to all", _call_off),
     _rule(r"the {title} on {day} is off, cancel it and let its people know: {phrase}", _call_off),
+    _rule(r"drop the {day} {title} and mail the attendees {phrase}", _call_off),
+    _rule(r"cancel the {title} of {day}, then send everyone in it {phrase}", _call_off),
 )
