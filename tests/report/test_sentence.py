@@ -144,3 +144,8 @@ def test_happenings_follow_the_loop(content: ReportContent) -> None:
     assert [word for word, _, _ in tiles] == ["Routed", "Judged", "Trained", "Promoted", "Rolled back", "Checked"]
     assert tiles[0][1:] == ("2,000", "tasks, to 5 agent versions")
     assert tiles[-1][1] == "6 of 7"
+
+
+def test_a_point_before_the_first_iteration_is_not_counted_as_one() -> None:
+    points = (CurvePoint(0, heldout=Estimate(0.4)), CurvePoint(1, reward=0.5), CurvePoint(2, reward=0.6))
+    assert say.iterations(LearningCurve("GRPO", points)) == 2

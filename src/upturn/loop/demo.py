@@ -105,10 +105,10 @@ def demo_config(*, seed: int, size: Size, directory: str) -> Config:
             "environment": {"name": "office", "max_turns": 10, "max_tokens": 240, "max_action_tokens": 40},
             "tasks": {"count": 960 if is_full else 96, "heldout_count": 540 if is_full else 36},
             "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
-            "sft": {"epochs": 2 if is_full else 1, "learning_rate": 5e-4},
+            "sft": {"epochs": 6 if is_full else 1, "learning_rate": 1e-3},
             "grpo": {
                 "families": list(LEARNED),
-                "iterations": 40 if is_full else 2,
+                "iterations": 50 if is_full else 2,
                 "tasks_per_iteration": 24 if is_full else 6,
                 "attempts": 8 if is_full else 4,
                 "evaluate_every": 10 if is_full else 1,

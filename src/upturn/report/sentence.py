@@ -117,11 +117,16 @@ def _is_apart(low: Estimate, high: Estimate) -> bool:
     return low.high is not None and high.low is not None and high.low > low.high
 
 
+def iterations(curve: LearningCurve) -> int:
+    """How many iterations the run did; a point that stands before the first one is no iteration."""
+    return max(point.iteration for point in curve.points)
+
+
 def curve_caption(curve: LearningCurve) -> str:
     """What the learning curve shows."""
     rewards = [point for point in curve.points if point.reward is not None]
     heldout = [point for point in curve.points if point.heldout is not None]
-    parts = [f"{curve.algorithm}, {len(curve.points)} iterations."]
+    parts = [f"{curve.algorithm}, {iterations(curve)} iterations."]
     if rewards:
         parts.append(
             f"Mean reward on training tasks went from {number(_round(rewards[0].reward))} "
@@ -216,7 +221,7 @@ def happenings(content: ReportContent) -> list[tuple[str, str, str]]:
         tiles.append(("Judged", percent(evaluations[0].share), f"of the results: {row.covered:,} of {row.total:,}"))
     curves = [curve for curve in content.curves if curve.points]
     if curves:
-        count = sum(len(curve.points) for curve in curves)
+        count = sum(iterations(curve) for curve in curves)
         names = " and ".join(dict.fromkeys(curve.algorithm for curve in curves))
         tiles.append(("Trained", f"{count:,}", f"iterations of {names}"))
     tiles += [_release_tile(canary) for canary in content.canaries]
