@@ -115,7 +115,7 @@ def demo_config(*, seed: int, size: Size, directory: str) -> Config:
                 "learning_rate": 2e-4,
             },
             "loop": {"improve": "nano"},
-            "canary": {} if is_full else {"max_candidate_tasks": 40},
+            "canary": {} if is_full else {"stages": [0.5, 1.0], "max_candidate_tasks": 60},
         }
     )
 
