@@ -100,7 +100,7 @@ def demo_config(*, seed: int, size: Size, directory: str) -> Config:
             "agents": [
                 {"name": "nano", "kind": "local_model", "model": "nano"},
                 {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.office.rules:act"},
-                {"name": "wild", "kind": "local_model", "model": "nano", "temperature": 2.5},
+                {"name": "wild", "kind": "local_model", "model": "nano", "temperature": 1.8},
             ],
             "environment": {"name": "office", "max_turns": 10, "max_tokens": 240, "max_action_tokens": 40},
             "tasks": {"count": 960 if is_full else 96, "heldout_count": 540 if is_full else 36},

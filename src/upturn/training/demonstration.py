@@ -146,6 +146,14 @@ def _pick_time(rng: Random, world: World) -> tuple[str, list[Action]]:
     return words.format(name, topic), [found, call("mail.read", id=mail.id), answer]
 
 
+def _pick_echo(rng: Random, world: World) -> tuple[str, list[Action]]:
+    name, topic, text = rng.choice(NAMES), rng.choice(TOPICS), _anything(rng)
+    mail = world.add_mail(name, topic, text)
+    words = rng.choice(("quote {}'s {} mail", "what does {} write in the {} mail?"))
+    found = call("mail.search", from_=name, subject=topic)
+    return words.format(name, topic), [found, call("mail.read", id=mail.id), call("user.answer", text=text)]
+
+
 def _pick_row(rng: Random, world: World) -> tuple[str, list[Action]]:
     sheet = world.add_sheet()
     cell = f"A{len(sheet.cells) // 2 + 1}"
@@ -155,7 +163,7 @@ def _pick_row(rng: Random, world: World) -> tuple[str, list[Action]]:
     return words.format(item, sheet.name), actions
 
 
-_PICKS: tuple[_Pick, ...] = (_pick_mail, _pick_event, _pick_row, _pick_amount, _pick_time)
+_PICKS: tuple[_Pick, ...] = (_pick_mail, _pick_event, _pick_row, _pick_amount, _pick_time, _pick_echo, _pick_echo)
 _Drill = Callable[[Random, Workspace], tuple[str, Action]]
 
 
@@ -260,6 +268,29 @@ def _cell_formula(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
     return words.format(sheet, last, last + 1, word), action
 
 
+def _anything(rng: Random) -> str:
+    """Some words that have nothing to do with each other: what is copied must not be guessable."""
+    parts = [
+        ",".join(rng.sample(NAMES, rng.randint(1, 3))),
+        rng.choice(DAYS),
+        str(rng.randint(8, 99)),
+        rng.choice(ITEMS),
+        rng.choice(TITLES),
+        f"m{rng.randint(10, 99)}",
+        f"e{rng.randint(10, 99)}",
+        rng.choice(TOPICS),
+        rng.choice(PHRASES),
+        rng.choice(SHEETS),
+    ]
+    return " ".join(rng.sample(parts, rng.randint(2, 4)))
+
+
+def _echo(rng: Random, _workspace: Workspace) -> tuple[str, Action]:
+    text = _anything(rng)
+    words = rng.choice(('say "{}"', 'answer with "{}"', 'repeat "{}"'))
+    return words.format(text), call("user.answer", text=text)
+
+
 def _sheet_read(_rng: Random, workspace: Workspace) -> tuple[str, Action]:
     sheet = next(iter(workspace.sheets))
     return f"show me the {sheet} sheet", call("sheet.read", sheet=sheet)
@@ -268,6 +299,7 @@ def _sheet_read(_rng: Random, workspace: Workspace) -> tuple[str, Action]:
 _DRILLS: tuple[_Drill, ...] = (
     _mail_search, _mail_read, _mail_send, _mail_reply, _mail_forward, _mail_move, _mail_list, _event_list,
     _event_read, _event_move, _event_cancel, _event_create, _text_find, _cell_write, _cell_formula, _sheet_read,
+    _echo, _echo, _echo,
 )  # fmt: skip
 
 
