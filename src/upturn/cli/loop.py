@@ -1,6 +1,7 @@
 """``upturn loop``: the loop on the user's own tasks and agents."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,10 +20,14 @@ def run(
     resume: Annotated[str | None, typer.Option(help="Go on with a run: its folder, or 'latest'.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Runs as many cycles as [loop] says: serve tasks, check the evidence, train, validate, release."""
+    """Runs as many cycles as [loop] says: serve tasks, check the evidence, train, validate, release.
+
+    Import paths in the file are also looked up beside it; other paths start where the command is started.
+    """
     from upturn.config import load_config
 
     config = load_config(config_path, os.environ)
+    sys.path.append(str(config_path.resolve().parent))
     with LiveView("Upturn loop") as view:
         from upturn.loop.context import open_run
         from upturn.loop.cycle import run_cycle

@@ -29,7 +29,7 @@ from upturn.records import (
     fields_json,
     from_fields,
 )
-from upturn.rewards import Rubric, evaluation_id, summed_costs, verdict_of
+from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
 
 Right: TypeAlias = Mapping[str, Any]
 """What is right in one case: anything that ``check`` can use. It stays inside and is never stored."""
@@ -178,7 +178,12 @@ class OneStepVerifier:
             GateResult("answered", action is not None and trajectory.outcome == "finished", trajectory.outcome),
             GateResult("right", quality >= 1.0, f"{quality:g}"),
         )
-        rewards: dict[str, float | None] = {"quality": quality}
+        is_success = verdict_of(gates) == "success"
+        rewards: dict[str, float | None] = {
+            "success": float(is_success),
+            "efficiency": efficiency(is_success=is_success, shortest=1, turns=len(trajectory.turns)),
+            "quality": quality,
+        }
         return Evaluation(
             id=evaluation_id(self.name, trajectory.id),
             task_id=task.id,

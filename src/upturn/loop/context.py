@@ -1,9 +1,10 @@
 """A run under way: its folder, journal, pool, agents and router, opened together and closed together."""
 
+import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -12,14 +13,15 @@ from upturn import __version__
 from upturn.agents import Limits
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
 from upturn.config import AgentConfig, Config
-from upturn.environments import EnvironmentKit, resolve_kit
-from upturn.errors import ConfigError
+from upturn.environments import EnvironmentKit
+from upturn.loop.check import check_names
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.journal import Journal
+from upturn.loop.kit import kit_of
 from upturn.loop.progress import Progress
 from upturn.loop.service import Service
 from upturn.pool import Pool
-from upturn.records import AgentVersion, JsonValue, Run, Task
+from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
 
 LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
 
@@ -40,7 +42,9 @@ class Context:
     service: Service
     progress: Progress
     tasks_served: int = 0
-    """Of the endless stream of this run's service."""
+    """Of the stream of this run's service."""
+    cycle: int = 1
+    """Which turn of the loop this is."""
 
     @property
     def seed(self) -> int:
@@ -110,12 +114,13 @@ class Context:
 def open_run(
     config: Config, run_dir: Path, command: str, progress: Progress, *, api_keys: Mapping[str, str] | None = None
 ) -> Iterator[Context]:
-    """Opens the run in ``run_dir``, begun here or before; raises ConfigError for families that are not there.
+    """Opens the run in ``run_dir``, begun here or before; raises ConfigError for what it names and is not there.
 
-    Raises JournalError when the folder holds another run, StoreBusyError when its pool is in use.
+    Raises UnknownNameError for the environment, JournalError when the folder holds another run, StoreBusyError when
+    its pool is in use.
     """
-    kit = resolve_kit(config.environment.name)
-    _check_families(config, kit)
+    kit = kit_of(config)
+    check_names(config, kit)
     if any(agent.kind == "local_model" for agent in config.agents):
         _prepare_torch(config.run.threads)
     with Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal:
@@ -125,8 +130,7 @@ def open_run(
             policy = policy_of(config)
             registry = AgentRegistry()
             for agent in config.agents:
-                version = version_of(agent)
-                pool.put_agent_version(version)
+                version = keep_agent_version(pool, version_of(agent))
                 registry.add(version, max_concurrent=agent.load_cap)
             run_id = run_dir.name
             router = Router(registry, policy, RunKey(run_id, config.run.seed))
@@ -134,6 +138,15 @@ def open_run(
             context = Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, progress)
             context.begin()
             yield context
+
+
+def keep_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:
+    """Stores the version, and gives it a name of its own where a shared pool knows its name from another run."""
+    if any(known.id == version.id and known != version for known in pool.agent_versions()):
+        digest = hashlib.blake2b(fields_json(version).encode(), digest_size=4).hexdigest()
+        version = replace(version, version=f"{version.version}-{digest}")
+    pool.put_agent_version(version)
+    return version
 
 
 def version_of(agent: AgentConfig) -> AgentVersion:
@@ -180,19 +193,3 @@ def _prepare_torch(threads: int | None) -> None:
 
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     torch.set_flush_denormal(True)
-
-
-def _check_families(config: Config, kit: EnvironmentKit) -> None:
-    known = ", ".join(kit.families)
-    named: Sequence[tuple[str, Sequence[str]]] = (
-        ("tasks.families", config.tasks.families),
-        ("grpo.families", config.grpo.families),
-    )
-    problems = [
-        f"{setting} names {family!r}, which {kit.name} does not have; it has: {known}"
-        for setting, families in named
-        for family in families
-        if family not in kit.families
-    ]
-    if problems:
-        raise ConfigError(problems)

@@ -233,6 +233,8 @@ class CycleOutcome(NamedTuple):
 def run_cycle(context: Context, number: int) -> CycleOutcome:
     """One whole turn: it stops early when the evidence is not enough or the candidate does not pass."""
     prefix = f"cycle-{number}/"
+    context.cycle = number
+    context.fleet.keep_only(context.service.versions().values())  # engines of earlier cycles' trials are large
     serve(context, f"{prefix}serve", context.config.tasks.count)
     report = check_readiness(context, f"{prefix}readiness")
     if not context.config.trains:

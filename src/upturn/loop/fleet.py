@@ -1,7 +1,7 @@
 """Living agents: agent versions with their engines loaded, ready to attempt tasks."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upturn.agents import Agent, Attempt, Job, Limits, Setting, run_rollouts
@@ -64,6 +64,13 @@ class Fleet:
         """Serve ``version`` from an engine that exists already: a model in training."""
         agent = build(version, limits=self.limits, renderer=renderer)
         self._living[version.id] = _Living(agent, engine, temperature(version))
+
+    def keep_only(self, versions: Iterable[AgentVersion]) -> None:
+        """Forgets all other versions and their engines; they are built again when they are needed."""
+        kept = list(versions)
+        ids, models = {version.id for version in kept}, {version.model for version in kept}
+        self._living = {name: living for name, living in self._living.items() if name in ids}
+        self._engines = {model: engine for model, engine in self._engines.items() if model in models}
 
     def _setting(self, version: AgentVersion, purpose: Purpose) -> Setting:
         living = self._living.get(version.id) or self._build(version)

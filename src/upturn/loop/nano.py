@@ -83,10 +83,17 @@ def build(work: Path, target: Path, *, seed: int, threads: int, progress: Progre
     tokenizer.save(str(folder / "tokenizer.json"))
     card = _examined(folder, model.num_parameters(), seed=seed, threads=threads, progress=progress)
     (folder / CARD).write_text(json.dumps(json.loads(fields_json(card)), indent=2) + "\n")
-    target.mkdir(parents=True, exist_ok=True)
-    for file in folder.iterdir():
-        shutil.copyfile(file, target / file.name)
+    put_files(folder, target)
     return card
+
+
+def put_files(source: Path, target: Path) -> None:
+    """Copies a folder's files into ``target``, each by renaming: processes that have the old one mapped keep it."""
+    target.mkdir(parents=True, exist_ok=True)
+    for file in sorted(source.iterdir()):
+        partial = target / f".{file.name}.partial"
+        shutil.copyfile(file, partial)
+        partial.replace(target / file.name)
 
 
 def _examined(folder: Path, parameters: int, *, seed: int, threads: int, progress: Progress) -> Card:

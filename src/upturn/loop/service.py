@@ -62,7 +62,7 @@ class Service:
         return decisions
 
     def _work(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
-        versions = self._versions()
+        versions = self.versions()
         jobs = [(versions[decision.chosen], task, 0) for task, decision in zip(tasks, decisions, strict=True)]
         trajectories = self.fleet.attempt(jobs, self.purpose)
         evaluations = [
@@ -92,7 +92,8 @@ class Service:
             if experience.evaluation is not None
         ]
 
-    def _versions(self) -> dict[str, AgentVersion]:
+    def versions(self) -> dict[str, AgentVersion]:
+        """All versions in service by id, candidates included."""
         found = {}
         for served in self.router.registry.agents().values():
             found[served.incumbent.id] = served.incumbent

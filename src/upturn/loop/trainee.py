@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,10 @@ class TaskSampler:
         self._next = 0
 
     def tasks(self, iteration: int) -> list[Task]:
-        """The iteration's tasks, none of them used before. Iterations must be asked for in ascending order."""
+        """The iteration's tasks, each once, and none used before as long as the environment has new ones.
+
+        Iterations must be asked for in ascending order.
+        """
         assert iteration >= self._next
         while self._next < iteration:
             self._draw(self._next)
@@ -52,11 +55,18 @@ class TaskSampler:
         tasks: list[Task] = []
         for family in self._families:
             if family not in self._streams:
-                self._streams[family] = self._kit.tasks(
-                    seed=self._seed + TRAINING_SEED_OFFSET, split="train", families=[family]
-                )
-            tasks += islice(self._streams[family], drawn[family])
+                self._streams[family] = self._stream(family)
+            found = list(islice(self._streams[family], drawn[family]))
+            if len(found) < drawn[family]:  # the stream has ended: begin again, but ask for no task twice at once
+                self._streams[family] = self._stream(family)
+                used = {task.id for task in found}
+                again = (task for task in self._streams[family] if task.id not in used)
+                found += islice(again, drawn[family] - len(found))
+            tasks += found
         return tasks
+
+    def _stream(self, family: str) -> Iterator[Task]:
+        return self._kit.tasks(seed=self._seed + TRAINING_SEED_OFFSET, split="train", families=[family])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +85,12 @@ class Trainee:
     """Holds one model for training and sampling at once; single use."""
 
     def __init__(self, fleet: Fleet, version: AgentVersion) -> None:
-        """Loads the version's weights anew, so that the version that serves is not touched."""
+        """Loads the version's weights anew and practises under a name of its own: whoever serves is not touched."""
         from upturn.models.engine import LocalEngine
 
         local = load_local(version.model)
         self.fleet = fleet
-        self.version = version
+        self.version = replace(version, version=f"{version.version}-in-training")
         self.model: PreTrainedModel = local.model
         self.engine: LocalEngine = LocalEngine(
             local.model, slots=SLOTS, max_length=fleet.limits.max_tokens or CONTEXT

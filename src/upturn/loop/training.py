@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from upturn.agents.rendering import rendered_rows
-from upturn.loop.context import Context
+from upturn.loop.context import Context, keep_agent_version
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.models import Renderer
@@ -23,6 +23,8 @@ SELECTION_TASKS = 108
 so that the held-out tasks stay untouched by any choice."""
 SELECTION_SEED = 7_919
 """Added to the run's seed for them."""
+CYCLE_SEED_STEP = 10_000
+"""Added to the seed of practice for each cycle, so that later cycles practise other tasks."""
 FAMILY_CAP = 48
 """Demonstrations of one family in supervised training: the easy families must not crowd out the others."""
 
@@ -84,10 +86,9 @@ def train_grpo(
 
     config = context.config.grpo
     trainee = Trainee(context.fleet, parent)
-    sampler = TaskSampler(context.kit, weights, config.tasks_per_iteration, seed=context.seed)
-    practice = Practice(
-        f"{context.run_id}/{name}", context.seed, config.attempts, reward or configured_reward(context)
-    )
+    seed = context.seed + CYCLE_SEED_STEP * (context.cycle - 1)
+    sampler = TaskSampler(context.kit, weights, config.tasks_per_iteration, seed=seed)
+    practice = Practice(f"{context.run_id}/{name}", seed, config.attempts, reward or configured_reward(context))
     sink = PoolSink(context.pool)
     settings = GrpoSettings(
         iterations=config.iterations,
@@ -103,10 +104,9 @@ def train_grpo(
     watched = exam_tasks(
         context.kit, context.practised, SELECTION_TASKS, seed=context.seed + SELECTION_SEED, split="train"
     )
-    trial = replace(parent, version=f"{name}-in-training")
 
     def evaluate(_iterations: int) -> float:
-        version = trainee.serve_as(trial)
+        version = trainee.serve_as(trainee.version)
         rate = sit(context.fleet, version, watched, context.purpose(f"{name}/watch"), pool=None).rate()
         context.progress.figure("unseen worlds", rate)
         return rate
@@ -143,8 +143,7 @@ def keep_version(
         run=context.run_id,
         tenants=(context.tenant,),
     )
-    context.pool.put_agent_version(version)
-    return version
+    return keep_agent_version(context.pool, version)
 
 
 def with_rows(trajectory: Trajectory, renderer: Renderer) -> Trajectory:

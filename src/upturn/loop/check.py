@@ -1,0 +1,75 @@
+"""What a configuration names must be there: everything that is not is reported together, before any work."""
+
+from collections.abc import Iterator, Sequence
+
+from upturn.agents import load_function
+from upturn.config import Config
+from upturn.environments import EnvironmentKit
+from upturn.errors import ConfigError
+from upturn.records import Evaluation, Task, Trajectory
+
+
+def check_names(config: Config, kit: EnvironmentKit) -> None:
+    """Raises ConfigError for families, reward components and agents' functions that are not there."""
+    problems = [*_families(config, kit), *_functions(config)]
+    if not problems and config.grpo.enabled:
+        problems += _rewards(config, kit)
+    if problems:
+        raise ConfigError(problems)
+
+
+def _families(config: Config, kit: EnvironmentKit) -> Iterator[str]:
+    known = ", ".join(kit.families)
+    named: Sequence[tuple[str, Sequence[str]]] = (
+        ("tasks.families", config.tasks.families),
+        ("grpo.families", config.grpo.families),
+    )
+    for setting, families in named:
+        for family in families:
+            if family not in kit.families:
+                yield f"{setting} names {family!r}, which {kit.name} does not have; it has: {known}"
+    if not any(not config.tasks.levels or level in config.tasks.levels for level in kit.families.values()):
+        levels = ", ".join(str(level) for level in sorted(set(kit.families.values())))
+        yield f"tasks.levels = {config.tasks.levels!r} leaves no family of {kit.name}; its levels: {levels}"
+
+
+def _functions(config: Config) -> Iterator[str]:
+    for index, agent in enumerate(config.agents):
+        if agent.kind in ("callable", "rule_based"):
+            try:
+                load_function(agent.import_path)
+            except ConfigError as exc:
+                yield from (f"agents[{index}].import_path: {problem}" for problem in exc.problems)
+
+
+def _rewards(config: Config, kit: EnvironmentKit) -> Iterator[str]:
+    """Weights of components that the judge does not give would leave every attempt without a reward."""
+    families = config.tasks.families or tuple(kit.families)
+    task = next(kit.tasks(seed=config.run.seed, split="train", families=families))
+    evaluation = _probe(kit, task)
+    if evaluation is None:
+        return
+    given = ", ".join(evaluation.rewards)
+    for name in config.rewards.weights:
+        if name not in evaluation.rewards:
+            yield f"rewards.weights names {name!r}, which {kit.verifier.name} does not give; it gives: {given}"
+
+
+def _probe(kit: EnvironmentKit, task: Task) -> Evaluation | None:
+    """The judge's view of an attempt that did nothing; None = it does not judge such ones."""
+    try:
+        environment = kit.environment(task)
+        observation, _ = environment.reset(task)
+        nothing = Trajectory(
+            id="probe",
+            task_id=task.id,
+            agent_version="nobody@0",
+            turns=(),
+            final_observation=observation,
+            outcome="step_limit",
+            origin="rendered",
+            final_state=environment.state(),
+        )
+        return kit.verifier.verify(task, nothing)
+    except Exception:  # noqa: BLE001 — a judge that breaks on nothing may still judge attempts; runs record what breaks
+        return None

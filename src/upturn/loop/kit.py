@@ -1,0 +1,141 @@
+"""The kit that a run works with: the configured environment, with the judge and the tasks that were asked for."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from itertools import zip_longest
+from pathlib import Path
+from random import Random
+
+from upturn.config import Config
+from upturn.environments import Environment, EnvironmentKit, Verifier, resolve_kit
+from upturn.errors import ConfigError, RecordError
+from upturn.records import Split, Task, from_fields
+
+DEFAULT_TENANT = "default"
+"""The tenant that environments make their tasks for."""
+
+
+def kit_of(config: Config) -> EnvironmentKit:
+    """The configured kit; raises UnknownNameError for the environment, ConfigError for judge and task file."""
+    kit = resolve_kit(config.environment.name)
+    tenant = config.pool.tenant
+    verifier = kit.verifier
+    if config.environment.verifier:
+        verifier = _load_verifier(config.environment.verifier)
+    if config.tasks.file:
+        return FileKit(kit, verifier, read_tasks(Path(config.tasks.file), kit.name, tenant))
+    if verifier is kit.verifier and tenant == DEFAULT_TENANT:
+        return kit
+    return OwnKit(kit, verifier, tenant)
+
+
+class OwnKit:
+    """A kit with another judge, or for another tenant."""
+
+    def __init__(self, kit: EnvironmentKit, verifier: Verifier, tenant: str) -> None:
+        self.name = kit.name
+        self.families: Mapping[str, int] = kit.families
+        self.verifier = verifier
+        self._kit = kit
+        self._tenant = tenant
+
+    def environment(self, task: Task) -> Environment:
+        """The kit's."""
+        return self._kit.environment(task)
+
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        """The kit's, as the tenant's own: with ids that no other tenant has."""
+        for task in self._kit.tasks(seed=seed, split=split, families=families):
+            if self._tenant == DEFAULT_TENANT:
+                yield task
+            else:
+                yield replace(task, tenant=self._tenant, id=f"{self._tenant}:{task.id}")
+
+
+class FileKit:
+    """A kit whose tasks come from a file: as many as stand there, in an order that the seed decides.
+
+    Streams of different seeds share tasks, since there are no others. Service, whose stream has one seed in a run,
+    still meets each task once; practice meets training tasks again, in other iterations.
+    """
+
+    def __init__(self, kit: EnvironmentKit, verifier: Verifier, tasks: Sequence[Task]) -> None:
+        self.name = kit.name
+        self.verifier = verifier
+        self.families: Mapping[str, int] = {task.family: task.level for task in tasks}
+        self._kit = kit
+        self._tasks = tuple(tasks)
+
+    def environment(self, task: Task) -> Environment:
+        """The kit's, which must be able to build its world from the file's tasks."""
+        return self._kit.environment(task)
+
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        """Each task of the split and families once, in rounds over the families as long as they last."""
+        by_family = []
+        for family in families:
+            found = [task for task in self._tasks if task.family == family and task.split == split]
+            Random(f"tasks/{seed}/{family}").shuffle(found)
+            by_family.append(found)
+        for together in zip_longest(*by_family):
+            yield from (task for task in together if task is not None)
+
+
+def read_tasks(path: Path, environment: str, tenant: str) -> list[Task]:
+    """The tasks in a JSON Lines file: on each line the fields of one ``Task``.
+
+    ``environment`` and ``tenant`` stand in where a line leaves them out. Raises ConfigError with every bad line.
+    """
+    tasks: dict[str, Task] = {}
+    problems = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+            if not isinstance(fields, dict):
+                raise RecordError(f"a line holds one JSON object, got {fields!r}")
+            task = from_fields(Task, json.dumps({"environment": environment, "tenant": tenant, **fields}))
+        except ValueError as exc:  # a RecordError is one too
+            problems.append(f"tasks.file {str(path)!r} line {number}: {exc}")
+            continue
+        if task.id in tasks:
+            problems.append(f"tasks.file {str(path)!r} line {number}: id {task.id!r} stands there twice")
+        for name, value, wanted in (
+            ("environment", task.environment, environment),
+            ("tenant", task.tenant, tenant),
+        ):
+            if value != wanted:
+                problems.append(
+                    f"tasks.file {str(path)!r} line {number}: {name} is {value!r}, the run's is {wanted!r}"
+                )
+        tasks[task.id] = task
+    splits = {task.split for task in tasks.values()}
+    problems += [
+        f"tasks.file {str(path)!r} has no task with split {split!r}" for split in _SPLITS if split not in splits
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return list(tasks.values())
+
+
+_SPLITS: tuple[Split, ...] = ("train", "heldout")
+
+
+def _load_verifier(path: str) -> Verifier:
+    module_name, _, attribute = path.partition(":")
+    try:
+        verifier = getattr(import_module(module_name), attribute)()
+    except (ImportError, AttributeError, TypeError) as exc:
+        raise ConfigError([f"environment.verifier = {path!r} cannot be made: {exc}"]) from exc
+    if not callable(getattr(verifier, "verify", None)) or not isinstance(getattr(verifier, "name", None), str):
+        raise ConfigError(
+            [
+                f"environment.verifier = {path!r} gave a {type(verifier).__name__}; "
+                "a judge has a name and verify(task, trajectory)"
+            ]
+        )
+    judge: Verifier = verifier
+    return judge
