@@ -46,7 +46,7 @@ test: $(READY)
 	$(VENV)/bin/python -m pytest
 
 test-all: $(READY)
-	$(VENV)/bin/python -m pytest -m ""
+	$(VENV)/bin/python -m pytest -m "" --hypothesis-profile=search
 
 check: $(READY)
 	$(VENV)/bin/ruff format --check src tests tools

@@ -1,6 +1,10 @@
-"""What all tests share: property tests may be slow on a busy machine; only wrong results fail them."""
+"""What all tests share: how property tests search for counterexamples."""
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+EASY = settings(deadline=None, suppress_health_check=list(HealthCheck))  # only wrong results fail on a busy machine
+settings.register_profile(
+    "same", EASY, derandomize=True, database=None
+)  # `make test`: the same examples every time
+settings.register_profile("search", EASY, max_examples=400)  # `make test-all`: other examples every time
+settings.load_profile("same")

@@ -14,6 +14,8 @@ from upturn.deployment.rule import CanarySettings
 from upturn.deployment.validation import Pair, Validation, ValidationSettings, validate
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.reserve import Reserved
+from upturn.loop.service import Served
 from upturn.loop.training import practice_weights, take_training_snapshot, train_grpo, train_sft
 from upturn.pool.readiness import readiness, thresholds_of
 from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
@@ -161,7 +163,7 @@ def release(
         context.progress.stage(f"Canary of {candidate.id}", settings.max_candidate_tasks)
         rule = canaries.Canary(settings)
         while state.state in ("canary", "watch"):
-            served = context.service.serve(context.next_tasks(WAVE))
+            served = _serve_canary(context, incumbent.agent)
             ours = [
                 canaries.Served("candidate" if each.decision.arm == "candidate" else "control", each.evaluation)
                 for each in served
@@ -183,6 +185,15 @@ def release(
     assert isinstance(stored, dict)
     context.restore_routing(stored["routing"])
     return next(found for found in context.pool.states(Release) if found.id == stored["release"])
+
+
+def _serve_canary(context: Context, agent: str) -> list[Served]:
+    """A wave of fresh tasks, a share of them reserved for the agent under canary."""
+    context.router.policy = Reserved(context.policy, agent)
+    try:
+        return context.service.serve(context.next_tasks(WAVE))
+    finally:
+        context.router.policy = context.policy
 
 
 def canary_settings(context: Context) -> CanarySettings:

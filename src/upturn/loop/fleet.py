@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from upturn.agents import Agent, Attempt, Job, Limits, Setting, run_rollouts
 from upturn.agents.build import build, temperature
@@ -29,10 +30,17 @@ class Purpose:
     """None = the version's own serving temperature."""
 
 
+class Engine(Model, Protocol):
+    """A model with caches."""
+
+    def refresh(self) -> None:
+        """Forgets all caches."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Living:
     agent: Agent
-    model: Model | None
+    model: Engine | None
     temperature: float
 
 
@@ -45,7 +53,7 @@ class Fleet:
         self.limits = limits
         self._api_keys = dict(api_keys or {})
         self._living: dict[str, _Living] = {}
-        self._engines: dict[str, tuple[Model, Renderer]] = {}
+        self._engines: dict[str, tuple[Engine, Renderer]] = {}
 
     def attempt(self, jobs: Sequence[tuple[AgentVersion, Task, int]], purpose: Purpose) -> list[Trajectory]:
         """One trajectory for each (version, task, attempt number), in order."""
@@ -54,13 +62,19 @@ class Fleet:
         for version, task, number in jobs:
             index = indices.setdefault(task.id, len(indices))
             built.append(Job(Attempt(task, number, index), self._setting(version, purpose)))
+        # What earlier attempts left in the caches would show in the last digits of log-probs, and a resumed process
+        # has no earlier attempts.
+        engines = {id(job.setting.model): self._living[job.setting.agent_version].model for job in built}
+        for engine in engines.values():
+            if engine is not None:
+                engine.refresh()
         return asyncio.run(run_rollouts(built, self.kit.environment, slots=SLOTS))
 
     def renderer(self, model: str) -> Renderer:
         """How a local model's tokens are read and written."""
         return self._engine(model)[1]
 
-    def adopt(self, version: AgentVersion, engine: Model, renderer: Renderer) -> None:
+    def adopt(self, version: AgentVersion, engine: Engine, renderer: Renderer) -> None:
         """Serve ``version`` from an engine that exists already: a model in training."""
         agent = build(version, limits=self.limits, renderer=renderer)
         self._living[version.id] = _Living(agent, engine, temperature(version))
@@ -92,7 +106,7 @@ class Fleet:
         self._living[version.id] = living
         return living
 
-    def _engine(self, name: str) -> tuple[Model, Renderer]:
+    def _engine(self, name: str) -> tuple[Engine, Renderer]:
         if name not in self._engines:
             from upturn.models.engine import LocalEngine
 
