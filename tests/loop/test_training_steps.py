@@ -1,0 +1,135 @@
+"""Training within a run: which tasks, which rewards, which demonstrations, and whose weights."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from upturn.config import AgentConfig, GrpoConfig, RewardConfig, SftConfig
+from upturn.loop.context import version_of
+from upturn.loop.cycle import serve, train
+from upturn.loop.exam import exam_tasks, sit
+from upturn.loop.fleet import Purpose
+from upturn.loop.trainee import Practice, TaskSampler, Trainee
+from upturn.loop.training import configured_reward, practice_weights, take_training_snapshot, with_rows
+from upturn.pool import PoolSink, Selection
+from upturn.records import Evaluation
+
+NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+
+
+def test_iterations_tasks_depend_on_seed_and_iteration_only(desk: ModuleType) -> None:
+    weights = {"sums": 3.0, "products": 1.0}
+    straight = TaskSampler(desk.kit(), weights, 40, seed=5)
+    rounds = [straight.tasks(iteration) for iteration in range(3)]
+    resumed = TaskSampler(desk.kit(), weights, 40, seed=5)
+    assert resumed.tasks(2) == rounds[2]
+    ids = [task.id for each in rounds for task in each]
+    assert len(set(ids)) == 120
+    assert TaskSampler(desk.kit(), weights, 40, seed=6).tasks(0) != rounds[0]
+    sums = Counter(task.family for each in rounds for task in each)["sums"]
+    # 120 draws at 3/4 have mean 90 and deviation 4.7; outside of 70..110 with probability below 1e-4.
+    assert 70 <= sums <= 110
+
+
+def test_practice_follows_what_still_fails_but_never_stops(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path) as context:
+        tasks = exam_tasks(context.kit, context.practised, 20, seed=0, split="heldout")
+        exam = sit(context.fleet, context.service.versions()["adder@base"], tasks, Purpose("p", 0), pool=None)
+    assert practice_weights(exam) == {"sums": 0.1, "products": 1.0}
+
+
+def test_reward_is_the_configured_rubric_and_missing_stays_missing(desk: ModuleType, tmp_path: Path) -> None:
+    rewards = RewardConfig(weights={"success": 3.0, "efficiency": 1.0})
+    with desk.opened(tmp_path, desk.config().model_copy(update={"rewards": rewards})) as context:
+        reward = configured_reward(context)
+    judged = Evaluation("v", "t", "j", "desk/1", "success", (), {"success": 1.0, "efficiency": 0.5}, {}, 0.0)
+    assert reward(judged) == 0.875
+    assert reward(replace(judged, rewards={"success": 1.0, "efficiency": None})) is None
+    assert reward(replace(judged, rewards={})) is None
+
+
+def test_snapshot_holds_verified_training_successes_only(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path) as context:
+        serve(context, "serve", 96)
+        sit(
+            context.fleet,
+            context.service.versions()["solver@base"],
+            exam_tasks(context.kit, ["sums"], 5, seed=0, split="heldout"),
+            context.purpose("exam"),
+            pool=context.pool,
+        )
+        snapshot = take_training_snapshot(context)
+        taken = list(context.pool.experiences_of(snapshot.trajectory_ids, tenant="default"))
+        assert snapshot == take_training_snapshot(context)
+    assert len(taken) > 20
+    for each in taken:
+        assert each.evaluation is not None
+        assert each.evaluation.is_success
+        assert each.task.split == "train"
+
+
+def test_demonstrations_of_rules_are_rendered_for_the_model(desk: ModuleType, tmp_path: Path) -> None:
+    config = desk.config(("solver",)).model_copy(update={"agents": (NANO,)})
+    with desk.opened(tmp_path / "run", desk.config(("solver",))) as context:
+        (served,) = context.service.serve(context.next_tasks(1))
+        trainee = Trainee(context.fleet, version_of(config.agents[0]))
+    (row,) = with_rows(served.trajectory, trainee.renderer).rows
+    (span,) = row.spans
+    written = trainee.renderer.read(row.token_ids[span.start : span.stop])
+    assert written.action == served.trajectory.turns[0].action
+    assert row.logprobs == ()
+    assert with_rows(replace(served.trajectory, rows=(row,)), trainee.renderer).rows == (row,)
+
+
+def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path, desk.config(environment={"max_turns": 1, "max_tokens": 64})) as context:
+        version = version_of(NANO)
+        tasks = context.next_tasks(3)
+        jobs = [(version, task, 0) for task in tasks]
+        before = context.fleet.attempt(jobs, Purpose("serve", 0))
+        trainee = Trainee(context.fleet, version)
+        with torch.no_grad():
+            for tensor in trainee.model.parameters():
+                tensor.mul_(0.5)
+        practice = Practice("run/practice", 0, attempts=2)
+        groups = trainee.practise(tasks, 0, practice, PoolSink(context.pool))
+        after = context.fleet.attempt(jobs, Purpose("serve", 0))
+        kept = context.pool.selected(Selection(run="run/practice"), tenant="default")
+    members = [member.trajectory for group in groups for member in group.members]
+    assert [each.rows for each in after] == [each.rows for each in before]
+    assert {each.model_version for each in members}.isdisjoint({each.model_version for each in before})
+    assert {each.agent_version for each in members} == {"nano@base-in-training"}
+    assert [len(group.members) for group in groups] == [2, 2, 2]
+    assert {each.trajectory_id for each in kept} == {each.id for each in members}
+
+
+def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleType, tmp_path: Path) -> None:
+    plain = desk.config(("solver", "refuser"), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 48})
+    config = plain.model_copy(
+        update={
+            "agents": (*plain.agents, NANO),
+            "tasks": plain.tasks.model_copy(update={"heldout_count": 4}),
+            "sft": SftConfig(batch_rows=8),
+            "grpo": GrpoConfig(iterations=1, tasks_per_iteration=2, attempts=2, evaluate_every=1),
+        }
+    )
+    with desk.opened(tmp_path / "run", config) as context:
+        serve(context, "serve", 48)
+        first = train(context, "cycle-1/")
+        context.cycle = 2
+        second = train(context, "cycle-2/")
+        stored = {version.id: version for version in context.pool.agent_versions()}
+    for number, made in ((1, first), (2, second)):
+        assert made.incumbent.id == "nano@base"
+        assert made.candidate.version.startswith(f"cycle-{number}-grpo-")
+        assert made.candidate.parent is not None
+        assert made.candidate.parent.startswith(f"nano@cycle-{number}-sft-")
+        assert stored[made.candidate.parent].parent == "nano@base"
+        assert made.snapshot is not None
+        assert made.candidate.snapshot == made.snapshot.id
+        assert (made.candidate.run, made.candidate.tenants) == ("run", ("default",))
+        assert Path(made.candidate.model).is_dir()
+        assert [mark.task_id for mark in made.before.marks] == [mark.task_id for mark in made.after.marks]

@@ -1,0 +1,119 @@
+"""The shipped model: whole, small, loadable by anyone, and clear about what is wrong when it is not."""
+
+import json
+import shutil
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM
+
+from upturn.agents import Limits
+from upturn.environments.office import LEARNED
+from upturn.environments.office.kit import OfficeKit
+from upturn.errors import ModelError
+from upturn.loop.exam import exam_tasks, sit
+from upturn.loop.fleet import Fleet, Purpose
+from upturn.loop.nano import HELDOUT_TASKS, LIMITS, put_files
+from upturn.models import SPECIAL_TOKENS, nano
+from upturn.models.nano import CARD, NANO_FOLDER, load_local, model_folder
+from upturn.records import AgentVersion
+
+VERSION = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def test_files_are_whole_and_small() -> None:
+    card = json.loads((NANO_FOLDER / CARD).read_text())
+    for file, name in (("model.safetensors", "weights_sha256"), ("tokenizer.json", "tokenizer_sha256")):
+        assert sha256((NANO_FOLDER / file).read_bytes()).hexdigest() == card[name]
+    assert sum(file.stat().st_size for file in NANO_FOLDER.iterdir()) <= 8_000_000
+
+
+def test_anyone_can_load_it() -> None:
+    card = json.loads((NANO_FOLDER / CARD).read_text())
+    model = AutoModelForCausalLM.from_pretrained(NANO_FOLDER, local_files_only=True)
+    assert 1_000_000 <= model.num_parameters() <= 3_000_000
+    assert model.num_parameters() == card["parameters"]
+    with safe_open(NANO_FOLDER / "model.safetensors", framework="pt") as stored:
+        assert {stored.get_tensor(name).dtype for name in stored.keys()} == {torch.bfloat16}  # noqa: SIM118
+
+
+def test_it_is_loaded_in_float32_with_its_tokenizer() -> None:
+    local = load_local("nano")
+    assert {tensor.dtype for tensor in local.model.parameters()} == {torch.float32}
+    assert not local.model.training
+    assert all(local.tokenizer.token_to_id(token) is not None for token in SPECIAL_TOKENS)
+    assert model_folder("nano") == NANO_FOLDER
+    assert model_folder("some/folder") == Path("some/folder")
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_missing_file_is_named_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    copy = shutil.copytree(NANO_FOLDER, tmp_path / "nano")
+    (copy / file).unlink()
+    monkeypatch.setattr(nano, "NANO_FOLDER", copy)
+    with pytest.raises(ModelError, match=rf"{file}' is missing; restore it .*upturn model build-nano"):
+        load_local("nano")
+    with pytest.raises(ModelError, match=rf"{file}' is missing; give a folder"):
+        load_local(str(copy))
+
+
+def test_damaged_weights_are_found_before_they_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = shutil.copytree(NANO_FOLDER, tmp_path / "nano")
+    monkeypatch.setattr(nano, "NANO_FOLDER", copy)
+    weights = copy / "model.safetensors"
+    changed = bytearray(weights.read_bytes())
+    changed[-7] ^= 1
+    weights.write_bytes(bytes(changed))
+    with pytest.raises(ModelError, match=r"is damaged: its SHA-256 is .* the card says"):
+        load_local("nano")
+    (copy / CARD).write_text("{}")
+    with pytest.raises(ModelError, match=r"card.json' is missing or damaged"):
+        load_local("nano")
+
+
+def test_replacing_files_leaves_open_ones_as_they_were(tmp_path: Path) -> None:
+    source, target = tmp_path / "new", tmp_path / "model"
+    for folder, text in ((source, "new"), (target, "old")):
+        folder.mkdir()
+        (folder / "weights").write_text(text)
+    with (target / "weights").open() as mapped:
+        put_files(source, target)
+        assert mapped.read() == "old"
+    assert (target / "weights").read_text() == "new"
+    assert [file.name for file in target.iterdir()] == ["weights"]
+
+
+def test_it_does_simple_work() -> None:
+    kit = OfficeKit()
+    tasks = list(islice(kit.tasks(seed=11, split="train", families=["mail_file"]), 24))
+    exam = sit(Fleet(kit, Limits(max_turns=4, max_tokens=120, max_action_tokens=40)), VERSION, tasks,
+               Purpose("simple", 0, 0.0), pool=None)  # fmt: skip
+    # At a true rate of .8 fewer than 12 of 24 have probability 1e-3.
+    assert exam.rate() >= 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
+def test_figures_of_the_card_can_be_repeated(name: str, temperature: float) -> None:
+    card = json.loads((NANO_FOLDER / CARD).read_text())
+    kit = OfficeKit()
+    tasks = exam_tasks(kit, LEARNED, HELDOUT_TASKS // 2, seed=card["seed"] + 17, split="heldout")  # other tasks
+    exam = sit(Fleet(kit, LIMITS), VERSION, tasks, Purpose(f"again/{name}", 1, temperature), pool=None)
+    figure = card["heldout"][name]
+    for found, wanted in [
+        (exam.interval(), figure),
+        *((exam.interval(level=level), card["heldout"][f"{name}_L{level}"]) for level in (1, 2, 3)),
+    ]:
+        pooled = (found.mean * found.n + wanted["value"] * wanted["n"]) / (found.n + wanted["n"])
+        deviation = (pooled * (1 - pooled) * (1 / found.n + 1 / wanted["n"])) ** 0.5
+        # Four deviations: a false alarm in about 6e-5 of comparisons.
+        assert abs(found.mean - wanted["value"]) <= 4 * deviation + 1e-9
