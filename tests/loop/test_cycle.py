@@ -7,7 +7,17 @@ import pytest
 
 from upturn.config import ReadinessConfig, SftConfig
 from upturn.loop.context import Context
-from upturn.loop.cycle import canary_settings, check_readiness, compare, examine, release, run_cycle, serve
+from upturn.loop.cycle import (
+    WAVE,
+    canary_settings,
+    check_readiness,
+    compare,
+    examine,
+    release,
+    run_cycle,
+    serve,
+    wave_size,
+)
 from upturn.records import AgentVersion, Release
 
 
@@ -30,6 +40,21 @@ def test_serving_is_done_once_and_remembered(desk: ModuleType, tmp_path: Path) -
         serve(context, "serve", 60)
         assert context.routing_state() == state
     assert desk.counts(tmp_path / "run")["decisions"] == 60
+
+
+def test_waves_are_no_larger_than_what_capped_agents_may_have_in_flight(desk: ModuleType, tmp_path: Path) -> None:
+    caps = {"solver": 3, "adder": 2, "refuser": 2}
+    config = desk.with_canary(desk.config(load_caps=caps, tasks={"count": 20}), stages=(0.5, 1.0))
+    with desk.opened(tmp_path / "run", config) as context:
+        assert wave_size(context) == 7
+        serve(context, "serve", 20)
+        canary_of(desk, context, desk.CANDIDATE)
+        served = len(list(context.pool.decisions(tenant="default"))) - 20
+        assert served % 7 == 0
+        assert served > 0
+    some = desk.config(load_caps={"solver": 3, "adder": 2})
+    with desk.opened(tmp_path / "other", some) as context:
+        assert wave_size(context) == WAVE  # the refuser takes whatever the others may not
 
 
 def test_better_candidate_is_promoted_and_serves(desk: ModuleType, tmp_path: Path) -> None:

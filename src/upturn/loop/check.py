@@ -6,12 +6,15 @@ from upturn.agents import load_function
 from upturn.config import Config
 from upturn.environments import EnvironmentKit
 from upturn.errors import ConfigError
-from upturn.records import Evaluation, Task, Trajectory
+from upturn.loop.kit import practised_families
+from upturn.records import Evaluation, Split, Task, Trajectory
 
 
 def check_names(config: Config, kit: EnvironmentKit) -> None:
-    """Raises ConfigError for families, reward components and agents' functions that are not there."""
+    """Raises ConfigError for families, agents' functions, tasks and reward components that are not there."""
     problems = [*_families(config, kit), *_functions(config)]
+    if not problems and config.trains:
+        problems += _practice(config, kit)
     if not problems and config.grpo.enabled:
         problems += _rewards(config, kit)
     if problems:
@@ -19,18 +22,33 @@ def check_names(config: Config, kit: EnvironmentKit) -> None:
 
 
 def _families(config: Config, kit: EnvironmentKit) -> Iterator[str]:
-    known = ", ".join(kit.families)
+    known, levels = ", ".join(kit.families), config.tasks.levels
     named: Sequence[tuple[str, Sequence[str]]] = (
         ("tasks.families", config.tasks.families),
         ("grpo.families", config.grpo.families),
     )
+    if levels and not any(level in levels for level in kit.families.values()):
+        has = ", ".join(str(level) for level in sorted(set(kit.families.values())))
+        yield f"tasks.levels = {levels!r} leaves no family of {kit.name}; its levels: {has}"
+        levels = ()
     for setting, families in named:
         for family in families:
-            if family not in kit.families:
+            level = kit.families.get(family)
+            if level is None:
                 yield f"{setting} names {family!r}, which {kit.name} does not have; it has: {known}"
-    if not any(not config.tasks.levels or level in config.tasks.levels for level in kit.families.values()):
-        levels = ", ".join(str(level) for level in sorted(set(kit.families.values())))
-        yield f"tasks.levels = {config.tasks.levels!r} leaves no family of {kit.name}; its levels: {levels}"
+            elif levels and level not in levels:
+                yield f"{setting} names {family!r} of level {level}, which tasks.levels = {levels!r} leaves out"
+
+
+def _practice(config: Config, kit: EnvironmentKit) -> Iterator[str]:
+    """A file may lack what training or its exams need; other environments make tasks without end."""
+    families = practised_families(config, kit)
+    for split, word in _SPLITS:
+        if next(kit.tasks(seed=config.run.seed, split=split, families=families), None) is None:
+            yield f"{kit.name} has no {word} task of the practised families: {', '.join(families)}"
+
+
+_SPLITS: tuple[tuple[Split, str], ...] = (("train", "training"), ("heldout", "held-out"))
 
 
 def _functions(config: Config) -> Iterator[str]:

@@ -17,7 +17,7 @@ from upturn.environments import EnvironmentKit
 from upturn.loop.check import check_names
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.journal import Journal
-from upturn.loop.kit import kit_of
+from upturn.loop.kit import kit_of, practised_families, served_families
 from upturn.loop.progress import Progress
 from upturn.loop.service import Service
 from upturn.pool import Pool
@@ -59,14 +59,12 @@ class Context:
     @property
     def families(self) -> list[str]:
         """Families that are served."""
-        chosen = self.config.tasks.families or tuple(self.kit.families)
-        levels = self.config.tasks.levels
-        return [family for family in chosen if not levels or self.kit.families[family] in levels]
+        return served_families(self.config, self.kit)
 
     @property
     def practised(self) -> list[str]:
         """Families that are trained and examined."""
-        return [family for family in self.families if family in (self.config.grpo.families or self.families)]
+        return practised_families(self.config, self.kit)
 
     def finish(self) -> None:
         """Marks the run as done in the pool."""
@@ -121,11 +119,11 @@ def open_run(
     """
     kit = kit_of(config)
     check_names(config, kit)
-    if any(agent.kind == "local_model" for agent in config.agents):
-        _prepare_torch(config.run.threads)
     with Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal:
         (run_dir / "config.json").write_text(config.to_json())
         with Pool.open(config.pool.path or run_dir / "pool.db") as pool:
+            if any(agent.kind == "local_model" for agent in config.agents):
+                _prepare_torch(config.run.threads)
             fleet = Fleet(kit, limits_of(config), api_keys)
             policy = policy_of(config)
             registry = AgentRegistry()

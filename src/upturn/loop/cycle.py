@@ -21,7 +21,7 @@ from upturn.pool.readiness import readiness, thresholds_of
 from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
 
 WAVE = 96
-"""Tasks that are routed together: enough to fill the engine, few enough that routing learns often."""
+"""Tasks that are routed together at most: enough to fill the engine, few enough that routing learns often."""
 
 
 @record
@@ -51,7 +51,7 @@ def serve(context: Context, name: str, count: int) -> None:
         context.progress.stage(f"Serve {count} tasks through the arbiter", count)
         left = count
         while left > 0:
-            served = context.service.serve(context.next_tasks(min(WAVE, left)))
+            served = context.service.serve(context.next_tasks(min(wave_size(context), left)))
             if not served:
                 break
             left -= len(served)
@@ -60,6 +60,14 @@ def serve(context: Context, name: str, count: int) -> None:
         return context.routing_state()
 
     context.restore_routing(context.journal.json_step(name, work))
+
+
+def wave_size(context: Context) -> int:
+    """Tasks routed together: ``WAVE``, or fewer where the load caps of all agents leave no room for so many."""
+    name = context.kit.name
+    caps = [agent.load_cap for agent in context.config.agents if name in (agent.environments or (name,))]
+    capped = [cap for cap in caps if cap is not None]
+    return min(WAVE, sum(capped)) if capped and len(capped) == len(caps) else WAVE
 
 
 def check_readiness(context: Context, name: str) -> ReadinessReport:
@@ -191,7 +199,7 @@ def _serve_canary(context: Context, agent: str) -> list[Served]:
     """A wave of fresh tasks, a share of them reserved for the agent under canary."""
     context.router.policy = Reserved(context.policy, agent)
     try:
-        return context.service.serve(context.next_tasks(WAVE))
+        return context.service.serve(context.next_tasks(wave_size(context)))
     finally:
         context.router.policy = context.policy
 

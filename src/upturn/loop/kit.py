@@ -31,6 +31,18 @@ def kit_of(config: Config) -> EnvironmentKit:
     return OwnKit(kit, verifier, tenant)
 
 
+def served_families(config: Config, kit: EnvironmentKit) -> list[str]:
+    """The configured families of the configured levels; all of them where nothing is said."""
+    chosen, levels = config.tasks.families or tuple(kit.families), config.tasks.levels
+    return [family for family in chosen if not levels or kit.families[family] in levels]
+
+
+def practised_families(config: Config, kit: EnvironmentKit) -> list[str]:
+    """The served families that are trained and examined."""
+    served = served_families(config, kit)
+    return [family for family in served if family in (config.grpo.families or served)]
+
+
 class OwnKit:
     """A kit with another judge, or for another tenant."""
 

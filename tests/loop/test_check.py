@@ -1,0 +1,99 @@
+"""What a configuration names is looked up before any work, and everything that is missing is named at once."""
+
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from upturn.config import AgentConfig, Config, GrpoConfig, parse_config
+from upturn.environments.office.kit import OfficeKit
+from upturn.errors import ConfigError
+from upturn.loop.check import check_names
+from upturn.loop.kit import kit_of
+from upturn.records import fields_json
+
+NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
+
+
+def office(**sections: Any) -> Config:
+    return parse_config({"agents": [NANO], **sections})
+
+
+def problems_of(config: Config) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        check_names(config, kit_of(config))
+    return caught.value.problems
+
+
+def test_configuration_that_names_what_is_there_passes() -> None:
+    config = office(
+        tasks={"families": ["mail_file", "call_off"], "levels": [1, 3]}, grpo={"families": ["call_off"]}
+    )
+    check_names(config, OfficeKit())
+
+
+def test_everything_missing_is_named_together() -> None:
+    config = office(
+        agents=[
+            {"name": "a", "kind": "callable", "import_path": "no_such_module:act"},
+            {"name": "b", "kind": "rule_based", "import_path": "json:no_such_function"},
+            {"name": "c", "kind": "callable", "import_path": "json:__name__"},
+            NANO,
+        ],
+        tasks={"levels": [9]},
+        grpo={"families": ["mail_file", "knitting"]},
+    )
+    found = problems_of(config)
+    assert [problem.split(" ")[0] for problem in found] == [
+        "tasks.levels",
+        "grpo.families",
+        "agents[0].import_path:",
+        "agents[1].import_path:",
+        "agents[2].import_path:",
+    ]
+    assert found[1].startswith("grpo.families names 'knitting', which office does not have; it has: mail_file, ")
+    assert found[0] == "tasks.levels = (9,) leaves no family of office; its levels: 1, 2, 3"
+    assert found[4] == "agents[2].import_path: 'json:__name__' is not a function, it is 'json'"
+
+
+@pytest.mark.parametrize("setting", ["tasks", "grpo"])
+def test_family_that_the_levels_leave_out_is_named(setting: str) -> None:
+    sections: dict[str, Any] = {"tasks": {"levels": [2]}, "grpo": {}}
+    sections[setting]["families"] = ["mail_reply", "mail_file"]
+    wanted = f"{setting}.families names 'mail_file' of level 1, which tasks.levels = (2,) leaves out"
+    assert problems_of(office(**sections)) == (wanted,)
+
+
+def test_file_without_tasks_to_practise_or_to_examine_is_refused(desk: ModuleType, tmp_path: Path) -> None:
+    kit, path = desk.kit(), tmp_path / "tasks.jsonl"
+    tasks = [
+        *islice(kit.tasks(seed=1, split="train", families=["sums", "products"]), 4),
+        *islice(kit.tasks(seed=1, split="heldout", families=["sums"]), 2),
+    ]
+    path.write_text("\n".join(fields_json(task) for task in tasks))
+    plain = desk.config(("solver",), tasks={"file": str(path)})
+    trained = plain.model_copy(
+        update={"agents": (AgentConfig(**NANO),), "grpo": GrpoConfig(families=("products",))}
+    )
+    assert problems_of(trained) == ("desk has no held-out task of the practised families: products",)
+    check_names(plain, kit_of(plain))  # trains nothing, so it needs none
+    check_names(trained.model_copy(update={"grpo": GrpoConfig(families=("sums",))}), kit_of(plain))
+
+
+def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: ModuleType) -> None:
+    config = desk.config().model_copy(update={"grpo": GrpoConfig()})
+    rewarding = config.model_copy(update={"rewards": config.rewards.model_copy(update={"weights": {"beauty": 1}})})
+
+    class Demanding:
+        name = "demanding/1"
+
+        def verify(self, *_: object) -> None:
+            raise ArithmeticError("nothing to judge")
+
+    kit = desk.kit()
+    with pytest.raises(ConfigError, match="rewards.weights names 'beauty'"):
+        check_names(rewarding, kit)
+    kit.verifier = Demanding()
+    check_names(rewarding, kit)
