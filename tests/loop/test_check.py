@@ -14,7 +14,7 @@ from upturn.loop.check import check_names
 from upturn.loop.kit import kit_of
 from upturn.records import fields_json
 
-NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
+NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": "nano"}
 
 
 def office(**sections: Any) -> Config:
@@ -93,7 +93,7 @@ def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: Modul
             raise ArithmeticError("nothing to judge")
 
     kit = desk.kit()
-    with pytest.raises(ConfigError, match="rewards.weights names 'beauty'"):
+    with pytest.raises(ConfigError, match="names 'beauty'"):
         check_names(rewarding, kit)
     kit.verifier = Demanding()
     check_names(rewarding, kit)

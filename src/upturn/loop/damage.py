@@ -50,12 +50,12 @@ def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, 
         context.progress.advance(drop=marks.rate() - found.rate())
         return marks.rate() - found.rate()
 
-    set_noise(_size_for(drop))
+    set_noise(size_for(drop))
     return keep_version(context, trainee, healthy, name)
 
 
-def _size_for(drop: Callable[[float], float]) -> float:
-    """The size of noise whose drop is nearest to the target, by bisection between none and twice a first guess."""
+def size_for(drop: Callable[[float], float]) -> float:
+    """The size of noise whose drop is nearest to the target: doubled until it costs too much, then bisected."""
     low, high, size = 0.0, 0.0, 0.25
     best, nearest = size, 1.0
     for _ in range(MAX_TRIALS):

@@ -1,0 +1,56 @@
+"""How much noise costs 20 points: found by bisection, whatever the curve of damage looks like."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from upturn.loop.damage import MAX_TRIALS, TARGET_DROP, TOLERANCE, size_for
+
+
+class Damage:
+    """Counts the trials of a curve of damage."""
+
+    def __init__(self, curve: Callable[[float], float]) -> None:
+        self._curve = curve
+        self.tried: list[float] = []
+
+    def __call__(self, size: float) -> float:
+        self.tried.append(size)
+        return self._curve(size)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda size: size,
+        lambda size: 0.08 * size,  # robust weights: the first guesses cost next to nothing
+        lambda size: 40 * size,  # fragile weights: the first guess destroys them
+        lambda size: 0.9 / (1 + math.exp(-12 * (size - 0.7))),  # a cliff
+    ],
+)  # fmt: skip
+def test_size_costs_what_it_should(curve: Callable[[float], float]) -> None:
+    damage = Damage(curve)
+    found = size_for(damage)
+    assert abs(curve(found) - TARGET_DROP) <= TOLERANCE
+    assert damage.tried[-1] == found  # the trial that came close enough is the last
+    assert len(damage.tried) < MAX_TRIALS
+
+
+def test_closest_trial_is_kept_where_none_comes_close_enough() -> None:
+    step = Damage(lambda size: 0.1 if size < 0.4 else 0.35)
+    found = size_for(step)
+    assert len(step.tried) == MAX_TRIALS
+    assert found < 0.4  # a drop of .10 is closer to .20 than one of .35
+    assert min(abs(size - 0.4) for size in step.tried) < 0.01  # it closed in on the step
+
+
+def test_noise_that_never_hurts_ends_the_search() -> None:
+    harmless = Damage(lambda _size: 0.0)
+    assert size_for(harmless) == 0.25
+    assert harmless.tried == [0.25 * 2**trial for trial in range(MAX_TRIALS)]
+
+
+def test_noise_that_helps_is_not_mistaken_for_damage() -> None:
+    helping = Damage(lambda size: -0.2 if size < 1 else 0.2)
+    assert size_for(helping) == 1.0

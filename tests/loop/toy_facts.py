@@ -1,0 +1,85 @@
+"""Facts of a demo that never ran, with round numbers; not a test module."""
+
+from collections.abc import Mapping, Sequence
+
+from upturn.deployment.validation import Pair, ValidationSettings, validate
+from upturn.loop.cycle import ReadinessReport
+from upturn.loop.demo import CoverageShare, Facts, FamilyShare, Floor
+from upturn.loop.exam import ExamResult, Mark
+from upturn.records import AgentVersion, Release, ReleaseEvidence, ReleaseState, Result
+
+LEVELS = {"mail": 1, "sheet": 2}
+PER_FAMILY = 20
+
+
+def exam(name: str, successes: Mapping[str, int], temperature: float = 1.0) -> ExamResult:
+    """The first so many tasks of each family succeed, of 20 each."""
+    marks = tuple(
+        Mark(f"{family}-{number}", family, level, f"{name}/{family}-{number}", number < successes[family], False,
+             float(number < successes[family]), 2, 10, 0.0, 0.0)
+        for number in range(PER_FAMILY)
+        for family, level in LEVELS.items()
+    )  # fmt: skip
+    return ExamResult(name, f"nano@{name}", temperature, marks)
+
+
+def release(name: str, state: ReleaseState, tasks: int) -> Release:
+    """Decided after so many tasks of the candidate."""
+    last = ReleaseEvidence(
+        3, 1, tasks, tasks // 2, tasks, tasks // 2, 0, 4.0, -1.0, 0.0,
+        "promote" if state == "promoted" else "rollback", "so it is",
+    )  # fmt: skip
+    return Release(f"release-{name}", "nano", "nano@base", f"nano@{name}", (0.1, 1.0), state, 1, (last,))
+
+
+def report(*names: str, holds: bool) -> ReadinessReport:
+    """Checks that all hold, or all do not."""
+    checks = tuple(Result(name, 7.0, bar=">= 5" if holds else ">= 5000", holds=holds) for name in names)
+    return ReadinessReport(checks, holds)
+
+
+def share(family: str, probability: float, *, is_counted: bool = True) -> FamilyShare:
+    """The rules lead by 40 points."""
+    return FamilyShare(family, "rules@base", 0.4, probability, 120, is_counted)
+
+
+def pairs(before: ExamResult, after: ExamResult) -> Sequence[Pair]:
+    """For a validation of two exams."""
+    return [
+        Pair(old.task_id, old.family, old.level, float(old.is_success), float(new.is_success))
+        for old, new in zip(before.marks, after.marks, strict=True)
+    ]
+
+
+BEFORE, AFTER_SFT = exam("base", {"mail": 12, "sheet": 4}), exam("sft", {"mail": 16, "sheet": 10})
+AFTER = exam("grpo", {"mail": 20, "sheet": 16})
+
+FACTS = Facts(
+    before=BEFORE,
+    before_greedy=exam("base-greedy", {"mail": 13, "sheet": 5}, 0.0),
+    after_sft=AFTER_SFT,
+    after=AFTER,
+    after_greedy=exam("grpo-greedy", {"mail": 20, "sheet": 18}, 0.0),
+    validation=validate(pairs(BEFORE, AFTER), ValidationSettings(resamples=1000), seed=0),
+    floors=(Floor("mail", 1, 200, 1.0, 0.0, 0.02), Floor("sheet", 2, 200, 1.0, 0.0, 0.01)),
+    readiness=report("points", "categories", holds=True),
+    production_readiness=report("points", "categories", holds=False),
+    arena=(exam("arena", {"mail": 18, "sheet": 15}),),
+    shares=(share("mail", 0.9), share("sheet", 0.7), share("other", 0.1, is_counted=False)),
+    coverage=(
+        CoverageShare("routing decisions", 50, 50),
+        CoverageShare("executions", 48, 50),
+        CoverageShare("evaluations", 45, 50),
+        CoverageShare("agents", 3, 3),
+    ),
+    versions=(
+        AgentVersion("nano", "base", "local_model"),
+        AgentVersion("nano", "grpo", "local_model", weights_hash="0123456789abcdef", parent="nano@sft",
+                     snapshot="snapshot-0123456789", run="demo-1"),
+        AgentVersion("nano", "damaged", "local_model"),
+    ),
+    healthy=AFTER,
+    damaged=exam("damaged", {"mail": 18, "sheet": 10}),
+    damaged_release=release("damaged", "rolled_back", 144),
+    release=release("grpo", "promoted", 480),
+)  # fmt: skip
