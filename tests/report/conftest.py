@@ -71,12 +71,12 @@ def curve() -> LearningCurve:
     points = []
     for iteration in range(1, 61):
         level = 0.62 + 0.27 * (1 - math.exp(-iteration / 22))
-        heldout = share(round(level + 0.01, 3), 150) if iteration % 10 == 0 else None
+        unseen = share(round(level + 0.01, 3), 150) if iteration % 10 == 0 else None
         points.append(
             CurvePoint(
                 iteration=iteration,
                 reward=round(level + noise.gauss(0, 0.025), 4),
-                heldout=heldout,
+                unseen=unseen,
                 tokens=iteration * 19_250,
             )
         )

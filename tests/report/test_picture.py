@@ -67,6 +67,7 @@ def test_figures_are_shown_as_they_are(pictures: tuple[Picture, ...]) -> None:
     for text in ("39.1 %", "64.3 %", "88.3 %"):
         assert text in kept["levels"]
     assert "12.0 % → 77.0 %" in kept["families"]
+    assert "Success on training templates in unseen worlds" in kept["learning-0"]
     assert "act at 40" in kept["canary-0"]
     assert "missing" in kept["components"]
     assert "nano@grpo-60  85.0 %" in kept["routing"]

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from upturn.report import (
     Canary,
     Change,
@@ -93,11 +95,17 @@ def test_level_caption_names_the_weakest_level(content: ReportContent) -> None:
     assert "Overall 39.1 % before and 88.3 % after GRPO; the weakest level stands at 79.3 % (level 3)." in caption
 
 
-def test_curve_caption_quotes_first_and_last_reward() -> None:
-    points = (CurvePoint(1, 0.25), CurvePoint(2, 0.5, Estimate(0.75, 0.7, 0.8, 100), tokens=1234))
+@pytest.mark.parametrize(
+    ("last", "intervals"), [(Estimate(0.75, 0.7, 0.8, 100), " with 95 % intervals"), (Estimate(0.75), "")]
+)
+def test_curve_caption_says_what_was_watched_and_claims_no_interval_without_one(
+    last: Estimate, intervals: str
+) -> None:
+    points = (CurvePoint(1, 0.25), CurvePoint(2, 0.5, last, tokens=1234))
     assert plain(say.curve_caption(LearningCurve("GRPO", points))) == (
-        "GRPO, 2 iterations. Mean reward on training tasks went from 0.25 to 0.5. Dots are held-out success with "
-        "95 % intervals; the last one, at iteration 2, is 75.0 %. It was trained on 1,234 model-written tokens."
+        "GRPO, 2 iterations. Mean reward on training tasks went from 0.25 to 0.5. Dots are success on training "
+        f"templates in unseen worlds{intervals}, by which the best weights are chosen; the last one, at iteration "
+        "2, is 75.0 %. It was trained on 1,234 model-written tokens."
     )
 
 
@@ -147,5 +155,5 @@ def test_happenings_follow_the_loop(content: ReportContent) -> None:
 
 
 def test_a_point_before_the_first_iteration_is_not_counted_as_one() -> None:
-    points = (CurvePoint(0, heldout=Estimate(0.4)), CurvePoint(1, reward=0.5), CurvePoint(2, reward=0.6))
+    points = (CurvePoint(0, unseen=Estimate(0.4)), CurvePoint(1, reward=0.5), CurvePoint(2, reward=0.6))
     assert say.iterations(LearningCurve("GRPO", points)) == 2

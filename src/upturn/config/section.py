@@ -192,7 +192,7 @@ class GrpoConfig(Section):
     gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Discount of a reward per earlier turn."""
     evaluate_every: Count = 5
-    """Rounds between two evaluations on held-out tasks; the best weights are kept."""
+    """Rounds between two evaluations on fresh training tasks, none of them held out; the best weights are kept."""
     patience: Count | None = None
     """Evaluations in a row without a new best after which training stops; left out = it does not."""
     target_score: Share | None = None

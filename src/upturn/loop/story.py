@@ -143,7 +143,7 @@ def _curves(context: Context) -> tuple[LearningCurve, ...]:
                 CurvePoint(
                     iteration=point.units,
                     reward=point.metrics.get("mean_return"),
-                    heldout=None if score is None else Estimate(score),
+                    unseen=None if score is None else Estimate(score),
                     tokens=int(tokens),
                 )
             )

@@ -100,8 +100,9 @@ class CurvePoint:
     iteration: int
     reward: float | None = None
     """Mean over the training tasks of the iteration; None = not logged."""
-    heldout: Estimate | None = None
-    """Held-out success; None = not measured in this iteration."""
+    unseen: Estimate | None = None
+    """Success on training templates in unseen worlds, by which the best weights are chosen: not the held-out tasks.
+    None = not measured in this iteration."""
     tokens: int | None = None
     """Model-written tokens trained on so far."""
 

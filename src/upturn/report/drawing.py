@@ -78,18 +78,18 @@ def families(stages: Sequence[Measurement]) -> "Figure":
 
 
 def curve(learning: LearningCurve) -> "Figure":
-    """Mean training reward above, held-out success with intervals below, over the iterations."""
+    """Mean training reward above, success in unseen worlds below, over the iterations."""
     rewards = [(point.iteration, point.reward) for point in learning.points if point.reward is not None]
-    heldout = [(point.iteration, point.heldout) for point in learning.points if point.heldout is not None]
-    panels = [panel for panel in (rewards, heldout) if panel]
+    unseen = [(point.iteration, point.unseen) for point in learning.points if point.unseen is not None]
+    panels = [panel for panel in (rewards, unseen) if panel]
     figure = canvas.new_figure(_WIDTH, 0.8 + 2.2 * max(len(panels), 1), gap=0.08)
     grid = figure.subplots(max(len(panels), 1), 1, sharex=True, squeeze=False)[:, 0]
     row = 0
     if rewards:
         _reward_panel(grid[row], rewards)
         row += 1
-    if heldout:
-        _heldout_panel(grid[row], heldout)
+    if unseen:
+        _unseen_panel(grid[row], unseen)
     grid[-1].set_xlabel("iteration")
     return figure
 
@@ -104,18 +104,18 @@ def _reward_panel(axes: "Axes", rewards: Sequence[tuple[int, float]]) -> None:
     _end_label(axes, x[-1], smooth[-1], number(round(smooth[-1], 3)))
 
 
-def _heldout_panel(axes: "Axes", heldout: Sequence[tuple[int, Estimate]]) -> None:
-    x = [iteration for iteration, _ in heldout]
-    axes.plot(x, [estimate.value for _, estimate in heldout], color=canvas.GOOD, linewidth=1.4)
-    for iteration, estimate in heldout:
+def _unseen_panel(axes: "Axes", unseen: Sequence[tuple[int, Estimate]]) -> None:
+    x = [iteration for iteration, _ in unseen]
+    axes.plot(x, [estimate.value for _, estimate in unseen], color=canvas.GOOD, linewidth=1.4)
+    for iteration, estimate in unseen:
         if estimate.low is not None and estimate.high is not None:
             axes.plot([iteration] * 2, [estimate.low, estimate.high], color=canvas.GOOD, linewidth=1.6)
         axes.plot(iteration, estimate.value, "o", color=canvas.GOOD, markersize=6.5)
     canvas.percent_axis(axes, "y")
-    lowest = min(estimate.low if estimate.low is not None else estimate.value for _, estimate in heldout)
+    lowest = min(estimate.low if estimate.low is not None else estimate.value for _, estimate in unseen)
     axes.set_ylim(math.floor(lowest * 4) / 4 - 0.02, 1.02)
-    axes.set_title("Held-out success, never trained on", pad=10)
-    _end_label(axes, x[-1], heldout[-1][1].value, percent(heldout[-1][1].value))
+    axes.set_title("Success on training templates in unseen worlds", pad=10)
+    _end_label(axes, x[-1], unseen[-1][1].value, percent(unseen[-1][1].value))
 
 
 def routing(shares: Routing) -> "Figure":

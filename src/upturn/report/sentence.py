@@ -125,19 +125,19 @@ def iterations(curve: LearningCurve) -> int:
 def curve_caption(curve: LearningCurve) -> str:
     """What the learning curve shows."""
     rewards = [point for point in curve.points if point.reward is not None]
-    heldout = [point for point in curve.points if point.heldout is not None]
+    unseen = [(point.iteration, point.unseen) for point in curve.points if point.unseen is not None]
     parts = [f"{curve.algorithm}, {iterations(curve)} iterations."]
     if rewards:
         parts.append(
             f"Mean reward on training tasks went from {number(_round(rewards[0].reward))} "
             f"to {number(_round(rewards[-1].reward))}."
         )
-    if heldout:
-        last = heldout[-1].heldout
-        assert last is not None
+    if unseen:
+        iteration, last = unseen[-1]
+        intervals = " with 95 % intervals" if any(each.low is not None for _, each in unseen) else ""
         parts.append(
-            f"Dots are held-out success with 95 % intervals; the last one, at iteration "
-            f"{heldout[-1].iteration}, is {percent(last.value)}."
+            f"Dots are success on training templates in unseen worlds{intervals}, by which the best weights are "
+            f"chosen; the last one, at iteration {iteration}, is {percent(last.value)}."
         )
     tokens = [point.tokens for point in curve.points if point.tokens is not None]
     if tokens:

@@ -36,7 +36,7 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and two callbacks are inde
     """Trains the model in place; resumes from ``run_dir``.
 
     ``collect(iteration)`` samples groups with the model's current weights, from iteration 0;
-    ``evaluate(iterations)`` gives the held-out score after that many, first with 0. Both may depend on their
+    ``evaluate(iterations)`` gives the score after that many, first with 0. Both may depend on their
     argument, the seed and the weights only. When the run returns, the model holds the weights of the best
     evaluation (``keep="best"``) or the last ones (``"final"``). Resuming needs the model as it was before training,
     the same settings and seed. Raises TrainingError.

@@ -28,7 +28,7 @@ CHECKPOINT_FILE = "checkpoint.safetensors"
 CURVE_FILE = "curve.jsonl"
 
 Evaluate: TypeAlias = Callable[[int], float]
-"""The held-out score of the weights as they are; higher is better. Must not depend on anything but them."""
+"""The score of the weights as they are; higher is better. Must not depend on anything but them."""
 Progress: TypeAlias = Callable[[CurvePoint], None]
 
 

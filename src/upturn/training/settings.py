@@ -139,7 +139,7 @@ class GrpoSettings:
     advantage: AdvantageSettings = AdvantageSettings()
     optimiser: OptimiserSettings = OptimiserSettings(learning_rate=1e-4)
     evaluate_every: int | None = 5
-    """Iterations between two held-out evaluations; None = never evaluated. The first comes before any training."""
+    """Iterations between two evaluations; None = never evaluated. The first comes before any training."""
     target_score: float | None = None
     """Training stops once an evaluation reaches it; None = no target."""
     patience: int | None = None
