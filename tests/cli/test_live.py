@@ -50,8 +50,17 @@ def test_plain_lines_tell_the_story_with_times() -> None:
         "00:40 the candidate is promoted",
         "00:40 [1/2] train: done after 40.0 s; reward 0.9",
         "00:40 [2/2] report",
-        "00:41 [2/2] report: done after 1.0 s; reward 0.9",
+        "00:41 [2/2] report: done after 1.0 s",
     ]
+
+
+def test_a_stage_shows_only_figures_it_gave() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with LiveView("job", stream=stream, clock=clock) as view:
+        view.figure("agents", 3)
+        view.stage("serve")
+        view.advance(success=0.5)
+    assert stream.getvalue().splitlines()[-1] == "00:00 serve: done after 0.0 s; success 0.5"
 
 
 def test_many_fast_steps_print_no_line_each() -> None:

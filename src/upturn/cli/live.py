@@ -33,6 +33,8 @@ class _Stage:
     seconds: float | None = None
     """None = still running."""
     mark: str = "…"
+    figures: set[str] = field(default_factory=set)
+    """Names of the figures it has given; its lines show no others, which would be of earlier stages."""
 
 
 @dataclass(slots=True)
@@ -124,6 +126,8 @@ class LiveView:
     def _remember(self, name: str, value: float | str) -> None:
         figure = self._figures.setdefault(name, _Figure(value))
         figure.latest = value
+        if self._stages:
+            self._stages[-1].figures.add(name)
         if not isinstance(value, str):
             figure.history = [*figure.history, float(value)][-_HISTORY:]
 
@@ -141,7 +145,8 @@ class LiveView:
         return f"[{len(self._stages)}/{max(len(self._planned), len(self._stages))}] " if self._planned else ""
 
     def _latest(self) -> str:
-        return "".join(f"; {name} {_value(figure.latest)}" for name, figure in self._figures.items())
+        given = self._stages[-1].figures
+        return "".join(f"; {name} {_value(each.latest)}" for name, each in self._figures.items() if name in given)
 
     def _say_sometimes(self) -> None:
         now = self._clock()
