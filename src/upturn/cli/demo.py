@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal
 
 import typer
@@ -35,7 +36,7 @@ def demo(  # noqa: PLR0917  # one parameter per option
         config = demo_config(seed=seed, size=size, directory=str(directory))
         command = f"upturn demo --seed {seed} --size {size}"
         with (
-            resumable(f"{command} --directory {directory} --resume {run_dir}"),
+            resumable(f"{command} --directory {quote(str(directory))} --resume {quote(str(run_dir))}"),
             open_run(config, run_dir, f"demo --size {size}", view) as context,
         ):
             facts = run_demo(context, size)

@@ -1,6 +1,7 @@
 """``upturn loop``: the loop on the user's own tasks and agents."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -36,7 +37,9 @@ def run(
         run_dir = chosen_run(Path(config.run.directory), "loop", resume)
         keys = {agent.name: os.environ[agent.api_key_env] for agent in config.agents if agent.api_key_env}
         with (
-            resumable(f"upturn loop run --config {config_path} --resume {run_dir}"),
+            resumable(
+                shlex.join(["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)])
+            ),
             open_run(config, run_dir, "loop run", view, api_keys=keys) as context,
         ):
             outcomes = [run_cycle(context, number) for number in range(1, config.loop.cycles + 1)]
@@ -66,7 +69,7 @@ def status(
     ]
     details = {
         "run": str(folder),
-        "command": found.key.command,
+        "started_as": found.key.command,
         "state": f"process {found.pid} works on it" if found.pid else "nobody works on it",
         "interruptions": max(found.opened - 1, 0),
         "steps": [

@@ -198,8 +198,8 @@ def _inline(value: JsonValue) -> str:
 
 
 def say(message: str) -> None:
-    """One line for people on standard error: what is happening now."""
-    _console(stderr=True).print(Text(message))
+    """One line for people on standard error: what is happening now. It is never broken: commands stay whole."""
+    _console(stderr=True).print(Text(message), soft_wrap=True)
 
 
 @dataclass(slots=True)
