@@ -305,7 +305,7 @@ _DRILLS: tuple[_Drill, ...] = (
 
 GLIMPSED = "glimpse:"
 """Before a family's name: a walk in one of its first phrasings only."""
-GLIMPSED_TEMPLATES = 3
+GLIMPSED_TEMPLATES = 2
 
 
 def walk(kind: str, number: int) -> list[tuple[Observation, Action]]:

@@ -69,23 +69,23 @@ SKILLS = Phase(
 GLIMPSES = Phase(
     name="glimpses",
     first_step=SKILLS.steps,
-    steps=80,
+    steps=76,
     mixture={
         "mail_file": 2.5,
         "event_add": 1.5,
         "cell_ask": 2.0,
         "drill": 5.0,
         "pick": 3.0,
-        "glimpse:mail_reply": 0.04,
-        "glimpse:event_shift": 0.25,
-        "glimpse:sheet_total": 0.12,
-        "glimpse:mail_to_event": 0.9,
-        "glimpse:mail_to_sheet": 2.4,
-        "glimpse:call_off": 0.1,
+        "glimpse:mail_reply": 0.015,
+        "glimpse:event_shift": 0.17,
+        "glimpse:sheet_total": 0.06,
+        "glimpse:mail_to_event": 0.7,
+        "glimpse:mail_to_sheet": 1.2,
+        "glimpse:call_off": 0.08,
     },
     learning_rate=1e-3,
     warmup_steps=20,
-    decay_steps=40,
+    decay_steps=38,
 )
 SCHEDULE = (SKILLS, GLIMPSES)
 TOTAL_STEPS = sum(phase.steps for phase in SCHEDULE)
