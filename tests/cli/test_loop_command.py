@@ -210,6 +210,18 @@ def test_agents_beside_the_configuration_are_found(folder: Path) -> None:
     assert figures(found)["cycle_2_decisions"] == 80.0
 
 
+def test_what_lies_beside_the_configuration_goes_before_what_lies_where_it_is_started(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = folder / "elsewhere"
+    project.mkdir()
+    for place, name in ((project, "act"), (folder, "other_act")):
+        (place / "clerk_twice.py").write_text(f"def {name}(*seen):\n    return 'user.refuse text=no'\n")
+    write(project, FILE.replace("toy_desk:adder", "clerk_twice:act"))
+    monkeypatch.setattr(sys, "path", [*sys.path, ""])
+    assert printed(run("run", "--config", "elsewhere/upturn.toml", "--json"))["cycles"]
+
+
 def test_status_tells_how_far_a_run_is(folder: Path) -> None:
     write(folder)
     found = printed(run("run", "--json"))

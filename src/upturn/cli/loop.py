@@ -23,12 +23,14 @@ def run(
 ) -> None:
     """Runs as many cycles as [loop] says: serve tasks, check the evidence, train, validate, release.
 
-    Import paths in the file are also looked up beside it; other paths start where the command is started.
+    Import paths in the file are looked up among what is installed, then beside the file, then where the command is
+    started; other paths start where the command is started.
     """
     from upturn.config import load_config
 
     config = load_config(config_path, os.environ)
-    sys.path.append(str(config_path.resolve().parent))
+    started_in = sys.path.index("") if "" in sys.path else len(sys.path)
+    sys.path.insert(started_in, str(config_path.resolve().parent))
     with LiveView("Upturn loop") as view:
         from upturn.loop.context import open_run
         from upturn.loop.cycle import run_cycle
