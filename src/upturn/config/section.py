@@ -102,7 +102,7 @@ class EnvironmentConfig(Section):
     """Where the agents act."""
 
     name: Annotated[str, Field(min_length=1)] = "office"
-    """A registered environment, or ``module:factory`` of your own."""
+    """A registered environment, or ``module:name`` of your own kit or of a function that makes it."""
     verifier: ImportPath = ""
     """``module:factory`` of the judge of finished attempts; empty = the environment's own."""
     max_turns: Count = 16

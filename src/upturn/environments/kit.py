@@ -44,7 +44,7 @@ def registered_kits() -> tuple[str, ...]:
 
 
 def resolve_kit(name: str) -> EnvironmentKit:
-    """The kit registered under ``name``, or made by ``module:factory``; raises UnknownNameError."""
+    """The kit registered under ``name``, or found or made at ``module:factory``; raises UnknownNameError."""
     path = _REGISTERED.get(name, name)
     module_name, separator, attribute = path.partition(":")
     if not separator:

@@ -45,7 +45,7 @@ _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 def one_step(
     name: str, make: Make | Mapping[str, Make], check: Check, *, version: int = 1, level: int = 1
 ) -> "OneStepKit":
-    """A kit of tasks that one action answers; name its factory as ``module:factory`` in ``upturn.toml``.
+    """A kit of tasks that one action answers; name it as ``module:name`` in ``upturn.toml``.
 
     ``make`` is one function, for a family called ``name``, or several by family. A ``make`` with an argument
     ``split`` is told ``"train"`` or ``"heldout"`` and can keep phrasings for the latter; without it held-out tasks
