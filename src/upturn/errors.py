@@ -60,7 +60,7 @@ class RoutingError(UpturnError, RuntimeError):
 
 
 class TrainingError(UpturnError, RuntimeError):
-    """A training run cannot start or continue: empty batches, foreign checkpoints, unusable rollouts."""
+    """A training run cannot start or continue: empty batches, foreign checkpoints, unusable rollouts, too little evidence."""
 
 
 class ReleaseError(UpturnError, RuntimeError):

@@ -13,7 +13,13 @@ from upturn.loop.cycle import serve, train
 from upturn.loop.exam import exam_tasks, sit
 from upturn.loop.fleet import Purpose
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
-from upturn.loop.training import configured_reward, practice_weights, take_training_snapshot, with_rows
+from upturn.loop.training import (
+    configured_reward,
+    demonstrations_in,
+    practice_weights,
+    take_training_snapshot,
+    with_rows,
+)
 from upturn.pool import PoolSink, Selection
 from upturn.records import Evaluation
 
@@ -38,7 +44,7 @@ def test_practice_follows_what_still_fails_but_never_stops(desk: ModuleType, tmp
     with desk.opened(tmp_path) as context:
         tasks = exam_tasks(context.kit, context.practised, 20, seed=0, split="heldout")
         exam = sit(context.fleet, context.service.versions()["adder@base"], tasks, Purpose("p", 0), pool=None)
-    assert practice_weights(exam) == {"sums": 0.1, "products": 1.0}
+    assert practice_weights(exam) == {"sums": 0.25, "products": 1.0}
 
 
 def test_reward_is_the_configured_rubric_and_missing_stays_missing(desk: ModuleType, tmp_path: Path) -> None:
@@ -69,6 +75,17 @@ def test_snapshot_holds_verified_training_successes_only(desk: ModuleType, tmp_p
         assert each.evaluation is not None
         assert each.evaluation.is_success
         assert each.task.split == "train"
+
+
+def test_demonstrations_come_in_the_same_order_in_every_run_of_a_seed(desk: ModuleType, tmp_path: Path) -> None:
+    orders = []
+    for name in ("one", "other"):
+        with desk.opened(tmp_path / name) as context:
+            serve(context, "serve", 96)
+            found = demonstrations_in(context, take_training_snapshot(context))
+            orders.append([(each.task_id, each.agent_version) for each in found])
+    assert orders[0] == orders[1]
+    assert len(orders[0]) > 20
 
 
 def test_demonstrations_of_rules_are_rendered_for_the_model(desk: ModuleType, tmp_path: Path) -> None:

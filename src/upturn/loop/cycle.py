@@ -31,6 +31,10 @@ class ReadinessReport:
     checks: tuple[Result, ...]
     is_ready: bool
 
+    def lacking(self) -> str:
+        """Names of the checks that do not hold, for a sentence."""
+        return ", ".join(check.name for check in self.checks if not check.holds)
+
 
 class Trained(NamedTuple):
     """What training made, with the exams on the way."""
@@ -259,8 +263,8 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
     if not context.config.trains:
         return CycleOutcome(number, "nothing is set to train: tasks were routed, judged and kept", report)
     if not report.is_ready:
-        lacking = ", ".join(check.name for check in report.checks if not check.holds)
-        return CycleOutcome(number, f"nothing was trained: [readiness] is not met by {lacking}", report)
+        words = f"nothing was trained: [readiness] is not met by {report.lacking()}"
+        return CycleOutcome(number, words, report)
     trained = train(context, prefix)
     validation = compare(context, f"{prefix}validation", trained.before, trained.after)
     if validation.verdict != "pass":

@@ -11,6 +11,7 @@ from upturn.deployment.release import Override
 from upturn.deployment.validation import Validation
 from upturn.environments.office import LEARNED
 from upturn.environments.office.baseline import nothing, oracle, random_player, success_rate
+from upturn.errors import TrainingError
 from upturn.loop.context import Context
 from upturn.loop.cycle import ReadinessReport, Trained, check_readiness, compare, examine, release, serve, train
 from upturn.loop.damage import damaged_version
@@ -105,10 +106,10 @@ def demo_config(*, seed: int, size: Size, directory: str) -> Config:
             "environment": {"name": "office", "max_turns": 10, "max_tokens": 240, "max_action_tokens": 40},
             "tasks": {"count": 960 if is_full else 96, "heldout_count": 540 if is_full else 36},
             "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
-            "sft": {"epochs": 6 if is_full else 1, "learning_rate": 1e-3},
+            "sft": {"epochs": 3 if is_full else 1, "learning_rate": 1e-3},
             "grpo": {
                 "families": list(LEARNED),
-                "iterations": 50 if is_full else 2,
+                "iterations": 140 if is_full else 2,
                 "tasks_per_iteration": 24 if is_full else 6,
                 "attempts": 8 if is_full else 4,
                 "evaluate_every": 10 if is_full else 1,
@@ -126,6 +127,8 @@ def run_demo(context: Context, size: Size) -> Facts:
     floors = _floors(context, 200 if is_full else 10)
     serve(context, "serve", context.config.tasks.count)
     ready = check_readiness(context, "readiness")
+    if not ready.is_ready:
+        raise TrainingError(f"nothing to train from: the demo's [readiness] is not met by {ready.lacking()}")
     production = context.journal.record_step(
         "readiness-production", ReadinessReport, lambda: _production_readiness(context)
     )

@@ -51,9 +51,8 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
 
     config = context.config.sft
     trainee = Trainee(context.fleet, parent)
-    found = experiences_in(context.pool, snapshot.id, tenant=context.tenant)
-    trajectories = [with_rows(experience.trajectory, trainee.renderer) for experience in found]
-    rows = supervised_rows(trajectories)
+    demonstrations = demonstrations_in(context, snapshot)
+    rows = supervised_rows([with_rows(each, trainee.renderer) for each in demonstrations])
     settings = SftSettings(
         epochs=config.epochs,
         batch_rows=config.batch_rows,
@@ -72,6 +71,15 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
         progress=lambda point: context.progress.advance(loss=point.metrics.get("loss") or math.nan),
     )
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
+
+
+def demonstrations_in(context: Context, snapshot: Snapshot) -> list[Trajectory]:
+    """The snapshot's trajectories by task and agent version, so that all runs of one seed learn in one order.
+
+    Trajectory ids hold the run's id, and with it the time of its start.
+    """
+    found = [each.trajectory for each in experiences_in(context.pool, snapshot.id, tenant=context.tenant)]
+    return sorted(found, key=lambda each: (each.task_id, each.agent_version, each.id))
 
 
 def train_grpo(
@@ -160,6 +168,6 @@ def configured_reward(context: Context) -> Reward:
 def practice_weights(before: ExamResult) -> dict[str, float]:
     """How much to practise each family: by what it still fails, but no family never."""
     return {
-        family: max(0.1, 1.0 - before.rate(family=family))
+        family: max(0.25, 1.0 - before.rate(family=family))
         for family in dict.fromkeys(mark.family for mark in before.marks)
     }
