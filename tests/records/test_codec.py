@@ -191,6 +191,31 @@ def test_text_that_is_not_unicode_is_refused_when_written() -> None:
         to_json(Observation("half a pair: \ud800"))
 
 
+def test_names_that_are_not_unicode_are_refused_when_written() -> None:
+    broken: tuple[dict[str, JsonValue], ...] = ({"\ud800": 1}, {"x": [{"\ud800": 1}]})
+    for parameters in broken:
+        with pytest.raises(RecordError, match="this Action cannot be written as JSON: a name in it is not Unicode"):
+            fields_json(Action("mail", "send", parameters))
+    shown = Action("mail", "send", {"\ufffd": "\ufffd"})
+    assert from_json(Action, to_json(shown)) == shown
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (Action(5, "send"), "target"),  # type: ignore[arg-type]
+        (Action("mail", "send", ["x"]), "parameters"),  # type: ignore[arg-type]
+        (Action("mail", "send", {"x": (1, 2)}), "parameters"),  # type: ignore[dict-item]
+        (Action("mail", "send", {"x": b"bytes"}), "parameters"),  # type: ignore[dict-item]
+        (Action("mail", "send", {"x": {1: 2}}), "parameters"),  # type: ignore[dict-item]
+        (Turn(Observation("hi"), "send", None, reward="1"), "reward"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_could_not_be_read_back_is_refused_when_written(record: object, message: str) -> None:
+    with pytest.raises(RecordError, match=f"cannot be written as JSON: .*{message}"):
+        fields_json(record)
+
+
 def test_the_words_nan_and_infinity_in_text_are_fine() -> None:
     observation = Observation("NaN, Infinity and -Infinity")
     assert from_json(Observation, to_json(observation)) == observation

@@ -28,9 +28,11 @@ from upturn.records import (
     TokenRow,
     Trajectory,
     Turn,
+    Usage,
     fields_json,
     from_fields,
 )
+from upturn.records.codec import is_suspect, refusal
 
 RecordT = TypeVar("RecordT")
 
@@ -58,12 +60,13 @@ def _serializer(shape: Any) -> SchemaSerializer:
 def _dump(record: Any, part: object, shape: Any, *, exclude: Any = None) -> str:
     """``part`` of the record, of type ``shape``, as JSON; raises RecordError for what could not be read back."""
     try:
-        text = _serializer(shape).to_json(part, exclude=exclude).decode()
+        text = _serializer(shape).to_json(part, exclude=exclude, warnings="error").decode()
     except PydanticSerializationError as exc:
-        name = f"{type(record).__name__} {record.id!r}"
-        raise RecordError(f"{name} cannot be written as JSON: {exc}; remove what is not Unicode text") from exc
-    if "NaN" in text or "Infinity" in text:
-        fields_json(record)  # raises where it is a number, and not a word in a text
+        raise RecordError(
+            f"{type(record).__name__} {record.id!r} cannot be written as JSON: {refusal(exc)}"
+        ) from exc
+    if is_suspect(text):
+        fields_json(record)  # raises where something is wrong
     return text
 
 
@@ -148,22 +151,29 @@ KINDS: Mapping[type[Any], Kind] = {
 def row_of(record: Any) -> Values:
     """The record's row, without sequence and recorded_at, and without tenant where only its task knows that.
 
-    Raises RecordError for text that is not Unicode, numbers that are not finite, and integers a column cannot hold.
+    Raises RecordError for values that could not be read back (``fields_json`` names them; None in a field of a
+    trajectory's turns and rows that takes none is not found) and integers that a column cannot hold.
     """
+    if isinstance(record, Trajectory):
+        texts = _trajectory_texts(record)
+    else:
+        text = fields_json(record)
+        from_fields(type(record), text)
+        texts = {"id": record.id, "fields": text, "digest": digest(text)}
     columns = KINDS[type(record)].columns(record)
     for name, value in columns.items():
         if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-            raise RecordError(f"{name} of {record.id!r} must be at most {_LARGEST_INTEGER}, got {value!r}")
-    if isinstance(record, Trajectory):
-        return columns | _trajectory_texts(record)
-    text = fields_json(record)
-    return columns | {"id": record.id, "fields": text, "digest": digest(text)}
+            raise RecordError(
+                f"{name} of {record.id!r} must be at most {_LARGEST_INTEGER}, got one of {value.bit_length()} bits"
+            )
+    return columns | texts
 
 
 def _trajectory_texts(trajectory: Trajectory) -> Values:
     turns = _dump(trajectory, trajectory.turns, tuple[Turn, ...])
     rows = _dump(trajectory, trajectory.rows, tuple[TokenRow, ...])
     rest = _dump(trajectory, trajectory, Trajectory, exclude={"turns", "rows", "usage"})
+    _dump(trajectory, trajectory.usage, Usage)  # its numbers have columns of their own: only checked here
     tokens = f"{trajectory.usage.prompt_tokens} {trajectory.usage.written_tokens}"
     return {
         "id": trajectory.id,

@@ -1,0 +1,81 @@
+"""Rows hold only what can be read back; what cannot is refused before anything is written."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from upturn.errors import RecordError
+from upturn.pool import ALL_TENANTS, Pool
+from upturn.pool.row import row_of
+from upturn.pool.statistics import counts
+from upturn.records import (
+    Action,
+    AgentVersion,
+    Evaluation,
+    Feedback,
+    Observation,
+    Task,
+    Trajectory,
+    Usage,
+)
+
+MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
+NOT_JSON: list[Any] = [math.nan, -math.inf, "\ud800", {"\ud800": 1}, (1, 2), {1: 2}, b"x", object()]
+TASK = Task("t", "do", "mail", "office")
+
+
+@pytest.mark.parametrize("value", NOT_JSON, ids=repr)
+def test_values_inside_free_json_that_could_not_be_read_back_are_refused(
+    pool: Pool, make_point: MakePoint, value: Any
+) -> None:
+    task, trajectory, _ = make_point("a")
+    pool.add_tasks(task)
+    action = Action("mail", "move", {"deep": [{"er": value}]})
+    for bad in (
+        replace(trajectory, turns=(replace(trajectory.turns[0], action=action),)),
+        replace(trajectory, final_state={"deep": [{"er": value}]}),
+    ):
+        with pytest.raises(RecordError):
+            pool.add_trajectories([bad])
+    with pytest.raises(RecordError):
+        pool.add_tasks(replace(TASK, context={"deep": [{"er": value}]}))
+    assert counts(pool, tenant=ALL_TENANTS) == (1, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("usage", [Usage(seconds=math.inf), Usage(seconds=math.nan), Usage(prompt_tokens=math.inf)])  # type: ignore[arg-type]
+def test_usage_that_could_not_be_read_back_is_refused(make_point: MakePoint, usage: Usage) -> None:
+    _, trajectory, _ = make_point("a")
+    with pytest.raises(RecordError, match=r"usage|prompt_tokens"):
+        row_of(replace(trajectory, usage=usage))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        replace(TASK, instruction=None),  # type: ignore[arg-type]
+        replace(TASK, context={"large": 10**5000}),
+        Feedback("f", "task", "t", "thumbs", None),  # type: ignore[arg-type]
+        Evaluation("e", "t", "j", "own/1", "great", (), {}, {}, None),  # type: ignore[arg-type]
+        Evaluation("e", "t", "j", "own/1", "success", (), {}, {"error": None}, None),  # type: ignore[dict-item]
+        AgentVersion("a", "1", "robot"),  # type: ignore[arg-type]
+    ],
+)
+def test_records_with_values_of_other_types_are_refused(record: Any) -> None:
+    with pytest.raises(RecordError, match="not a"):
+        row_of(record)
+
+
+def test_a_number_too_large_for_its_column_is_refused_however_large() -> None:
+    with pytest.raises(RecordError, match="value of 'f' must be at most 2147483647, got one of 1001 bits"):
+        row_of(Feedback("f", "task", "t", "thumbs", 2**1000))
+
+
+def test_an_observation_that_is_no_text_is_refused(make_point: MakePoint) -> None:
+    _, trajectory, _ = make_point("a")
+    with pytest.raises(
+        RecordError, match=r"Trajectory 'trajectory-a' cannot be written as JSON: .*field_name='text'"
+    ):
+        row_of(replace(trajectory, final_observation=Observation(5)))  # type: ignore[arg-type]
