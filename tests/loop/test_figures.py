@@ -1,9 +1,7 @@
 """The figures of ``summary.json``: their names, their values, and where each bar lies."""
 
-import importlib
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -25,12 +23,6 @@ coverage_execution coverage_evaluation coverage_agents
 WITHOUT_BAR = """
 heldout_success_before heldout_after_sft heldout_greedy_before heldout_greedy_after release_canary_tasks
 """
-
-
-@pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    return importlib.import_module("toy_facts")
 
 
 def figures(facts: Facts, resources: Resources = RESOURCES) -> dict[str, Result]:
