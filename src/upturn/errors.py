@@ -6,11 +6,23 @@ A message says what was wrong, the value, what is allowed and what to do.
 
 from collections.abc import Sequence
 
+_LONGEST_DESCRIPTION = 1000
+"""Characters: the message of an error may hold a whole document."""
+
 
 class UpturnError(Exception):
     """Base of all errors raised on purpose; the command line prints these without a traceback."""
 
     exit_code = 1
+
+
+def described(exc: BaseException) -> str:
+    """The error's type and message, for a record: Unicode text of bounded length, whatever the error says."""
+    try:
+        message = str(exc)
+    except Exception:  # noqa: BLE001  foreign errors may break even here
+        message = "its message cannot be shown"
+    return f"{type(exc).__name__}: {message}"[:_LONGEST_DESCRIPTION].encode("utf-8", "backslashreplace").decode()
 
 
 class ConfigError(UpturnError, ValueError):
@@ -60,7 +72,9 @@ class RoutingError(UpturnError, RuntimeError):
 
 
 class TrainingError(UpturnError, RuntimeError):
-    """A training run cannot start or continue: empty batches, foreign checkpoints, unusable rollouts, too little evidence."""
+    """A training run cannot start or continue: empty batches, foreign checkpoints, unusable rollouts, too little
+    evidence.
+    """
 
 
 class ReleaseError(UpturnError, RuntimeError):

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -39,5 +40,57 @@ def test_an_action_outside_the_grammar_still_reaches_the_environment() -> None:
 
 
 def test_any_other_answer_is_refused() -> None:
-    with pytest.raises(TypeError, match="must return an Action or a str, got 3"):
+    with pytest.raises(TypeError, match="must return an Action or a str, got a int"):
         ask(lambda *_: 3)  # type: ignore[arg-type]
+
+
+def test_a_plain_function_runs_beside_the_event_loop() -> None:
+    release = threading.Event()
+
+    def waiting(*_: object) -> str:
+        assert release.wait(60)
+        return "user.finish"
+
+    async def both() -> Reply:
+        session = Recorder(None, GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
+        asked = asyncio.create_task(CallableAgent(waiting).act((), Observation("now"), session))
+        await asyncio.sleep(0)
+        release.set()  # not reached if the function held up the loop
+        return await asked
+
+    assert asyncio.run(both()).action == Action("user", "finish")
+
+
+def test_an_object_with_an_async_call_is_async_too() -> None:
+    class Caller:
+        async def __call__(self, *_: object) -> str:
+            assert threading.current_thread() is threading.main_thread()
+            return "user.finish"
+
+    assert ask(Caller()).text == "user.finish"
+    assert ask(lambda *_: Caller()()).text == "user.finish"
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration]
+)
+def test_errors_that_would_end_the_process_or_be_lost_are_named(error: type[BaseException]) -> None:
+    def leaving(*_: object) -> str:
+        raise error
+
+    with pytest.raises(RuntimeError, match=error.__name__):
+        ask(leaving)
+
+
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
+def test_an_async_function_cannot_end_the_process_either(error: type[BaseException]) -> None:
+    async def leaving(*_: object) -> str:
+        raise error
+
+    with pytest.raises(RuntimeError, match=error.__name__):
+        ask(leaving)
+
+
+def test_an_action_whose_names_are_no_text_still_has_a_text() -> None:
+    action = Action(None, 5)  # type: ignore[arg-type]
+    assert ask(lambda *_: action) == Reply("None.5", action)

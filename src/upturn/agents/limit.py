@@ -17,7 +17,8 @@ class Limits:
     max_action_tokens: int = 64
     """Tokens written in one call of the model."""
     max_seconds: float | None = None
-    """Wall clock, looked at between turns only: a turn that runs is not interrupted. None = unlimited."""
+    """Wall clock. An agent that is still asked when it is over is left behind, and the turn not recorded; an
+    environment is never interrupted. None = unlimited."""
 
     def __post_init__(self) -> None:
         named = {

@@ -2,7 +2,8 @@
 
 An attempt asks its agent, steps its environment, and stops when the environment ends it, a limit is reached or
 something breaks. What breaks is recorded as the attempt's outcome; its siblings go on. Nothing here depends on how
-fast anything ran, except the time limit and the measured seconds.
+fast anything ran, except the time limit and the measured seconds. An agent is given copies: what it does to them,
+or later to its own answers, changes nothing that was recorded.
 """
 
 import asyncio
@@ -10,15 +11,29 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from upturn.agents.agent import Agent, Reply
 from upturn.agents.limit import Limits
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
+from upturn.agents.reply import recordable
 from upturn.environments.environment import Environment, Step
+from upturn.errors import RecordError, described
 from upturn.models import GenerationRequest, Model
-from upturn.records import Action, JsonValue, Observation, Outcome, Task, Trajectory, Turn, Usage, record
+from upturn.records import (
+    Action,
+    JsonValue,
+    Observation,
+    Outcome,
+    Task,
+    Trajectory,
+    Turn,
+    Usage,
+    fields_json,
+    record,
+)
 
 EnvironmentFactory: TypeAlias = Callable[[Task], Environment]
 MALFORMED = Action(target="", operation="")
@@ -71,14 +86,17 @@ async def run_rollouts(
     slots: int = 64,
     on_finish: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """All attempts' trajectories in the order of the jobs, at most ``slots`` of them alive at a time.
+    """All trajectories in the order of the jobs; alive are at most ``slots`` with a model, and as many without.
 
-    ``on_finish`` is called with each as it finishes, in the order of finishing.
+    They have slots of their own because agents without a model take as long as they like: were they to share, the
+    clock would decide which attempts a model's batch is composed of. ``on_finish`` is called with each as it
+    finishes, in the order of finishing.
     """
     if slots < 1:
         raise ValueError(f"slots must be at least 1, got {slots!r}")
     finished: list[Trajectory | None] = [None] * len(jobs)
-    pending = iter(enumerate(jobs))
+    with_model = [(place, job) for place, job in enumerate(jobs) if job.setting.model is not None]
+    without = [(place, job) for place, job in enumerate(jobs) if job.setting.model is None]
 
     async def work(queue: Iterator[tuple[int, Job]]) -> None:
         for place, job in queue:
@@ -88,8 +106,10 @@ async def run_rollouts(
                 on_finish(trajectory)
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(slots, len(jobs))):
-            group.create_task(work(pending))
+        for part in (with_model, without):
+            pending = iter(part)
+            for _ in range(min(slots, len(part))):
+                group.create_task(work(pending))
     return [trajectory for trajectory in finished if trajectory is not None]
 
 
@@ -130,6 +150,8 @@ class _Run:
         self.recorder = Recorder(setting.model, shared, max_tokens=setting.limits.max_tokens)
         self.started = setting.clock()
         self.turns: list[Turn] = []
+        self.shown: list[Turn] = []
+        """Equal to ``turns``, and the agent's to do with as it likes."""
         self.observation = _BROKEN
         self.state_hash = ""
         self.final_state: dict[str, JsonValue] = {}
@@ -145,62 +167,75 @@ class _Run:
             return self._broke("environment_error", exc)
         outcome: Outcome | None = None
         while outcome is None:
-            outcome = self._limit() or await self._turn(environment)
+            seconds = self.setting.clock() - self.started
+            outcome = self._limit(seconds) or await self._turn(environment, seconds)
         try:
             self.final_state = dict(environment.state())
         except Exception as exc:  # noqa: BLE001 — as above
             return self._broke("environment_error", exc)
         return outcome
 
-    def _limit(self) -> Outcome | None:
+    def _limit(self, seconds: float) -> Outcome | None:
         return self.setting.limits.reached(
-            turns=len(self.turns),
-            tokens=len(self.recorder.history),
-            seconds=self.setting.clock() - self.started,
+            turns=len(self.turns), tokens=len(self.recorder.history), seconds=seconds
         )
 
-    async def _turn(self, environment: Environment) -> Outcome | None:
+    async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:
         self.recorder.turn = len(self.turns)
+        limit = self.setting.limits.max_seconds
+        timer = asyncio.timeout(None if limit is None else limit - seconds)
         try:
-            reply = await self.setting.agent.act(tuple(self.turns), self.observation, self.recorder)
+            async with timer:
+                answer = await self.setting.agent.act(tuple(self.shown), self.observation, self.recorder)
+            reply = recordable(answer)
         except LimitReachedError:
             return "token_limit"
         except Exception as exc:  # noqa: BLE001 — an agent or model that breaks is this attempt's outcome
-            return self._broke("model_error", exc)
+            return "time_limit" if timer.expired() else self._broke("model_error", exc)
         self.foreign = Usage(
             self.foreign.prompt_tokens + reply.usage.prompt_tokens,
             self.foreign.written_tokens + reply.usage.written_tokens,
         )
         try:
             step = environment.step(MALFORMED if reply.action is None else reply.action)
+            return self._stepped(reply, step)
         except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
             self.turns.append(Turn(self.observation, reply.text, reply.action, state_hash=self.state_hash))
             self.observation = _BROKEN
             return self._broke("environment_error", exc)
-        return self._stepped(reply, step)
 
     def _stepped(self, reply: Reply, step: Step) -> Outcome | None:
         observation, reward, is_terminated, is_truncated, info = step
-        self.turns.append(
-            Turn(
-                observation=self.observation,
-                text=reply.text,
-                action=reply.action,
-                reward=float(reward),
-                costs=dict(info.cost_components),
-                state_hash=self.state_hash,
-            )
+        turn = Turn(
+            observation=self.observation,
+            text=reply.text,
+            action=reply.action,
+            reward=float(reward),
+            costs=dict(info.cost_components),
+            state_hash=self.state_hash,
         )
+        self.shown.append(_copied(turn))
+        self.turns.append(turn)
         self.observation, self.state_hash = observation, info.state_hash
         if is_terminated:
             return "finished"
         return "step_limit" if is_truncated else None
 
     def _broke(self, outcome: Outcome, exc: Exception) -> Outcome:
-        self.error = f"{type(exc).__name__}: {exc}"
+        self.error = described(exc)
         return outcome
 
     def trajectory(self, outcome: Outcome) -> Trajectory:
+        """The attempt as a record. Where its environment's answers cannot be written, it broke from the start."""
+        made = self._trajectory(outcome)
+        try:
+            fields_json(made)
+        except RecordError as exc:
+            self.turns, self.observation, self.final_state = [], _BROKEN, {}
+            return self._trajectory(self._broke("environment_error", exc))
+        return made
+
+    def _trajectory(self, outcome: Outcome) -> Trajectory:
         is_ours = self.setting.model is not None
         return Trajectory(
             id=self.id,
@@ -223,3 +258,10 @@ class _Run:
             ),
             error=self.error,
         )
+
+
+def _copied(turn: Turn) -> Turn:
+    action = turn.action
+    if action is not None:
+        action = replace(action, parameters=deepcopy(action.parameters))
+    return replace(turn, action=action, costs=dict(turn.costs))

@@ -1,18 +1,23 @@
 """Agents that act with one answer a turn: a model behind a renderer, or any Python function."""
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from contextlib import suppress
+from threading import Thread
+from typing import TypeAlias, TypeVar, cast
 
 from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.limit import Limits
-from upturn.errors import RecordError
+from upturn.agents.reply import LONGEST_ANSWER
 from upturn.models import Renderer, read_call, write_call
 from upturn.records import Action, Observation, Turn
 
 Answer: TypeAlias = Action | str
 AgentFunction: TypeAlias = Callable[[str, Sequence[Turn], Observation], Answer | Awaitable[Answer]]
 """``function(instruction, turns, observation)``: an action, or text in the grammar of ``upturn.models.call``."""
+
+ResultT = TypeVar("ResultT")
 
 
 class ToolAgent:
@@ -34,26 +39,71 @@ class ToolAgent:
 
 
 class CallableAgent:
-    """A Python function as an agent: rules, or the user's own agent. Called on the event loop; may be async."""
+    """A Python function as an agent: rules, or the user's own agent.
+
+    A plain function runs in a thread of its own, so that one that waits stops nobody else: it may be called several
+    times at once. An async function runs on the event loop and must not block it. A call that is given up, because
+    the attempt's time is over, is left to itself: a thread cannot be stopped, but keeps no process from ending.
+    """
 
     def __init__(self, function: AgentFunction) -> None:
         self._function = function
+        own_call = getattr(type(function), "__call__", None)  # noqa: B004  an object's may be async too
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(own_call)
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:  # noqa: ARG002
         """What the function answers; text that is no call is sent on as unreadable."""
         instruction = turns[0].observation.text if turns else observation.text
-        answer = self._function(instruction, turns, observation)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        try:
+            answer = await self._answer(instruction, turns, observation)
+        except (SystemExit, asyncio.CancelledError) as exc:
+            task = asyncio.current_task()
+            if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            raise RuntimeError(f"the agent function raised {type(exc).__name__}") from exc
         if isinstance(answer, Action):
             return Reply(_text(answer), answer)
         if isinstance(answer, str):
-            return Reply(answer, read_call(answer))
-        raise TypeError(f"an agent function must return an Action or a str, got {answer!r}")
+            return Reply(answer, read_call(answer) if len(answer) <= LONGEST_ANSWER else None)
+        raise TypeError(f"an agent function must return an Action or a str, got a {type(answer).__name__}")
+
+    async def _answer(self, instruction: str, turns: Sequence[Turn], observation: Observation) -> Answer:
+        if self._is_async:
+            answer = self._function(instruction, turns, observation)
+        else:
+            answer = await _in_thread(lambda: self._function(instruction, turns, observation))
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _in_thread(call: Callable[[], ResultT]) -> ResultT:
+    """What the call returns or raises. Its thread is a daemon: unlike a pool's, nobody waits for it at exit."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[ResultT | None, BaseException | None]] = loop.create_future()
+
+    def deliver(result: ResultT | None, error: BaseException | None) -> None:
+        if not done.done():  # else it was given up
+            done.set_result((result, error))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = call()
+        except BaseException as exc:  # noqa: BLE001  also SystemExit: it would end the thread and leave the caller waiting
+            error = exc
+        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            loop.call_soon_threadsafe(deliver, result, error)
+
+    Thread(target=run, name="upturn-agent", daemon=True).start()
+    result, error = await done
+    if isinstance(error, Exception):
+        raise error
+    if error is not None:
+        raise RuntimeError(f"the agent function raised {type(error).__name__}") from error
+    return cast(ResultT, result)
 
 
 def _text(action: Action) -> str:
     try:
         return write_call(action)
-    except RecordError:  # a name outside the grammar: the environment is still asked, and refuses it
-        return f"{action.target}.{action.operation}"
+    except Exception:  # noqa: BLE001  names outside the grammar, or of any type: the environment is asked, and refuses
+        return f"{action.target!s:.200}.{action.operation!s:.200}"

@@ -102,7 +102,8 @@ def _floors(count: int, seed: int) -> list[Result]:
 def _person(tell: Callable[[str], None]) -> CallableAgent:
     """Whoever sits at the terminal, or what is piped in, as an agent."""
 
-    def answer(instruction: str, turns: Sequence[Turn], observation: Observation) -> str:  # noqa: ARG001
+    # Async, so that it is called in the main thread: only there does Ctrl-C reach it.
+    async def answer(instruction: str, turns: Sequence[Turn], observation: Observation) -> str:  # noqa: ARG001
         """Shows the observation and reads a line; EOFError when there is none, which ends the attempt."""
         tell(_shown(observation))
         line = ""

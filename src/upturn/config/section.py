@@ -112,7 +112,7 @@ class EnvironmentConfig(Section):
     max_action_tokens: Count = 64
     """Tokens written in one action."""
     max_seconds: Positive | None = None
-    """Wall clock of one attempt, looked at between actions; left out = unlimited."""
+    """Wall clock of one attempt, after which it ends even while its agent is asked; left out = unlimited."""
 
 
 class TaskConfig(Section):

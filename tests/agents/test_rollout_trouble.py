@@ -1,0 +1,271 @@
+"""Agents and environments that misbehave: recorded as their own attempt's outcome, and nothing else is touched."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_rollouts
+from upturn.environments.environment import Info, Step
+from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn, fields_json, from_fields
+
+TASK = Task("t", "go", "count", "counter")
+
+
+class Desk:
+    """Counts answers; ``user.finish`` ends it; an empty target is answered with an error."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.count = 0
+        self.answers = answers
+        """What is given instead of the right ``observation``, ``reward``, ``costs`` or ``state``."""
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        return Observation(task.instruction), Info({}, {}, state_hash="h")
+
+    def step(self, action: Action) -> Step:
+        self.count += 1
+        observation = Observation(str(self.count)) if action.target else Observation("what?", "malformed")
+        return Step(
+            self.answers.get("observation", observation),
+            self.answers.get("reward", 0.0),
+            action.operation == "finish",
+            False,
+            Info({}, self.answers.get("costs", {"error": 1.0})),
+        )
+
+    def state(self) -> Mapping[str, JsonValue]:
+        state: dict[str, JsonValue] = self.answers.get("state", {"count": self.count})
+        return state
+
+    def snapshot(self) -> object:
+        return self.count
+
+    def restore(self, snapshot: object) -> None:
+        self.count = int(str(snapshot))
+
+
+def play(*functions: Callable[..., Any], limits: Limits | None = None, **answers: Any) -> list[Trajectory]:
+    """One attempt of each function, all at the same time; every trajectory can be written and read back."""
+    jobs = [
+        Job(
+            Attempt(replace(TASK, id=f"t{index}"), 0, index),
+            Setting("run", CallableAgent(function), f"a{index}@1", None, limits or Limits(max_turns=3)),
+        )
+        for index, function in enumerate(functions)
+    ]
+    trajectories = asyncio.run(run_rollouts(jobs, lambda _: Desk(**answers)))
+    for trajectory in trajectories:
+        assert from_fields(Trajectory, fields_json(trajectory)) == trajectory
+    return trajectories
+
+
+def finish(*_: object) -> str:
+    return "user.finish"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "\ud800",
+        "mail.list id=\ud800",
+        Action("mail", "list", {"id": "\ud800"}),
+        Action("mail", "list", {"\ud800": 1}),
+    ],
+)
+def test_text_that_is_not_unicode_is_answered_with_an_error_observation(answer: str | Action) -> None:
+    def broken_once(_: str, turns: Sequence[Turn], __: Observation) -> str | Action:
+        return "user.finish" if turns else answer
+
+    (trajectory,) = play(broken_once)
+    assert (trajectory.outcome, len(trajectory.turns)) == ("finished", 2)
+    assert trajectory.turns[0].action is None
+    assert trajectory.turns[1].observation == Observation("what?", "malformed")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (None, "TypeError: an agent function must return an Action or a str, got a NoneType"),
+        (b"user.finish", "TypeError: an agent function must return an Action or a str, got a bytes"),
+        ({"target": "user"}, "TypeError: an agent function must return an Action or a str, got a dict"),
+    ],
+)
+def test_an_answer_of_another_type_is_the_attempt_s_outcome(answer: Any, error: str) -> None:
+    broken, sibling = play(lambda *_: answer, finish)
+    assert (broken.outcome, broken.error, broken.turns) == ("model_error", error, ())
+    assert sibling.outcome == "finished"
+
+
+class _SilentError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("not even this works")
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ValueError("\ud800"), "ValueError: \\ud800"),
+        (_SilentError(), "_SilentError: its message cannot be shown"),
+        (ValueError("x" * 10**6), "ValueError: " + "x" * 988),
+        (SystemExit(3), "RuntimeError: the agent function raised SystemExit"),
+        (asyncio.CancelledError(), "RuntimeError: the agent function raised CancelledError"),
+    ],
+    ids=["unicode", "silent", "endless", "exit", "cancelled"],
+)
+def test_whatever_an_agent_raises_is_recorded(error: BaseException, shown: str) -> None:
+    def raising(*_: object) -> str:
+        raise error
+
+    async def raising_later(*_: object) -> str:
+        await asyncio.sleep(0)
+        raise error
+
+    plain, later, sibling = play(raising, raising_later, finish)
+    assert (plain.outcome, plain.error) == ("model_error", shown)
+    assert (later.outcome, later.error) == ("model_error", shown)
+    assert sibling.outcome == "finished"
+
+
+def test_an_answer_without_end_is_cut_off() -> None:
+    (trajectory,) = play(lambda *_: "user.finish text=" + "x" * 3_000_000, limits=Limits(max_turns=1))
+    assert (trajectory.turns[0].action, len(trajectory.turns[0].text)) == (None, 2**20)
+
+
+def test_what_an_agent_changes_stays_with_it() -> None:
+    given: list[Action] = []
+
+    def meddling(_: str, turns: Sequence[Turn], __: Observation) -> Action:
+        for turn in turns:
+            turn.costs["error"] = 0.0  # type: ignore[index]
+            assert turn.action is not None
+            turn.action.parameters["list"].append("more")  # type: ignore[union-attr]
+        for action in given:
+            action.parameters["list"].append("later")  # type: ignore[union-attr]
+        given.append(Action("desk", "add", {"list": ["first"]}))
+        return given[-1]
+
+    (trajectory,) = play(meddling)
+    assert len(trajectory.turns) == 3
+    for turn in trajectory.turns:
+        assert turn.costs == {"error": 1.0}
+        assert turn.action == Action("desk", "add", {"list": ["first"]})
+
+
+@contextmanager
+def blocking() -> Iterator[Callable[..., str]]:
+    """A function that does not return before the block is left."""
+    release = threading.Event()
+
+    def block(*_: object) -> str:
+        release.wait()
+        return "user.finish"
+
+    try:
+        yield block
+    finally:
+        release.set()
+
+
+def clock(*seconds: float) -> Callable[[], float]:
+    """Shows these seconds, one at the start and one before each turn; the last one stays."""
+    left = list(seconds)
+    return lambda: left.pop(0) if len(left) > 1 else left[0]
+
+
+def test_an_agent_that_does_not_return_runs_out_of_time_and_its_siblings_go_on() -> None:
+    async def sleeping(*_: object) -> str:
+        await asyncio.Event().wait()
+        return "user.finish"
+
+    def late(_: str, turns: Sequence[Turn], __: Observation) -> str:
+        return block() if turns else "desk.add"
+
+    # Where 100 seconds are left nothing runs out of time; where 10 ms are, only what does not return.
+    timed = Setting("run", CallableAgent(finish), "a@1", None, Limits(max_seconds=100.0))
+    with blocking() as block:
+        settings = [
+            replace(timed, agent=CallableAgent(block), clock=clock(0, 99.99)),
+            replace(timed, agent=CallableAgent(sleeping), clock=clock(0, 99.99)),
+            replace(timed, agent=CallableAgent(late), clock=clock(0, 0, 99.99)),
+            replace(timed, clock=clock(0)),
+        ]
+        jobs = [Job(Attempt(TASK, number, 0), used) for number, used in enumerate(settings)]
+        stuck, asleep, second, sibling = asyncio.run(run_rollouts(jobs, lambda _: Desk()))
+    assert [each.outcome for each in (stuck, asleep, second)] == ["time_limit"] * 3
+    assert (stuck.turns, stuck.error, stuck.final_state) == ((), "", {"count": 0})
+    assert ([turn.text for turn in second.turns], second.final_state) == (["desk.add"], {"count": 1})
+    assert sibling.outcome == "finished"
+
+
+def test_a_time_out_of_the_agent_s_own_is_its_error() -> None:
+    def impatient(*_: object) -> str:
+        raise TimeoutError("the service did not answer")
+
+    (trajectory,) = play(impatient, limits=Limits(max_seconds=60.0))
+    assert (trajectory.outcome, trajectory.error) == ("model_error", "TimeoutError: the service did not answer")
+
+
+def test_a_function_that_never_returns_keeps_no_process_from_ending() -> None:
+    program = (
+        "import asyncio, threading\n"
+        "from upturn.agents import *\n"
+        "from upturn.environments.office.kit import OfficeKit\n"
+        "kit = OfficeKit()\n"
+        "task = next(iter(kit.tasks(seed=0, split='train', families=['mail_file'])))\n"
+        "setting = Setting('k', CallableAgent(lambda *_: threading.Event().wait()), 'a@1', None,"
+        " Limits(max_seconds=0.1))\n"
+        "print(asyncio.run(rollout(Attempt(task, 0, 0), kit.environment, setting)).outcome)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "time_limit\n", "")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"observation": Observation("\ud800")},
+        {"observation": Observation(5)},  # type: ignore[arg-type]
+        {"reward": "much"},
+        {"reward": float("nan")},
+        {"costs": {"error": float("inf")}},
+        {"costs": {"error": "1"}},
+        {"costs": 3},
+        {"state": {"count": {1, 2}}},
+        {"state": None},
+    ],
+    ids=repr,
+)
+def test_an_environment_whose_answers_cannot_be_recorded_is_named(answers: dict[str, Any]) -> None:
+    first, second = play(finish, finish, **answers)
+    assert first.outcome == second.outcome == "environment_error"
+    assert first.error
+
+
+def test_agents_without_a_model_have_slots_of_their_own() -> None:
+    class Eager:
+        async def generate(self, request: Any) -> Any:
+            raise AssertionError("never asked")
+
+        def release(self, session: str) -> None:
+            pass
+
+    waiting = 0
+
+    async def meet(*_: object) -> str:
+        nonlocal waiting
+        waiting += 1
+        for _round in range(100):
+            await asyncio.sleep(0)
+        return "user.finish" if waiting == 2 else "desk.add"
+
+    own = Setting("run", CallableAgent(meet), "a@1", Eager())
+    jobs = [Job(Attempt(TASK, 0, 0), own), Job(Attempt(TASK, 0, 0), replace(own, agent_version="b@1", model=None))]
+    trajectories = asyncio.run(run_rollouts(jobs, lambda _: Desk(), slots=1))
+    assert [each.outcome for each in trajectories] == ["finished", "finished"]
