@@ -159,3 +159,12 @@ def test_an_endpoint_agent_sends_the_conversation_and_takes_the_last_line_that_i
         ("assistant", "mail.open id=1"),
         ("user", "error not_found: no mail 1"),
     ]
+
+
+@pytest.mark.parametrize("count", [-1, 10**30, 1.5, "many"])
+def test_counts_that_no_record_can_hold_are_no_answer(count: Any) -> None:
+    answer = {**ANSWER, "usage": {"prompt_tokens": count}}
+    with serving((200, answer, {})) as server:
+        endpoint = ChatEndpoint(server.url, "m")
+        with pytest.raises(ModelError, match="did not answer as a chat endpoint"):
+            asyncio.run(endpoint.complete([Message("user", "hi")], temperature=0.0, max_tokens=5))

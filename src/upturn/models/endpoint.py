@@ -7,10 +7,10 @@ streaming, tool calls, images. The key is sent as a bearer token and never appea
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upturn.errors import ModelError
 
@@ -50,9 +50,13 @@ class _Choice(_Border):
     message: _Content
 
 
+# Foreign: a count that no column can hold, summed over an attempt's turns, must not pass the border.
+_Tokens = Annotated[int, Field(ge=0, le=10**7)]
+
+
 class _Counts(_Border):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: _Tokens = 0
+    completion_tokens: _Tokens = 0
 
 
 class _Body(_Border):
