@@ -256,6 +256,14 @@ def test_status_of_an_unfinished_run_names_the_open_step(folder: Path, desk: Mod
     ]
 
 
+def test_status_of_a_run_that_was_stopped_before_its_first_step(folder: Path, desk: ModuleType) -> None:
+    with desk.opened(folder / "runs" / "loop-20260101-000000"):
+        pass
+    status = printed(run("status", "--json"))
+    assert status["steps"] == []
+    assert figures(status) == {"steps_finished": 0.0, "steps_open": 0.0, "seconds": 0.0}
+
+
 def stop() -> None:
     raise KeyboardInterrupt
 

@@ -67,7 +67,7 @@ def status(
     results = [
         Result("steps_finished", float(done), "steps"),
         Result("steps_open", float(len(found.steps) - done), "steps"),
-        Result("seconds", sum(step.seconds or 0.0 for step in found.steps), "s"),
+        Result("seconds", sum((step.seconds or 0.0 for step in found.steps), 0.0), "s"),
     ]
     details = {
         "run": str(folder),
