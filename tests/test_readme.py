@@ -1,0 +1,128 @@
+"""The environment, agent and configuration in the README: the same as in examples, and they do what it says."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from upturn.config import load_config
+from upturn.environments import check_environment, resolve_kit
+from upturn.loop.context import open_run
+from upturn.loop.cycle import check_readiness, serve
+from upturn.loop.progress import NoProgress
+from upturn.loop.training import demonstrations_in, take_training_snapshot
+from upturn.models import read_call
+from upturn.records import Action, Observation, Split
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LINES = 25
+"""Of Python and configuration together, empty ones not counted."""
+
+
+def block(language: str) -> str:
+    """The README's only block in this language."""
+    [found] = re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+    return str(found)
+
+
+FILES = {"desk.py": block("python"), "upturn.toml": block("toml")}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the two files and nothing else, as a reader has it; Python imports from it."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("desk", None)
+
+
+@pytest.fixture
+def desk(folder: Path) -> ModuleType:
+    return import_module("desk")
+
+
+def test_what_is_shown_is_what_lies_in_examples() -> None:
+    assert {path.name for path in (ROOT / "examples/own_agent").iterdir() if path.is_file()} == set(FILES)
+    for name, text in FILES.items():
+        assert (ROOT / "examples/own_agent" / name).read_text(encoding="utf-8") == text
+
+
+def test_it_is_about_twenty_lines() -> None:
+    assert sum(bool(line.strip()) for text in FILES.values() for line in text.splitlines()) <= LINES
+
+
+def test_the_environment_keeps_the_contract_and_knows_right_from_wrong(desk: ModuleType) -> None:
+    kit = resolve_kit("desk:kit")
+    check_environment(kit, 20)
+    for split in ("train", "heldout"):
+        _, right = desk.make(Random(1), split)
+        assert desk.check(Action("desk", "file_all", right), right)
+        assert not desk.check(Action("desk", "file_all", {**right, "folder": "attic"}), right)
+        assert not desk.check(Action("desk", "file_one", right), right)
+        assert not desk.check(Action("user", "refuse"), right)
+
+
+def solved(desk: ModuleType, split: Split) -> dict[str, bool]:
+    """By instruction, whether the rule does it; of 300 tasks."""
+    found = {}
+    for task in islice(desk.kit.tasks(seed=0, split=split, families=["desk"]), 300):
+        action = read_call(desk.rule(task.instruction, (), Observation(task.instruction)))
+        assert action is not None
+        person, folder = re.findall(rf"\b(?:{'|'.join(desk.PEOPLE + desk.FOLDERS)})\b", task.instruction)
+        found[task.instruction] = desk.check(action, {"from": person, "folder": folder})
+    return found
+
+
+def test_the_rule_knows_one_of_the_three_wordings_and_no_held_out_one(desk: ModuleType) -> None:
+    train, heldout = solved(desk, "train"), solved(desk, "heldout")
+    assert {words for words, is_solved in train.items() if is_solved} == {
+        words for words in train if words.startswith("file everything from")
+    }
+    assert 0.25 < sum(train.values()) / len(train) < 0.42
+    assert not any(heldout.values())
+    assert not train.keys() & heldout.keys()
+
+
+def test_the_configuration_serves_its_tasks_and_leaves_enough_to_learn_from(desk: ModuleType, folder: Path) -> None:
+    config = load_config(folder / "upturn.toml", {})
+    with open_run(config, folder / "runs" / "loop-test", "loop run", NoProgress()) as context:
+        serve(context, "serve", config.tasks.count)
+        assert check_readiness(context, "readiness").is_ready
+        learned_from = demonstrations_in(context, take_training_snapshot(context))
+        decisions = list(context.pool.decisions(tenant="default"))
+    assert {each.chosen for each in decisions} == {"nano@base", "rule@base"}
+    assert len(decisions) == config.tasks.count
+    assert len(learned_from) >= 40
+    assert {each.agent_version for each in learned_from} == {"rule@base"}  # the model has never seen the command
+
+
+@pytest.mark.slow
+def test_the_agent_gets_better_and_is_released(folder: Path) -> None:
+    command = re.findall(
+        r"^\$ \.venv/bin/(upturn loop run) --config examples/own_agent/(\S+)$", README, re.MULTILINE
+    )
+    assert command == [("upturn loop run", "upturn.toml")]
+    program = [str(Path(sys.executable).parent / "upturn"), *command[0][0].split()[1:], "--json"]
+    done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    results = {result["name"]: result for result in found["results"]}
+    assert results["cycle_1_gain"]["low"] > 0
+    assert results["cycle_1_validation"]["value"] == "pass"
+    assert results["cycle_1_release"]["value"] == "promoted"
+    for name in ("cycle_1_success_before", "cycle_1_success_after"):
+        [shown] = re.findall(rf"^{name} +(\S+) share", README, flags=re.MULTILINE)
+        assert results[name]["value"] == pytest.approx(float(shown), abs=0.05), "the README shows another run's"
