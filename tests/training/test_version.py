@@ -44,12 +44,14 @@ def test_saving_changes_nothing_in_the_model(tiny_model: Model, tmp_path: Path) 
     assert weights_hash(model) == before
 
 
-def test_companions_go_along_and_weights_of_the_parent_do_not(tiny_model: Model, tmp_path: Path) -> None:
+def test_companions_go_along_and_weights_and_card_of_the_parent_do_not(tiny_model: Model, tmp_path: Path) -> None:
     save_version(tiny_model(), tmp_path / "parent")
-    (tmp_path / "parent" / "tokenizer.json").write_text("{}")
+    for name in ("tokenizer.json", "card.json"):
+        (tmp_path / "parent" / name).write_text("{}")
     child = tiny_model(1)
     saved = save_version(child, tmp_path / "child", companions=tmp_path / "parent")
     assert (tmp_path / "child" / "tokenizer.json").read_text() == "{}"
+    assert not (tmp_path / "child" / "card.json").exists()
     assert weights_hash(load_version(tmp_path / "child")) == saved == weights_hash(child)
 
 

@@ -13,6 +13,7 @@ from transformers.utils import logging as transformers_logging
 
 from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import weights_hash
+from upturn.models.nano import CARD
 from upturn.training.checkpoint import sync
 from upturn.training.weights import weight_tensors
 
@@ -27,7 +28,9 @@ _WEIGHT_FILES = (
     "config.json",
     "generation_config.json",
     MARKER,
+    CARD,
 )
+"""What describes one model's weights, and must not stand beside another's."""
 
 
 def save_version(
