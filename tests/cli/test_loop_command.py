@@ -81,6 +81,7 @@ def test_run_prints_one_object_and_leaves_its_folder(folder: Path) -> None:
     run_dir = Path(found["run"])
     assert run_dir.parent == Path("runs")
     assert {path.name for path in run_dir.iterdir()} >= {FILE_NAME, "pool.db", "config.json"}
+    assert json.loads((run_dir / "summary.json").read_text()) == found
 
 
 def test_finished_run_is_not_run_again(folder: Path) -> None:

@@ -23,6 +23,8 @@ def run(
 ) -> None:
     """Runs as many cycles as [loop] says: serve tasks, check the evidence, train, validate, release.
 
+    Everything it makes lies in runs/<id>/: summary.json, the pool, the journal and the versions.
+
     Import paths in the file are looked up among what is installed, then beside the file, then where the command is
     started; other paths start where the command is started.
     """
@@ -32,6 +34,7 @@ def run(
     started_in = sys.path.index("") if "" in sys.path else len(sys.path)
     sys.path.insert(started_in, str(config_path.resolve().parent))
     with LiveView("Upturn loop") as view:
+        from upturn.cli.run_report import write_summary
         from upturn.loop.context import open_run
         from upturn.loop.cycle import run_cycle
         from upturn.loop.place import chosen_run
@@ -48,6 +51,7 @@ def run(
             context.finish()
     results = [result for outcome in outcomes for result in outcome.results()]
     details = {"run": str(run_dir), "cycles": [outcome.words for outcome in outcomes]}
+    write_summary(run_dir, "loop run", results, details, config_hash=config.config_hash)
     emit("loop run", results, details, as_json=as_json, config_hash=config.config_hash)
 
 

@@ -1,8 +1,10 @@
-"""What a finished run leaves in its folder: summary.json, report.json and report.html."""
+"""What a finished run leaves in its folder: summary.json, and after a demo report.json and report.html."""
 
 import json
 import resource
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from upturn.cli.output import build_result_object, machine
@@ -45,7 +47,14 @@ def finish_demo(context: Context, facts: Facts, *, command: str, started: float)
     )
     write_content(content, context.run_dir / "report.json")
     write_report(content, context.run_dir / "report.html")
-    summary = build_result_object("demo", results, details, machine=here, config_hash=context.config.config_hash)
-    (context.run_dir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    write_summary(context.run_dir, "demo", results, details, config_hash=context.config.config_hash)
     context.finish()
     return Finished(results, details, [f"{each.command}  # {each.purpose}" for each in content.next_commands])
+
+
+def write_summary(
+    run_dir: Path, command: str, results: Sequence[Result], details: Mapping[str, object], *, config_hash: str
+) -> None:
+    """``summary.json``: the object that the command prints with ``--json``."""
+    summary = build_result_object(command, results, details, machine=machine(), config_hash=config_hash)
+    (run_dir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
