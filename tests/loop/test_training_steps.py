@@ -44,7 +44,7 @@ def test_practice_follows_what_still_fails_but_never_stops(desk: ModuleType, tmp
     with desk.opened(tmp_path) as context:
         tasks = exam_tasks(context.kit, context.practised, 20, seed=0, split="heldout")
         exam = sit(context.fleet, context.service.versions()["adder@base"], tasks, Purpose("p", 0), pool=None)
-    assert practice_weights(exam) == {"sums": 0.25, "products": 1.0}
+    assert practice_weights(exam) == {"sums": 0.4, "products": 1.0}
 
 
 def test_reward_is_the_configured_rubric_and_missing_stays_missing(desk: ModuleType, tmp_path: Path) -> None:

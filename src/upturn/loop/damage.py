@@ -9,14 +9,17 @@ from upturn.loop.trainee import Trainee
 from upturn.loop.training import keep_version
 from upturn.records import AgentVersion
 
-TARGET_DROP = 0.20
-TOLERANCE = 0.03
+TARGET_DROP = 0.205
+TOLERANCE = 0.02
 """The drop is measured on the held-out tasks and must come this close to the target."""
 MAX_TRIALS = 10
+DAMAGED = "self_attn"
+"""The weights that get noise: without attention a model miscopies any phrasing, so that fresh tasks suffer about as
+much as the held-out ones. Noise on all weights cost held-out phrasings up to twice as much as practised ones."""
 
 
 def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, name: str) -> AgentVersion:
-    """The healthy version with noise on its weights, as much as costs about 20 points of held-out success.
+    """The healthy version with noise on its attention, as much as costs about 20 points of held-out success.
 
     The direction of the noise is fixed by the run's seed; its size is found by bisection on the held-out tasks,
     which no training choice depends on. If no trial comes close enough, the closest one is kept.
@@ -27,15 +30,15 @@ def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, 
     generator = torch.Generator().manual_seed(context.seed)
     original = {key: tensor.detach().clone() for key, tensor in trainee.model.named_parameters()}
     noise = {
-        key: torch.randn(tensor.shape, generator=generator) * tensor.std() if tensor.dim() > 1 else None
+        key: torch.randn(tensor.shape, generator=generator) * tensor.std()
         for key, tensor in original.items()
+        if tensor.dim() > 1 and DAMAGED in key
     }
 
     def set_noise(size: float) -> None:
         with torch.no_grad():
             for key, tensor in trainee.model.named_parameters():
-                part = noise[key]
-                tensor.copy_(original[key] if part is None else original[key] + size * part)
+                tensor.copy_(original[key] + size * noise[key] if key in noise else original[key])
 
     tasks = exam_tasks(
         context.kit, context.practised, context.config.tasks.heldout_count, seed=context.seed, split="heldout"

@@ -109,7 +109,7 @@ def demo_config(*, seed: int, size: Size, directory: str) -> Config:
             "sft": {"epochs": 3 if is_full else 1, "learning_rate": 1e-3},
             "grpo": {
                 "families": list(LEARNED),
-                "iterations": 140 if is_full else 2,
+                "iterations": 200 if is_full else 2,
                 "tasks_per_iteration": 24 if is_full else 6,
                 "attempts": 8 if is_full else 4,
                 "evaluate_every": 10 if is_full else 1,

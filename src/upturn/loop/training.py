@@ -168,6 +168,6 @@ def configured_reward(context: Context) -> Reward:
 def practice_weights(before: ExamResult) -> dict[str, float]:
     """How much to practise each family: by what it still fails, but no family never."""
     return {
-        family: max(0.25, 1.0 - before.rate(family=family))
+        family: max(0.4, 1.0 - before.rate(family=family))
         for family in dict.fromkeys(mark.family for mark in before.marks)
     }
