@@ -21,7 +21,7 @@ def run(
     resume: Annotated[str | None, typer.Option(help="Go on with a run: its folder, or 'latest'.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Runs as many cycles as [loop] says: serve tasks, check the evidence, train, validate, release.
+    """Runs as many cycles as loop.cycles says: serve tasks, check the evidence, train, validate, release.
 
     Everything it makes lies in runs/<id>/: summary.json, the pool, the journal and the versions.
 
