@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from upturn.cli.live import LiveView, sparkline
+from upturn.cli.output import StoppedError
 from upturn.loop.progress import NoProgress, Progress
 
 
@@ -94,11 +95,12 @@ def test_nothing_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> 
     assert "the candidate is promoted" in captured.err
 
 
-def test_interrupt_passes_and_marks_its_stage() -> None:
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), StoppedError("stopped; resume with: upturn demo")])
+def test_interrupt_passes_and_marks_its_stage(stop: BaseException) -> None:
     stream, clock = io.StringIO(), Clock()
-    with pytest.raises(KeyboardInterrupt), LiveView("job", stream=stream, clock=clock) as view:
+    with pytest.raises(type(stop)), LiveView("job", stream=stream, clock=clock) as view:
         view.stage("train")
-        raise KeyboardInterrupt
+        raise stop
     assert stream.getvalue().splitlines()[-1] == "00:00 train: stopped after 0.0 s"
 
 

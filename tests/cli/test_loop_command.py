@@ -233,7 +233,7 @@ def test_status_tells_how_far_a_run_is(folder: Path) -> None:
             "loop run",
             "nobody works on it",
         )
-        assert (status["interruptions"], status["config_hash"]) == (0, found["config_hash"])
+        assert (status["times_resumed"], status["config_hash"]) == (0, found["config_hash"])
         assert [step["step"] for step in status["steps"]] == [
             "cycle-1/serve", "cycle-1/readiness", "cycle-2/serve", "cycle-2/readiness",
         ]  # fmt: skip
@@ -250,7 +250,7 @@ def test_status_of_an_unfinished_run_names_the_open_step(folder: Path, desk: Mod
         status = printed(run("status", "--json"))
         assert status["state"].startswith("process ")
     status = printed(run("status", "--json"))
-    assert (status["state"], status["interruptions"]) == ("nobody works on it", 1)
+    assert (status["state"], status["times_resumed"]) == ("nobody works on it", 1)
     assert [(step["step"], step["finished"], step["seconds"] is None) for step in status["steps"]] == [
         ("one", True, False),
         ("two", False, True),

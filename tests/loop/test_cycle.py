@@ -18,6 +18,7 @@ from upturn.loop.cycle import (
     serve,
     wave_size,
 )
+from upturn.loop.progress import NoProgress
 from upturn.records import AgentVersion, Release
 
 
@@ -40,6 +41,24 @@ def test_serving_is_done_once_and_remembered(desk: ModuleType, tmp_path: Path) -
         serve(context, "serve", 60)
         assert context.routing_state() == state
     assert desk.counts(tmp_path / "run")["decisions"] == 60
+
+
+class Watching(NoProgress):
+    """Keeps what it was told at each advance."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, float]] = []
+
+    def advance(self, count: int = 1, **figures: float) -> None:
+        self.told.append((count, figures["success"]))
+
+
+def test_success_shown_while_serving_is_that_of_all_tasks_so_far(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path / "run", desk.config(("adder",), load_caps={"adder": 3})) as context:
+        watching = Watching()
+        context.progress = watching
+        serve(context, "serve", 8)  # sums and products in turn; the adder solves the sums
+    assert watching.told == [(3, 2 / 3), (3, 3 / 6), (2, 4 / 8)]
 
 
 def test_waves_are_no_larger_than_what_capped_agents_may_have_in_flight(desk: ModuleType, tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import pytest
 import torch
 
 from upturn.config import AgentConfig, GrpoConfig, RewardConfig, SftConfig
+from upturn.errors import TrainingError
 from upturn.loop.context import version_of
 from upturn.loop.cycle import serve, train
 from upturn.loop.exam import exam_tasks, sit
@@ -75,6 +77,15 @@ def test_snapshot_holds_verified_training_successes_only(desk: ModuleType, tmp_p
         assert each.evaluation is not None
         assert each.evaluation.is_success
         assert each.task.split == "train"
+
+
+def test_nothing_to_learn_from_is_said_with_what_to_do(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path, desk.config(("refuser",))) as context:
+        serve(context, "serve", 8)
+        with pytest.raises(
+            TrainingError, match=r"sft\.min_score = 0\.8 or more in sums, products: let an agent serve"
+        ):
+            take_training_snapshot(context)
 
 
 def test_demonstrations_come_in_the_same_order_in_every_run_of_a_seed(desk: ModuleType, tmp_path: Path) -> None:

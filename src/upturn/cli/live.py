@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
+from upturn.cli.output import StoppedError
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
@@ -90,7 +92,7 @@ class LiveView:
     ) -> None:
         if kind is None:
             self._close("✓")
-        elif issubclass(kind, KeyboardInterrupt):
+        elif issubclass(kind, KeyboardInterrupt | StoppedError):
             self._close("■")
         else:
             self._close("✗")

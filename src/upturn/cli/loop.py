@@ -77,7 +77,7 @@ def status(
         "run": str(folder),
         "started_as": found.key.command,
         "state": f"process {found.pid} works on it" if found.pid else "nobody works on it",
-        "interruptions": max(found.opened - 1, 0),
+        "times_resumed": max(found.opened - 1, 0),
         "steps": [
             {"step": step.name, "finished": step.is_finished, "seconds": step.seconds, "started": step.started}
             for step in found.steps

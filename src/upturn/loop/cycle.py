@@ -53,14 +53,14 @@ def serve(context: Context, name: str, count: int) -> None:
 
     def work() -> JsonValue:
         context.progress.stage(f"Serve {count} tasks through the arbiter", count)
-        left = count
+        left, successes = count, 0
         while left > 0:
             served = context.service.serve(context.next_tasks(min(wave_size(context), left)))
             if not served:
                 break
             left -= len(served)
-            success = sum(each.evaluation.is_success for each in served) / len(served)
-            context.progress.advance(len(served), success=success)
+            successes += sum(each.evaluation.is_success for each in served)
+            context.progress.advance(len(served), success=successes / (count - left))
         return context.routing_state()
 
     context.restore_routing(context.journal.json_step(name, work))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from upturn.agents.rendering import rendered_rows
+from upturn.errors import TrainingError
 from upturn.loop.context import Context, keep_agent_version
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
@@ -32,7 +33,10 @@ Reward = Callable[[Evaluation], float | None]
 
 
 def take_training_snapshot(context: Context) -> Snapshot:
-    """Verified successes of this tenant on the practised families, frozen under an id."""
+    """Verified successes of this tenant on the practised families, frozen under an id.
+
+    Raises TrainingError when there is none.
+    """
     selection = Selection(
         families=tuple(context.practised),
         splits=("train",),
@@ -40,7 +44,14 @@ def take_training_snapshot(context: Context) -> Snapshot:
         min_score=context.config.sft.min_score,
         limit_per_family=FAMILY_CAP,
     )
-    return take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
+    snapshot = take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
+    if not snapshot.trajectory_ids:
+        raise TrainingError(
+            f"there is no verified success with a score of sft.min_score = {selection.min_score:g} or more in "
+            f"{', '.join(context.practised)}: let an agent serve that solves some of the tasks, or set "
+            "sft.enabled = false"
+        )
+    return snapshot
 
 
 def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: str) -> AgentVersion:
