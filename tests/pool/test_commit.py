@@ -93,3 +93,37 @@ def test_failed_commit_reaches_every_writer(engine: Engine) -> None:
     committer.run(lambda connection: put(5, connection))
     committer.close()
     assert stored(engine) == [5]
+
+
+def test_a_transaction_that_the_database_gave_up_is_acknowledged_to_nobody(engine: Engine) -> None:
+    """As SQLite does by itself where a disk is full: the failed statement takes its neighbours with it."""
+    committer = GroupCommitter(engine)
+    may_go_on = Event()
+
+    def slow(connection: Connection) -> int:
+        assert may_go_on.wait(timeout=30)
+        return put(1, connection)
+
+    def give_up(connection: Connection) -> None:
+        connection.exec_driver_sql("ROLLBACK")
+        raise OSError("no space left")
+
+    with ThreadPoolExecutor(4) as threads:
+        committer_is_busy = threads.submit(committer.run, slow)
+        while committer._queue.qsize():
+            sleep(0.001)
+        waiting = [
+            threads.submit(committer.run, work) for work in (lambda c: put(2, c), give_up, lambda c: put(3, c))
+        ]
+        while committer._queue.qsize() < 3:
+            sleep(0.001)
+        may_go_on.set()
+        assert committer_is_busy.result(timeout=30) == 1
+        failures = [other.exception(timeout=30) for other in waiting]
+    assert [type(failure) for failure in failures] == [StoreError] * 3
+    assert {str(failure) for failure in failures} == {
+        "the database gave up, nothing of the write is stored: no space left"
+    }
+    committer.run(lambda connection: put(4, connection))
+    committer.close()
+    assert stored(engine) == [1, 4]

@@ -1,7 +1,8 @@
 """Group commit: writers that wait at the same time share one transaction, and one flush to the disk.
 
 Each piece of work runs in a savepoint of its own: one that fails is undone and its caller told, its neighbours
-go in. A caller returns only after the commit.
+go in. Where the database itself gave up the whole transaction (a full disk), all of its callers are told. A caller
+returns only after the commit.
 """
 
 from collections.abc import Callable
@@ -11,9 +12,10 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from upturn.errors import StoreError
+from upturn.pool.database import has_transaction
 
 ResultT = TypeVar("ResultT")
 
@@ -85,10 +87,16 @@ class GroupCommitter:
         try:
             with self._engine.begin() as connection:
                 for work in group:
+                    savepoint = connection.begin_nested()
                     try:
-                        with connection.begin_nested():
-                            result = work.run(connection)
-                    except Exception as exc:  # noqa: BLE001  the boundary: the caller gets it, its neighbours go on
+                        result = work.run(connection)
+                        savepoint.commit()
+                    except Exception as exc:  # the boundary: the caller gets it, its neighbours go on
+                        if not has_transaction(connection):
+                            raise StoreError(
+                                f"the database gave up, nothing of the write is stored: {exc}"
+                            ) from exc
+                        savepoint.rollback()
                         work.future.set_exception(_for_caller(exc))
                     else:
                         finished.append((work.future, result))
@@ -105,6 +113,7 @@ def _for_caller(exc: Exception) -> Exception:
     """What the caller is to see: the database's own errors as StoreError, everything else as it is."""
     if not isinstance(exc, SQLAlchemyError):
         return exc
-    error = StoreError(f"the database refused the write, nothing of it is stored: {exc}")
+    reason = exc.orig if isinstance(exc, StatementError) else exc
+    error = StoreError(f"the database refused the write, nothing of it is stored: {reason}")
     error.__cause__ = exc
     return error

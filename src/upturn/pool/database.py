@@ -6,14 +6,13 @@ would survive the kill only; group commit makes the flush cheap, see docs/pool.m
 to send BEGIN itself.
 """
 
+import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, inspect, text
 from sqlalchemy.pool import QueuePool
 
 from upturn.errors import StoreError
@@ -22,27 +21,40 @@ from upturn.pool.schema import HEAD, metadata
 _BUSY_TIMEOUT_SECONDS = 10.0
 """How long a reader waits while the file is recovered or checkpointed."""
 
+_ADVICE = {
+    "SQLITE_FULL": "free some space on its disk and try again; what was acknowledged is kept",
+    "SQLITE_IOERR": "look after its disk and try again; what was acknowledged is kept",
+    "SQLITE_CORRUPT": "restore a copy of it, or choose another path",
+    "SQLITE_READONLY": "make it and its folder writable, or copy both to where they are",
+}
+"""By the beginning of SQLite's name for an error; for others: choose another path."""
+
 
 def writing_engine(path: Path) -> Engine:
     """The one connection that writes, in WAL mode with every commit flushed."""
     engine = create_engine(URL.create("sqlite", database=str(path)), pool_size=1, max_overflow=0)
-    _configure(engine, ("journal_mode=WAL", "synchronous=FULL"), "BEGIN IMMEDIATE")
+    _configure(engine, path, ("journal_mode=WAL", "synchronous=FULL"), "BEGIN IMMEDIATE")
     return engine
 
 
 def reading_engine(path: Path) -> Engine:
-    """Connections that cannot write; as many as ask at the same time."""
-    uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+    """Connections that cannot write; as many as ask at the same time.
+
+    In a folder that cannot be written, a pool that nobody writes is read as one that never changes: SQLite could
+    not open it otherwise. Not covered: a process with more rights that begins to write it meanwhile.
+    """
 
     def connect() -> sqlite3.Connection:
+        is_frozen = not os.access(path.absolute().parent, os.W_OK) and not Path(f"{path}-wal").exists()
+        uri = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if is_frozen else ''}"
         return sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=_BUSY_TIMEOUT_SECONDS)
 
     engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, max_overflow=-1)
-    _configure(engine, ("query_only=ON",), "BEGIN")
+    _configure(engine, path, ("query_only=ON",), "BEGIN")
     return engine
 
 
-def _configure(engine: Engine, pragmas: tuple[str, ...], begin: str) -> None:
+def _configure(engine: Engine, path: Path, pragmas: tuple[str, ...], begin: str) -> None:
     def on_connect(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None
         for pragma in pragmas:
@@ -51,18 +63,36 @@ def _configure(engine: Engine, pragmas: tuple[str, ...], begin: str) -> None:
     def on_begin(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
+    def on_error(context: ExceptionContext) -> None:
+        """Turns the database's complaints about the file into StoreErrors that name it."""
+        error = context.original_exception
+        if type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError):  # other types are mistakes of ours
+            raise StoreError(f"{str(path)!r} cannot be used as a pool: {error}; {_advice(error)}") from error
+
     event.listen(engine, "connect", on_connect)
     event.listen(engine, "begin", on_begin)
+    event.listen(engine, "handle_error", on_error)
+
+
+def _advice(error: Any) -> str:  # Any: the name is set by SQLite alone
+    name = getattr(error, "sqlite_errorname", "")
+    return next((advice for start, advice in _ADVICE.items() if name.startswith(start)), "choose another path")
+
+
+def has_transaction(connection: Connection) -> bool:
+    """False when SQLite gave up the transaction by itself; what was written in it is gone."""
+    driver: Any = connection.connection.dbapi_connection
+    return bool(driver.in_transaction)
 
 
 def bring_to_head(engine: Engine, path: Path) -> None:
     """Create or upgrade the tables; raises StoreError for a file that is no pool, or a newer one."""
-    with _naming(path), engine.begin() as connection:
+    with engine.begin() as connection:
         found = _revision(connection)
         if found == HEAD:
             return
         if found is None and inspect(connection).get_table_names():
-            raise StoreError(f"{str(path)!r} is a database, but not a pool; choose another path")
+            raise _foreign(path)
         if found is None:
             _create(connection)
         else:
@@ -71,13 +101,28 @@ def bring_to_head(engine: Engine, path: Path) -> None:
 
 def check_head(engine: Engine, path: Path) -> None:
     """Raises StoreError unless the file is a pool that this version can read as it is."""
-    with _naming(path), engine.connect() as connection:
+    with engine.connect() as connection:
         found = _revision(connection)
+    if found is None:
+        raise _foreign(path)
+    if found > HEAD:
+        raise _newer(path, found)
     if found != HEAD:
         raise StoreError(
-            f"{str(path)!r} has schema revision {found!r}, this version reads {HEAD!r}; "
-            "open it once for writing to upgrade an older pool (a file without a revision is no pool)"
+            f"{str(path)!r} has the older schema revision {found!r}, this version reads {HEAD!r}; "
+            "open it once for writing to upgrade it, such as with `upturn ingest`"
         )
+
+
+def _foreign(path: Path) -> StoreError:
+    return StoreError(f"{str(path)!r} is a database, but not a pool; choose another path")
+
+
+def _newer(path: Path, found: str) -> StoreError:
+    return StoreError(
+        f"{str(path)!r} has schema revision {found!r}, this version knows up to {HEAD!r}; "
+        "use the version of Upturn that wrote it"
+    )
 
 
 def _revision(connection: Connection) -> str | None:
@@ -93,7 +138,7 @@ def _create(connection: Connection) -> None:
     connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 
-def _upgrade(connection: Connection, path: Path, found: str | None) -> None:
+def _upgrade(connection: Connection, path: Path, found: str) -> None:
     # Imported here: 0.2 s that only the upgrade of a pool should cost.
     from alembic import command
     from alembic.config import Config
@@ -105,19 +150,7 @@ def _upgrade(connection: Connection, path: Path, found: str | None) -> None:
     try:
         command.upgrade(config, "head")
     except CommandError as exc:
-        raise StoreError(
-            f"{str(path)!r} has schema revision {found!r}, this version knows up to {HEAD!r}; "
-            "use the version of Upturn that wrote it"
-        ) from exc
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turns the database's complaints about the file into StoreErrors that name it."""
-    try:
-        yield
-    except DatabaseError as exc:
-        raise StoreError(f"{str(path)!r} cannot be used as a pool: {exc.orig}; choose another path") from exc
+        raise _newer(path, found) from exc
 
 
 def integrity_problems(engine: Engine) -> list[str]:
@@ -125,6 +158,6 @@ def integrity_problems(engine: Engine) -> list[str]:
     try:
         with engine.connect() as connection:
             found = [str(line) for line in connection.execute(text("PRAGMA integrity_check")).scalars()]
-    except DatabaseError as exc:
-        return [str(exc.orig)]
+    except StoreError as exc:
+        return [str(exc)]
     return [] if found == ["ok"] else found

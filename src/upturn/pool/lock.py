@@ -7,6 +7,7 @@ systems without ``flock``, and a process that forks while it writes (the child w
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from upturn.errors import StoreBusyError, StoreError
@@ -34,8 +35,9 @@ class WriterLock:
                 f"the pool {str(pool_path)!r} is being written by process {holder}; "
                 "wait until it ends, stop it, or open the pool read-only"
             ) from exc
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # the id is for people; a full disk is reported where it matters
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let the next writer in; called once."""

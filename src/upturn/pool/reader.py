@@ -4,13 +4,14 @@ Long reads come in pages, so that a slow consumer holds no transaction open; evi
 first page is not part of the answer.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Engine, Select, Table, func, select
 
-from upturn.errors import StoreError
+from upturn.errors import RecordError, StoreError
 from upturn.pool import schema
 from upturn.pool.row import KINDS, trajectory_of
 from upturn.pool.selection import EVERYTHING, Scope, Selection, chosen, in_scope, latest_evaluation
@@ -123,7 +124,8 @@ class PoolReader:
                     raise StoreError(
                         f"no trajectory {trajectory_id!r} is stored for {tenant!r}; look at its tenant"
                     )
-                yield _experience(found[trajectory_id], has_tokens)
+                row = found[trajectory_id]
+                yield _sound(row.id, partial(_experience, row, has_tokens))
 
     def selected(self, selection: Selection = EVERYTHING, *, tenant: Scope) -> list[Selected]:
         """What the selection means now, in the order of arrival, without reading the trajectories themselves."""
@@ -194,10 +196,21 @@ class PoolReader:
             with self._engine.connect() as connection:
                 rows = connection.execute(query.where(table.c.sequence > last)).all()
             for row in rows:
-                yield from_fields(cls, row.fields)
+                record_id = row.record_id if table is schema.history else row.id
+                yield _sound(record_id, partial(from_fields, cls, row.fields))
             if len(rows) < _PAGE:
                 return
             last = rows[-1].sequence
+
+
+def _sound(record_id: str, read: Callable[[], RecordT]) -> RecordT:
+    """What ``read`` gives; raises StoreError naming the record where it is no record any more."""
+    try:
+        return read()
+    except RecordError as exc:
+        raise StoreError(
+            f"what is stored as {record_id!r} was damaged from outside: {exc}; restore a copy of the pool"
+        ) from exc
 
 
 def _among_ids(column: ColumnElement[str], ids: Sequence[str] | None) -> Sequence[ColumnElement[bool] | None]:

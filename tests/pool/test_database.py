@@ -1,0 +1,137 @@
+"""Files that are full, damaged, foreign, newer or read-only: named, with what to do, and never made worse."""
+
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event, text
+
+from upturn.errors import StoreError
+from upturn.pool import Pool
+from upturn.pool.database import reading_engine, writing_engine
+from upturn.pool.lock import WriterLock
+from upturn.records import Task
+
+TASKS = [Task(f"t{number}", "do " + "x" * 2000, "mail", "office") for number in range(40)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A closed pool with 40 tasks."""
+    with Pool.open(tmp_path / "pool.db") as pool:
+        pool.add_tasks(*TASKS)
+    return tmp_path / "pool.db"
+
+
+def task_ids(path: Path) -> list[str]:
+    with Pool.open(path, read_only=True) as pool:
+        return [task.id for task in pool.tasks(tenant="default")]
+
+
+def test_a_full_disk_is_named_and_what_was_acknowledged_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small_disk(where: Path) -> Engine:
+        engine = writing_engine(where)
+        event.listen(engine, "connect", lambda raw, _: raw.execute("PRAGMA max_page_count = 60").close())
+        return engine
+
+    monkeypatch.setattr("upturn.pool.store.writing_engine", small_disk)
+    more = [Task(f"u{number}", "do " + "x" * 2000, "mail", "office") for number in range(200)]
+    with Pool.open(path) as pool:
+        with pytest.raises(StoreError, match=r"pool\.db' cannot be used .* is full; free some space on its disk"):
+            pool.add_tasks(*more)
+        assert pool.add_tasks(Task("small", "do", "mail", "office")) == 1
+    assert task_ids(path) == [*(task.id for task in TASKS), "small"]
+
+
+def test_a_lock_on_a_full_disk_still_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    lock = WriterLock(tmp_path / "pool.db")
+    with pytest.raises(StoreError, match="is being written by process unknown"):
+        WriterLock(tmp_path / "pool.db")
+    lock.release()
+
+
+def test_a_pool_in_a_folder_that_cannot_be_written_is_read_without_a_trace(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(file.name for file in path.parent.iterdir())
+    monkeypatch.setattr(os, "access", lambda where, mode: not (mode == os.W_OK and Path(where) == path.parent))
+    engine = reading_engine(path)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM tasks")).scalar() == 40
+        assert sorted(file.name for file in path.parent.iterdir()) == before
+    engine.dispose()
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"not a database, though long enough to be looked at as if it were one " * 20, "choose another path"),
+        (b"SQLite format 3\0" + b"\xff" * 5000, "choose another path"),
+    ],
+)
+def test_a_file_that_is_no_database_is_left_as_it_is(
+    tmp_path: Path, read_only: bool, content: bytes, message: str
+) -> None:
+    path = tmp_path / "pool.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=message):
+        Pool.open(path, read_only=read_only)
+    assert path.read_bytes() == content
+
+
+def test_an_empty_file_is_no_pool_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "pool.db"
+    path.touch()
+    with pytest.raises(StoreError, match="is a database, but not a pool; choose another path"):
+        Pool.open(path, read_only=True)
+
+
+def test_a_newer_pool_says_so_to_readers_too(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        raw.execute("UPDATE alembic_version SET version_num = '9999'")
+    raw.close()
+    for read_only in (True, False):
+        with pytest.raises(StoreError, match="knows up to '0001'; use the version of Upturn that wrote it"):
+            Pool.open(path, read_only=read_only)
+
+
+def test_an_older_pool_tells_readers_how_to_upgrade_it(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        raw.execute("UPDATE alembic_version SET version_num = '0000'")
+    raw.close()
+    with pytest.raises(StoreError, match=r"older schema revision '0000'.*open it once for writing"):
+        Pool.open(path, read_only=True)
+
+
+def test_pages_damaged_after_opening_are_named(path: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.db"
+    shutil.copy(path, damaged)
+    pages = bytearray(damaged.read_bytes())
+    size = 4096
+    for start in range(0, len(pages), size):
+        if b"xxxxxxxx" in pages[start : start + size]:
+            pages[start : start + 200] = b"\xff" * 200
+    damaged.write_bytes(pages)
+    with (
+        Pool.open(damaged, read_only=True) as pool,
+        pytest.raises(StoreError, match=r"damaged\.db.* malformed; restore a copy of it"),
+    ):
+        list(pool.tasks(tenant="default"))
+
+
+def test_a_record_damaged_from_outside_is_named(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        raw.execute("UPDATE tasks SET fields = '{' WHERE id = 't7'")
+    raw.close()
+    with (
+        Pool.open(path, read_only=True) as pool,
+        pytest.raises(StoreError, match="what is stored as 't7' was damaged from outside: not a Task"),
+    ):
+        list(pool.tasks(tenant="default"))
