@@ -59,6 +59,10 @@ class StoreError(UpturnError, RuntimeError):
     """The pool cannot be opened, or refuses a write that would change what was acknowledged."""
 
 
+class StoreConflictError(StoreError):
+    """A write contradicts what is stored, or names what is not: the same write can never succeed."""
+
+
 class StoreBusyError(StoreError):
     """Another process holds the pool for writing."""
 

@@ -1,4 +1,8 @@
+import gzip
 import json
+import math
+import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from upturn.errors import IngestError, UnknownNameError
+from upturn.errors import ConfigError, IngestError, StoreError, UnknownNameError
 from upturn.pool import Pool
 from upturn.pool.formats import chat
 from upturn.pool.importer import IngestOptions, ingest
@@ -263,11 +267,16 @@ def test_malformed_tau_bench_rows_are_quarantined(pool: Pool, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "file_format", "message"),
     [
-        (b"[1, 2", "tau-bench", "not JSON"),
+        (b"[", "tau-bench", "not JSON"),
+        (b"[{", "tau-bench", "not JSON"),
         (b'{"a": 1}', "tau-bench", "--format chat"),
         (b"[]", "tau-bench", "no conversations"),
         (b"", "chat", "no conversations"),
         (b"\n \n", "chat", "no conversations"),
+        (gzip.compress(b"{}"), "chat", "is a gzip file; unpack it first"),
+        (b"PK\x03\x04rest", "tau-bench", "is a zip file; unpack it first"),
+        ("{}".encode("utf-16"), "chat", "is UTF-16 text; save it as UTF-8 first"),
+        (b"SQLite format 3\0", "chat", "is a SQLite database"),
     ],
 )
 def test_unreadable_file_is_an_error(
@@ -277,6 +286,82 @@ def test_unreadable_file_is_an_error(
     path.write_bytes(content)
     with pytest.raises(IngestError, match=message):
         ingest(pool, path, IngestOptions(file_format))
+
+
+def tau_file(path: Path, *rows: str, end: str = "]") -> Path:
+    path.write_text("[" + ",\n".join(rows) + end)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (json.dumps(tau_row(reward=math.nan)), "reward must be a number from 0 to 1 or null, got nan"),
+        (json.dumps(tau_row(traj=talk("\ud800")["messages"])), "not JSON: .*surrogates"),
+        (json.dumps(tau_row(task_id="\ud800")), "not JSON: .*surrogates"),
+        (json.dumps(tau_row(info={"task": {"instruction": "\udfff"}}, trial=3)), "not JSON: .*surrogates"),
+        (json.dumps(tau_row(info={"task": {"actions": [{"n": math.inf}]}}, task_id=9)), "finite"),
+    ],
+)
+def test_a_tau_bench_row_that_is_almost_json_is_quarantined_alone(
+    pool: Pool, tmp_path: Path, bad: str, reason: str
+) -> None:
+    path = tau_file(tmp_path / "a.json", json.dumps(tau_row()), bad, json.dumps(tau_row(trial=1)))
+    report = ingest(pool, path, TAU_OPTIONS)
+    assert (report.lines, report.added) == (3, 2)
+    assert [line.line for line in report.quarantined] == [2]
+    assert re.search(reason, report.quarantined[0].reason)
+
+
+@pytest.mark.parametrize("end", [', {"task_id": 0, "tr', "", ",", ", 5 6]", '] "more"', ", " + "[" * 100_000])
+def test_a_tau_bench_file_that_breaks_off_keeps_what_stands_before(pool: Pool, tmp_path: Path, end: str) -> None:
+    path = tau_file(tmp_path / "a.json", json.dumps(tau_row()), json.dumps(tau_row(trial=1)), end=end)
+    report = ingest(pool, path, TAU_OPTIONS)
+    assert report.added == 2
+    assert "the rest of the file is not read" in report.quarantined[-1].reason
+
+
+def test_bytes_that_are_not_text_spoil_their_own_row_only(pool: Pool, tmp_path: Path) -> None:
+    path = tau_file(
+        tmp_path / "a.json", json.dumps(tau_row()), json.dumps(tau_row(trial=1, traj=talk("?")["messages"]))
+    )
+    path.write_bytes(path.read_bytes().replace(b'"?"', b'"\xff"'))
+    report = ingest(pool, path, TAU_OPTIONS)
+    assert (report.added, [line.line for line in report.quarantined]) == (1, [2])
+
+
+def test_a_disk_that_fills_up_spoils_no_line(pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = lines_of(tmp_path / "a.jsonl", talk("one"), talk("two"))
+
+    def full(_: object) -> int:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "append", full)
+        with pytest.raises(StoreError, match="the disk is full"):
+            ingest(pool, path, CHAT_OPTIONS)
+    report = ingest(pool, path, CHAT_OPTIONS)
+    assert (report.added, report.quarantined, report.is_repeated) == (2, (), False)
+
+
+def test_unusable_names_are_refused_together(pool: Pool) -> None:
+    options = IngestOptions("chat", tenant="", family="a\nb", agent="\udcff")
+    with pytest.raises(ConfigError) as caught:
+        ingest(pool, CHATS, options)
+    assert caught.value.problems == (
+        "tenant must be 1 to 200 printable characters, got ''",
+        "family must be 1 to 200 printable characters, got 'a\\nb'",
+        "agent must be 1 to 200 printable characters, got '\\udcff'",
+    )
+
+
+def test_a_file_may_have_any_name(pool: Pool, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"chat\xff.jsonl")
+    shutil.copy(CHATS, path)
+    report = ingest(pool, path, CHAT_OPTIONS)
+    assert (report.added, report.quarantined) == (5, ())
+    versions = {trajectory.agent_version for trajectory in pool.trajectories(tenant="default")}
+    assert "imported:chat?@chat" in versions
 
 
 def test_missing_file_and_unknown_format_are_errors(pool: Pool, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, insert, select, update
 
-from upturn.errors import StoreError
+from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.row import KINDS, Values, row_of
 from upturn.records import (
@@ -96,8 +96,8 @@ class BatchWriter:
     def apply(self, connection: Connection, batch: "PreparedBatch") -> int:
         """Stores the batch; returns how many of its records are new.
 
-        Raises StoreError, with nothing stored, where an id stands for other content than before, or a trajectory's
-        task or an evaluation's trajectory is unknown.
+        Raises StoreConflictError, with nothing stored, where an id stands for other content than before, or a
+        trajectory's task or an evaluation's trajectory is unknown.
         """
         if batch.rollout is not None and _is_appended(connection, batch.rollout):
             return 0
@@ -119,7 +119,7 @@ class BatchWriter:
                 known[row["id"]] = row["digest"]
                 fresh.append(row | self._stamp())
             elif stored != row["digest"]:
-                raise StoreError(
+                raise StoreConflictError(
                     f"{table.name} {row['id']!r} is stored with other content, and what was acknowledged is never "
                     "changed; give changed content a new id"
                 )
@@ -190,7 +190,9 @@ class PreparedBatch:
 
 
 def prepare(batch: PoolBatch) -> PreparedBatch:
-    """The batch as rows; raises RecordError for what could not be read back, StoreError for an uneven rollout."""
+    """The batch as rows; raises RecordError for what could not be read back, StoreConflictError for an uneven
+    rollout.
+    """
     evidence = (batch.tasks, batch.decisions, batch.trajectories, batch.evaluations, batch.feedback)
     rows = _by_table((*evidence, batch.agent_versions, batch.snapshots))
     ids: list[tuple[str, str]] = []
@@ -203,7 +205,7 @@ def _pairs(batch: PoolBatch) -> list[tuple[Trajectory, Evaluation]]:
     pairs = list(zip(batch.trajectories, batch.evaluations, strict=False))
     is_even = len(batch.trajectories) == len(batch.evaluations)
     if not is_even or any(trajectory.id != evaluation.trajectory_id for trajectory, evaluation in pairs):
-        raise StoreError(
+        raise StoreConflictError(
             f"rollout {batch.rollout!r} needs each trajectory's evaluation at the same place, got "
             f"{len(batch.trajectories)} trajectories and {len(batch.evaluations)} evaluations; pair them up"
         )
@@ -228,7 +230,7 @@ def _complete(connection: Connection, table: Table, rows: Sequence[Values]) -> N
         task_ids = _column_by_id(connection, schema.trajectories, "task_id", [row["trajectory_id"] for row in rows])
         for row in rows:
             if row["task_id"] != task_ids[row["trajectory_id"]]:
-                raise StoreError(
+                raise StoreConflictError(
                     f"evaluation {row['id']!r} names task {row['task_id']!r}, its trajectory "
                     f"{row['trajectory_id']!r} belongs to {task_ids[row['trajectory_id']]!r}; nothing is stored"
                 )
@@ -238,7 +240,7 @@ def _inherit_tenant(connection: Connection, rows: Sequence[Values], owners: Tabl
     tenants = _column_by_id(connection, owners, "tenant", [row[reference] for row in rows])
     for row in rows:
         if row[reference] not in tenants:
-            raise StoreError(
+            raise StoreConflictError(
                 f"{row['id']!r} belongs to {owners.name} {row[reference]!r}, which is not stored; "
                 "store that first, or in the same batch"
             )

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from upturn.errors import IngestError, RecordError, StoreError, UnknownNameError
+from upturn.errors import ConfigError, IngestError, RecordError, StoreConflictError, UnknownNameError
 from upturn.pool import schema
 from upturn.pool.batch import Imported, PoolBatch, Quarantined
 from upturn.pool.coverage import IMPORTED
-from upturn.pool.formats import READERS, Conversation, Defaults, Line, LineError
+from upturn.pool.formats import A_NAME, READERS, Conversation, Defaults, Line, LineError, is_name
 from upturn.pool.row import digest
 from upturn.pool.store import Pool
 from upturn.records import Evaluation, Task, Trajectory, fields_json, from_fields
@@ -62,22 +62,67 @@ class _Point(NamedTuple):
 
 
 def ingest(pool: Pool, path: Path, options: IngestOptions) -> IngestReport:
-    """Takes the file in. Raises IngestError for a file that cannot be read, UnknownNameError for a format."""
-    reader = READERS.get(options.format)
-    if reader is None:
-        known = ", ".join(READERS)
-        raise UnknownNameError(
-            f"unknown format {options.format!r}; known: {known}; convert the file to one of them"
-        )
+    """Takes the file in; raises what ``check_source`` raises."""
+    check_source(path, options)
     try:
         source = digest(_file_hash(path), options.format, options.family or "", options.agent or "")
         earlier = _earlier(pool, path, options.tenant, source)
         if earlier is not None:
             return earlier
-        lines = reader(path, Defaults(options.family, options.agent or path.stem))
+        lines = READERS[options.format](path, Defaults(options.family, options.agent or _shown(path.stem)))
         return _Import(pool, path, options, source).run(lines)
     except OSError as exc:
-        raise IngestError(f"{str(path)!r} cannot be read: {exc.strerror}; name a file that exists") from exc
+        raise _unreadable(path, exc) from exc
+
+
+def check_source(path: Path, options: IngestOptions) -> None:
+    """Raises before anything is made or stored.
+
+    UnknownNameError for a format, ConfigError for unusable names, IngestError for a file that cannot be read or is
+    of a kind that no format has.
+    """
+    if options.format not in READERS:
+        known = ", ".join(READERS)
+        raise UnknownNameError(
+            f"unknown format {options.format!r}; known: {known}; convert the file to one of them"
+        )
+    named = {"tenant": options.tenant, "family": options.family, "agent": options.agent}
+    problems = [
+        f"{name} must be {A_NAME}, got {value!r:.100}"
+        for name, value in named.items()
+        if value is not None and not is_name(value)
+    ]
+    if problems:
+        raise ConfigError(problems)
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as exc:
+        raise _unreadable(path, exc) from exc
+    for beginning, found in _OTHER_KINDS.items():
+        if start.startswith(beginning):
+            raise IngestError(f"{_shown(path)!r} is {found}")
+
+
+_OTHER_KINDS = {
+    b"\x1f\x8b": "a gzip file; unpack it first",
+    b"PK\x03\x04": "a zip file; unpack it first",
+    b"\x28\xb5\x2f\xfd": "a zstd file; unpack it first",
+    b"PAR1": "a Parquet file; write it as JSON lines first",
+    b"SQLite format 3\0": "a SQLite database; recorded conversations are JSON",
+    b"\xff\xfe": "UTF-16 text; save it as UTF-8 first",
+    b"\xfe\xff": "UTF-16 text; save it as UTF-8 first",
+}
+"""Kinds of files by how they begin: told apart here, because line by line they would be quarantined whole."""
+
+
+def _unreadable(path: Path, exc: OSError) -> IngestError:
+    return IngestError(f"{_shown(path)!r} cannot be read: {exc.strerror}; name a file that exists")
+
+
+def _shown(name: str | Path) -> str:
+    """As Unicode text: a file's name may be any bytes."""
+    return str(name).encode("utf-8", "replace").decode()
 
 
 def _file_hash(path: Path) -> str:
@@ -93,7 +138,7 @@ def _earlier(pool: Pool, path: Path, tenant: str, source: str) -> IngestReport |
             return None
         query = select(bad.c.line, bad.c.reason).where(bad.c.tenant == tenant, bad.c.source == source)
         quarantined = tuple(Quarantined(*row) for row in connection.execute(query.order_by(bad.c.line)))
-    return IngestReport(str(path), found.lines, 0, found.accepted, quarantined, True)
+    return IngestReport(_shown(path), found.lines, 0, found.accepted, quarantined, True)
 
 
 class _Import:
@@ -110,12 +155,12 @@ class _Import:
             self._lines += len(page)
             self._store(self._points(page))
         if not self._lines:
-            raise IngestError(f"{str(self._path)!r} holds no conversations; check the file and its format")
+            raise IngestError(f"{_shown(self._path)!r} holds no conversations; check the file and its format")
         quarantined = tuple(self._quarantined)
         accepted = self._added + self._known
-        books = Imported(self._options.tenant, self._source, str(self._path), self._lines, accepted, quarantined)
+        books = Imported(self._options.tenant, self._source, _shown(self._path), self._lines, accepted, quarantined)
         self._pool.append(PoolBatch(imported=books))
-        return IngestReport(str(self._path), self._lines, self._added, self._known, quarantined, False)
+        return IngestReport(_shown(self._path), self._lines, self._added, self._known, quarantined, False)
 
     def _points(self, page: Sequence[Line]) -> list[_Point]:
         points: list[_Point] = []
@@ -181,12 +226,12 @@ class _Import:
     def _store(self, points: Sequence[_Point]) -> None:
         try:
             self._append(points)
-        except StoreError:
+        except StoreConflictError:
             # One of them contradicts what is stored: the others go in alone.
             for point in points:
                 try:
                     self._append([point])
-                except StoreError as exc:
+                except StoreConflictError as exc:
                     self._refuse(point.line, str(exc))
 
     def _append(self, points: Sequence[_Point]) -> None:

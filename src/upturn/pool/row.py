@@ -185,10 +185,10 @@ def _trajectory_texts(trajectory: Trajectory) -> Values:
 
 
 def digest(*texts: str) -> str:
-    """SHA-256 over the texts and where each ends, as hexadecimal."""
+    """SHA-256 over the texts and where each ends, as hexadecimal; also of text that is not Unicode."""
     hasher = hashlib.sha256()
     for text in texts:
-        encoded = text.encode()
+        encoded = text.encode(errors="surrogatepass")
         hasher.update(len(encoded).to_bytes(8, "big"))
         hasher.update(encoded)
     return hasher.hexdigest()

@@ -103,9 +103,9 @@ class Pool(PoolReader):
     def append(self, batch: PoolBatch) -> int:
         """Stores all of the batch or nothing; returns how many of its records are new, once they are durable.
 
-        Raises StoreError for an id that is stored with other content, for a trajectory whose task or an evaluation
-        whose trajectory is unknown, and for a pool that is closed or read-only; RecordError for records that could
-        not be read back.
+        Raises StoreConflictError for an id that is stored with other content and for a trajectory whose task or an
+        evaluation whose trajectory is unknown; StoreError for a pool that is closed or read-only, and where the
+        database refuses; RecordError for records that could not be read back.
         """
         writing = self._writing
         if writing is None:

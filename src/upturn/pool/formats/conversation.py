@@ -17,6 +17,9 @@ _ROLES = ("system", "developer", "user", "tool", "function")
 _LONGEST_NAME = 200
 """Characters of a name that people gave: families, models, task ids."""
 
+A_NAME = f"1 to {_LONGEST_NAME} printable characters"
+"""What ``is_name`` asks for, in words."""
+
 
 class LineError(ValueError):
     """One line or row of a file is unusable; the message becomes the reason of its quarantine."""
@@ -122,9 +125,14 @@ def parse_name(value: object, name: str) -> str | None:
     if value is None:
         return None
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
-        raise LineError(f"{name} must be 1 to {_LONGEST_NAME} printable characters or null, got {_shown(value)}")
+    if not isinstance(text, str) or not is_name(text):
+        raise LineError(f"{name} must be {A_NAME} or null, got {_shown(value)}")
     return text
+
+
+def is_name(text: str) -> bool:
+    """Whether people may call something so, as ``A_NAME`` says."""
+    return 0 < len(text) <= _LONGEST_NAME and text.isprintable()
 
 
 def _message(raw: object, place: int) -> _Message:

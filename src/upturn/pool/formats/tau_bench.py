@@ -7,12 +7,13 @@ neither its domain nor its model: the family is the domain that the agent's poli
 else ``tau-bench``.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from upturn.errors import IngestError
 from upturn.pool.formats.conversation import (
@@ -41,10 +42,15 @@ def read_tau_bench(path: Path, defaults: Defaults) -> Lines:
     """The array's rows one after another. Raises OSError, and IngestError for a file that is no JSON array."""
     if path.stat().st_size > LARGEST_FILE:
         raise IngestError(f"{str(path)!r} is larger than {LARGEST_FILE} bytes; split the array into several files")
+    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
-        rows = from_json(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
+        rows = from_json(content, allow_inf_nan=False)
     except ValueError as exc:
-        raise IngestError(f"{str(path)!r} is not JSON: {exc}; a tau-bench file is one JSON array of rows") from exc
+        rows = _rows_one_by_one(content)
+        if len(rows) < 2:
+            raise IngestError(
+                f"{str(path)!r} is not JSON: {exc}; a tau-bench file is one JSON array of rows"
+            ) from exc
     if not isinstance(rows, list):
         raise IngestError(f"{str(path)!r} holds no JSON array; for JSON lines use --format chat")
     facts = _facts(rows)
@@ -53,6 +59,49 @@ def read_tau_bench(path: Path, defaults: Defaults) -> Lines:
             yield Line(number, _conversation(row, facts, defaults))
         except LineError as exc:
             yield Line(number, exc)
+
+
+def _rows_one_by_one(content: bytes) -> list[Any]:
+    """The rows of an array that is not quite JSON, which Python writes: with NaN, or text that is not Unicode.
+
+    Where it stops being an array at all, the last row is a LineError. Empty where no array begins.
+    """
+    text = content.decode(errors="surrogateescape")
+    decoder = json.JSONDecoder()
+    rows: list[Any] = []
+    place = _past_space(text, 0)
+    if not text.startswith("[", place):
+        return rows
+    is_open = True
+    try:
+        while is_open:
+            row, place = decoder.raw_decode(text, _past_space(text, place + 1))
+            rows.append(_written(row))
+            place = _past_space(text, place)
+            is_open = text.startswith(",", place)
+        if not text.startswith("]", place) or text[place + 1 :].strip():
+            raise ValueError(f"expected , or the end of the array at character {place}")
+    except (ValueError, RecursionError) as exc:
+        rows.append(LineError(f"not JSON: {exc}; the rest of the file is not read"))
+    return rows
+
+
+def _written(row: Any) -> Any:
+    """The row, or a LineError where it could not be written again: its text would spoil other rows of its task."""
+    try:
+        to_json(row, inf_nan_mode="constants")
+    except PydanticSerializationError as exc:
+        return LineError(f"not JSON: {exc}")
+    return row
+
+
+def _past_space(text: str, place: int) -> int:
+    """The place of the next character that is no white space."""
+    found = _SPACE.match(text, place)
+    return place if found is None else found.end()
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class _Facts(NamedTuple):
@@ -107,6 +156,8 @@ def _task_of(row: object) -> Mapping[str, Any]:
 
 
 def _conversation(row: object, facts: _Facts, defaults: Defaults) -> Conversation:
+    if isinstance(row, LineError):
+        raise row
     if not isinstance(row, dict):
         raise LineError("a row must be an object with task_id, trial, reward, traj and info")
     task_id = parse_name(row.get("task_id"), "task_id")
