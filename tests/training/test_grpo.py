@@ -348,3 +348,13 @@ def test_final_weights_are_kept_when_asked_for(tiny_model: Model, make_trajector
     found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, make_trajectory, tmp_path, keep="final")
     assert found == ("finished", 8, 8, [0, 2, 4, 6, 8])
     assert not all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
+
+
+def test_learning_rate_falls_over_the_iterations(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    task = CopyTask(tiny_model(), make_trajectory)
+    settings = replace(PLAIN, minibatches=1, decay="linear", optimiser=OptimiserSettings(learning_rate=3e-3))
+    run_grpo(task.model, task.collect, settings, seed=0, run_dir=tmp_path)
+    points = read_curve(tmp_path / CURVE_FILE)
+    assert [point.metrics["learning_rate"] for point in points] == pytest.approx([3e-3, 2e-3, 1e-3])

@@ -15,7 +15,7 @@ from upturn.records import Trajectory
 from upturn.training import OptimiserSettings, SftSettings, TrainingRow, read_curve, supervised_rows
 from upturn.training.curve import CurvePoint
 from upturn.training.run import CURVE_FILE
-from upturn.training.sft import SupervisedSteps, decay_factor, epoch_order, run_sft
+from upturn.training.sft import SupervisedSteps, epoch_order, run_sft
 from upturn.training.weights import copied, weight_tensors
 
 Model = Callable[..., PreTrainedModel]
@@ -87,12 +87,6 @@ def test_every_token_weighs_the_same_in_every_step(make_trajectory: Make) -> Non
     streams = [steps.unit(index).minibatches[0][0] for index in range(2)]
     assert [len(stream.rows) for stream in streams] == [3, 1]
     assert [stream.denominator for stream in streams] == [11.25, 11.25]
-
-
-def test_decay_falls_from_one_after_warm_up() -> None:
-    assert [decay_factor("linear", step, 6, 2) for step in range(6)] == [1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
-    assert decay_factor("cosine", 4, 6, 2) == pytest.approx(0.5)
-    assert decay_factor("none", 5, 6, 0) == 1.0
 
 
 class _InterruptedError(Exception):

@@ -16,7 +16,7 @@ from upturn.training import OptimiserSettings, TrainingRow, policy_rows, supervi
 from upturn.training.loss import ClippedPolicy, CrossEntropy
 from upturn.training.row import micro_batches
 from upturn.training.stream import Stream
-from upturn.training.trainer import Trainer, torch_threads, warmup_factor
+from upturn.training.trainer import Trainer, torch_threads
 from upturn.training.weights import copied, weight_tensors
 
 Model = Callable[..., PreTrainedModel]
@@ -171,11 +171,6 @@ def test_first_step_moves_each_weight_by_the_learning_rate(tiny_model: Model, ma
     assert metrics.learning_rate == 5e-4
     largest = max(float((tensor - before[name]).abs().max()) for name, tensor in weight_tensors(model).items())
     assert largest == pytest.approx(5e-4, rel=1e-3)
-
-
-def test_warm_up_rises_linearly_to_one() -> None:
-    assert [warmup_factor(step, 3) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
-    assert warmup_factor(0, 0) == 1.0
 
 
 def test_a_loss_that_is_not_finite_leaves_the_weights_alone(tiny_model: Model, make_trajectory: Make) -> None:

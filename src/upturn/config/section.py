@@ -184,7 +184,9 @@ class GrpoConfig(Section):
     minibatches: Count = 2
     """Optimiser steps a round is split over."""
     learning_rate: Positive = 1e-4
-    """Of AdamW. With the nano model 5e-4 was seen to collapse."""
+    """Of AdamW. With the nano model 8e-4 was seen to collapse."""
+    decay: Literal["none", "linear", "cosine"] = "linear"
+    """How the learning rate falls to zero over the rounds."""
     clip_low: Probability = 0.2
     """The probability ratio is clipped at 1 − clip_low …"""
     clip_high: Positive = 0.28

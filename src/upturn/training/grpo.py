@@ -18,6 +18,7 @@ from upturn.training.loss import ClippedPolicy
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow, policy_rows, written_count
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
+from upturn.training.schedule import schedule
 from upturn.training.settings import GrpoSettings
 from upturn.training.stream import Stream, Unit
 from upturn.training.trainer import Trainer
@@ -44,7 +45,8 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and two callbacks are inde
     if seed < 0:
         raise TrainingError(f"seed must be 0 or more, got {seed!r}")
     check_evaluation(evaluate, settings.evaluate_every)
-    trainer = Trainer(model, settings.optimiser)
+    total = settings.iterations * settings.minibatches
+    trainer = Trainer(model, settings.optimiser, schedule(settings.decay, total, settings.optimiser.warmup_steps))
     algorithm = GroupRelativeUpdates(collect, settings, seed)
     plan = RunPlan(
         units=settings.iterations,

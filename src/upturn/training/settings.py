@@ -138,6 +138,8 @@ class GrpoSettings:
     """The ratio is clipped to [1 − clip_low, 1 + clip_high] (DAPO, arXiv 2503.14476)."""
     advantage: AdvantageSettings = AdvantageSettings()
     optimiser: OptimiserSettings = OptimiserSettings(learning_rate=1e-4)
+    decay: Decay = "none"
+    """How the learning rate falls to zero between warm-up and the last iteration's last step."""
     evaluate_every: int | None = 5
     """Iterations between two evaluations; None = never evaluated. The first comes before any training."""
     target_score: float | None = None

@@ -18,9 +18,10 @@ from upturn.training.loss import CrossEntropy
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
-from upturn.training.settings import Decay, SftSettings
+from upturn.training.schedule import schedule
+from upturn.training.settings import SftSettings
 from upturn.training.stream import Stream, Unit
-from upturn.training.trainer import Trainer, warmup_factor
+from upturn.training.trainer import Trainer
 
 
 def run_sft(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
@@ -46,14 +47,7 @@ def run_sft(  # noqa: PLR0913  # a run's seed, place and two callbacks are indep
     algorithm = SupervisedSteps(rows, settings.batch_rows, seed)
     per_epoch = algorithm.steps_per_epoch
     total = settings.epochs * per_epoch
-    trainer = Trainer(
-        model,
-        settings.optimiser,
-        lambda step: (
-            warmup_factor(step, settings.optimiser.warmup_steps)
-            * decay_factor(settings.decay, step, total, settings.optimiser.warmup_steps)
-        ),
-    )
+    trainer = Trainer(model, settings.optimiser, schedule(settings.decay, total, settings.optimiser.warmup_steps))
     plan = RunPlan(
         units=total,
         evaluate_every=None if settings.evaluate_every is None else settings.evaluate_every * per_epoch,
@@ -91,15 +85,6 @@ class SupervisedSteps:
 def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
     """The order of ``count`` rows in an epoch: a permutation that depends on (seed, epoch) only."""
     return [int(index) for index in np.random.default_rng([seed, epoch]).permutation(count)]
-
-
-def decay_factor(decay: Decay, step: int, total: int, warmup_steps: int) -> float:
-    """Share of the learning rate left for the step after ``step`` of ``total``: 1 during warm-up, then falling to
-    (but not reaching) 0."""
-    if decay == "none" or step < warmup_steps:
-        return 1.0
-    gone = (step - warmup_steps) / max(1, total - warmup_steps)
-    return 1 - gone if decay == "linear" else (1 + math.cos(math.pi * gone)) / 2
 
 
 def rows_digest(rows: Sequence[TrainingRow]) -> str:

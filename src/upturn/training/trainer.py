@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.training.loss import TokenBatch
 from upturn.training.row import MicroBatch, micro_batches
+from upturn.training.schedule import warmup_factor
 from upturn.training.settings import OptimiserSettings
 from upturn.training.stream import Minibatch, Stream
 
@@ -207,11 +208,6 @@ class Trainer:
 def _parts(model: PreTrainedModel) -> tuple[nn.Module, nn.Module]:
     """The backbone and the output layer."""
     return model.get_decoder(), model.get_output_embeddings()
-
-
-def warmup_factor(step: int, warmup_steps: int) -> float:
-    """Share of the learning rate for the step after ``step`` steps: linear up to 1 over ``warmup_steps``."""
-    return min(1.0, (step + 1) / (warmup_steps + 1))
 
 
 @contextmanager

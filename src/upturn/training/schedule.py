@@ -1,0 +1,25 @@
+"""How the learning rate rises and falls over a run."""
+
+import math
+from collections.abc import Callable
+
+from upturn.training.settings import Decay
+
+
+def warmup_factor(step: int, warmup_steps: int) -> float:
+    """Share of the learning rate for the step after ``step`` steps: linear up to 1 over ``warmup_steps``."""
+    return min(1.0, (step + 1) / (warmup_steps + 1))
+
+
+def decay_factor(decay: Decay, step: int, total: int, warmup_steps: int) -> float:
+    """Share of the learning rate left for the step after ``step`` of ``total``: 1 during warm-up, then falling to
+    (but not reaching) 0."""
+    if decay == "none" or step < warmup_steps:
+        return 1.0
+    gone = (step - warmup_steps) / max(1, total - warmup_steps)
+    return 1 - gone if decay == "linear" else (1 + math.cos(math.pi * gone)) / 2
+
+
+def schedule(decay: Decay, total: int, warmup_steps: int) -> Callable[[int], float]:
+    """Warm-up, then decay over the rest of ``total`` steps: from steps done to a share of the learning rate."""
+    return lambda step: warmup_factor(step, warmup_steps) * decay_factor(decay, step, total, warmup_steps)
