@@ -116,6 +116,7 @@ def train_grpo(
         clip_high=config.clip_high,
         advantage=AdvantageSettings(gamma=config.gamma),
         optimiser=OptimiserSettings(learning_rate=config.learning_rate),
+        decay=config.decay,
         evaluate_every=config.evaluate_every,
         target_score=config.target_score,
         patience=config.patience,
