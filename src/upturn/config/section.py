@@ -81,7 +81,7 @@ class AgentConfig(Section):
     """``local_model``: weights that Upturn runs and trains. ``rule_based``, ``callable``: Python code.
     ``endpoint``: any OpenAI-compatible server; routed and recorded, not trained."""
     model: str = ""
-    """local_model: ``nano`` (ships with Upturn), a folder, or a Hugging Face name. endpoint: its name there."""
+    """local_model: ``nano`` (ships with Upturn) or a folder. endpoint: its name there."""
     url: str = ""
     """endpoint: base URL, such as ``http://localhost:8000/v1``."""
     import_path: ImportPath = ""
