@@ -25,6 +25,7 @@ from upturn.records import Action, Observation, Split
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+LOOP_PAGE = (ROOT / "docs" / "loop.md").read_text(encoding="utf-8")
 LINES = 25
 """Of Python and configuration together, empty ones not counted."""
 
@@ -126,3 +127,9 @@ def test_the_agent_gets_better_and_is_released(folder: Path) -> None:
     for name in ("cycle_1_success_before", "cycle_1_success_after"):
         [shown] = re.findall(rf"^{name} +(\S+) share", README, flags=re.MULTILINE)
         assert results[name]["value"] == pytest.approx(float(shown), abs=0.05), "the README shows another run's"
+    run_dir = folder / found["run"]
+    events = [json.loads(line) for line in (run_dir / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
+    named = {event["step"].removeprefix("cycle-1/") for event in events if event["event"] == "finished"}
+    named |= {name.removeprefix("cycle_1_") for name in results}
+    named |= {path.name for path in run_dir.iterdir() if not path.name.startswith("pool.db")}
+    assert [name for name in sorted(named) if name not in LOOP_PAGE] == []
