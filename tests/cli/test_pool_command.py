@@ -1,4 +1,6 @@
+import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from upturn.cli.ingest import ingest
 from upturn.cli.pool import pool_app
-from upturn.errors import IngestError, StoreError
+from upturn.errors import IngestError, StoreError, UpturnError
+from upturn.pool.exporter import Exported
 
 DATA = Path(__file__).parents[1] / "data" / "pool"
 TAU = DATA / "tau_bench_small.json"
@@ -146,6 +149,56 @@ def test_export_is_anonymised_unless_it_is_asked_for_as_it_is(tmp_path: Path) ->
 def test_export_refuses_what_cannot_be_told_apart_or_written(filled: Path, tmp_path: Path) -> None:
     assert run("pool", "export", "--pool", filled, "--json").exit_code == 2
     assert run("pool", "export", "--pool", filled, "--out", tmp_path).exit_code == 2
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", ".lock"])
+def test_export_never_writes_over_the_pool(filled: Path, tmp_path: Path, ending: str) -> None:
+    before = filled.read_bytes()
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(filled)
+    for out in (filled.with_name(filled.name + ending), link):
+        done = run("pool", "export", "--pool", filled, "--out", out)
+        assert done.exit_code == 2
+        assert "belongs to the pool" in done.stderr
+    assert filled.read_bytes() == before
+
+
+def test_an_export_that_breaks_leaves_the_earlier_file(
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text("earlier\n")
+
+    def breaking(*_: object, **__: object) -> Iterator[Exported]:
+        yield Exported("first", False)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("upturn.cli.pool.export", breaking)
+        assert isinstance(run("pool", "export", "--pool", filled, "--out", out).exception, OSError)
+    assert out.read_text() == "earlier\n"
+    assert [file.name for file in tmp_path.glob("out*")] == ["out.jsonl"]
+    assert run("pool", "export", "--pool", filled, "--out", out).exit_code == 0
+    assert out.read_text() != "earlier\n"
+
+
+def test_export_to_a_device_is_no_file_beside_it(filled: Path) -> None:
+    assert run("pool", "export", "--pool", filled, "--out", "/dev/null").exit_code == 0
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("file_format", ["chat", "nonsense"])
+def test_a_file_that_cannot_be_taken_in_makes_no_pool(tmp_path: Path, file_format: str) -> None:
+    (tmp_path / "packed.jsonl").write_bytes(gzip.compress(CHATS.read_bytes()))
+    done = run("ingest", tmp_path / "packed.jsonl", "--format", file_format, "--pool", tmp_path / "pool.db")
+    assert isinstance(done.exception, UpturnError)
+    assert not (tmp_path / "pool.db").exists()
+
+
+def test_a_file_of_bad_lines_only_makes_one_doubt_its_format(tmp_path: Path) -> None:
+    done = run("ingest", TAU, "--format", "chat", "--pool", tmp_path / "pool.db")
+    assert done.exit_code == 1
+    assert "is this really a chat file?" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["stats", "ready", "validate", "export"])

@@ -8,7 +8,7 @@ import typer
 from upturn.cli.output import emit, say
 from upturn.errors import IngestError
 from upturn.pool import Pool
-from upturn.pool.importer import IngestOptions
+from upturn.pool.importer import IngestOptions, check_source
 from upturn.pool.importer import ingest as take_in
 from upturn.records import Result
 
@@ -36,6 +36,7 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
     if not file.is_file():
         raise IngestError(f"there is no file {str(file)!r}; name one that exists")
     options = IngestOptions(file_format, tenant, family, agent)
+    check_source(file, options)  # before a pool is made for nothing
     with Pool.open(pool) as opened:
         report = take_in(opened, file, options)
     bad = len(report.quarantined)
@@ -55,5 +56,6 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
     }
     emit("ingest", results, details, as_json=as_json)
     if bad:
-        say(f"{bad} of {report.lines} lines were quarantined with their reasons; the others are in the pool")
+        rest = "the others are in the pool" if bad < report.lines else f"is this really a {file_format} file?"
+        say(f"{bad} of {report.lines} lines were quarantined with their reasons; {rest}")
         raise typer.Exit(1)

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -16,7 +17,7 @@ from upturn.cli.output import emit, say
 from upturn.config import load_config
 from upturn.pool import ALL_TENANTS, Pool, Scope, Selection
 from upturn.pool.coverage import Coverage, coverage
-from upturn.pool.database import integrity_problems
+from upturn.pool.database import POOL_ENDINGS, integrity_problems
 from upturn.pool.exporter import export
 from upturn.pool.quality import inspect
 from upturn.pool.readiness import ReadinessThresholds, readiness, thresholds_of
@@ -135,7 +136,7 @@ def export_records(
         raise typer.BadParameter("--json prints one object on standard output; give --out for the records")
     selection = Selection(families=tuple(family or ()))
     lines = changed = 0
-    with Pool.open(pool, read_only=True) as opened, _writing(out) as target:
+    with Pool.open(pool, read_only=True) as opened, _writing(out, pool) as target:
         for exported in export(opened, tenant=tenant, selection=selection, is_anonymised=not raw):
             target.write(exported.line + "\n")
             lines += 1
@@ -148,17 +149,38 @@ def export_records(
 
 
 @contextmanager
-def _writing(path: Path | None) -> Iterator[TextIO]:
-    """The file to write to, closed afterwards; standard output where ``path`` is None."""
+def _writing(path: Path | None, pool: Path) -> Iterator[TextIO]:
+    """The file to write to, there when the block ends without error; standard output where ``path`` is None.
+
+    Raises BadParameter for a file that cannot be written, or that belongs to the pool.
+    """
     if path is None:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # records are, whatever the terminal can show
         yield sys.stdout
         return
+    path = path.resolve()
+    own = {where.with_name(where.name + ending) for where in (pool.absolute(), pool.resolve()) for ending in _OWN}
+    if path in own:
+        raise typer.BadParameter(f"--out {str(path)!r} belongs to the pool, which would be lost; name another file")
+    # What is there stays until the new one is whole; devices and pipes are written as they are.
+    is_replaced = not path.exists() or path.is_file()
+    target = path.with_name(f"{path.name}.{os.getpid()}.part") if is_replaced else path
     try:
-        file = path.open("w", encoding="utf-8")
+        file = target.open("w", encoding="utf-8")
     except OSError as exc:
         raise typer.BadParameter(f"--out {str(path)!r} cannot be written: {exc.strerror}") from exc
-    with file:
-        yield file
+    try:
+        with file:
+            yield file
+        if is_replaced:
+            target.replace(path)
+    finally:
+        if is_replaced:
+            target.unlink(missing_ok=True)
+
+
+_OWN = ("", *POOL_ENDINGS)
 
 
 def _scope(tenant: str, all_tenants: bool) -> Scope:

@@ -18,6 +18,9 @@ from sqlalchemy.pool import QueuePool
 from upturn.errors import StoreError
 from upturn.pool.schema import HEAD, metadata
 
+POOL_ENDINGS = (".lock", "-wal", "-shm", "-journal")
+"""Of the files that lie beside a pool and belong to it."""
+
 _BUSY_TIMEOUT_SECONDS = 10.0
 """How long a reader waits while the file is recovered or checkpointed."""
 
