@@ -1,8 +1,11 @@
 """The command line: lazily loaded commands, errors as messages and exit codes."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
+from typing import Annotated
 
 import pytest
 import typer
@@ -76,6 +79,90 @@ def test_error_is_a_message_on_stderr_without_traceback(
     command.run = fail  # type: ignore[attr-defined]
     result = run("doctor")
     assert (result.exit_code, result.stdout, result.stderr) == (exit_code, "", message)
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "kind", "message"),
+    [
+        (StoreError("the pool is gone"), 1, "StoreError", "the pool is gone"),
+        (ConfigError(["a is bad"]), 2, "ConfigError", "1 problem in the configuration:\n  - a is bad"),
+        (PermissionError(13, "Permission denied", "runs"), 1, "PermissionError", "Permission denied: 'runs'"),
+        (typer.BadParameter("no such colour"), 2, "BadParameter", "Invalid value: no such colour"),
+        (KeyboardInterrupt(), 130, "KeyboardInterrupt", "stopped; what was acknowledged is kept."),
+    ],
+)
+def test_with_json_an_error_is_one_object_too(
+    command: ModuleType, error: BaseException, exit_code: int, kind: str, message: str
+) -> None:
+    def fail(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+        raise error
+
+    command.run = fail  # type: ignore[attr-defined]
+    result = run("doctor", "--json")
+    printed = json.loads(result.stdout)
+    assert (result.exit_code, printed["command"], printed["results"]) == (exit_code, "doctor", [])
+    assert (printed["error"]["kind"], printed["error"]["exit_code"]) == (kind, exit_code)
+    assert printed["error"]["message"].startswith(message)
+    assert printed["error"].get("problems") == (["a is bad"] if kind == "ConfigError" else None)
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["pool", "stats", "--pool", "/none.db", "--json"], "pool stats"),
+        (["pool", "stats", "--colour", "--json"], "pool stats"),
+        (["pool", "--json"], "pool"),
+        (["ingest", "--json"], "ingest"),
+        (["bench", "release", "--runs", "1", "--json"], "bench release"),
+        (["nothing", "--json"], ""),
+        (["--json"], ""),
+    ],
+)
+def test_the_object_of_an_error_names_the_command(arguments: list[str], name: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code != 0
+    assert json.loads(result.stdout)["command"] == name
+    assert result.stderr.startswith("error: ")
+
+
+def test_an_error_of_the_system_is_a_message_that_names_the_place(command: ModuleType) -> None:
+    def fail() -> None:
+        Path("/nowhere/at/all").write_text("x")
+
+    command.run = fail  # type: ignore[attr-defined]
+    result = run("doctor")
+    assert (result.exit_code, result.stderr) == (1, "error: No such file or directory: '/nowhere/at/all'\n")
+
+
+def test_an_error_without_a_number_is_a_bug_and_keeps_its_traceback(command: ModuleType) -> None:
+    def broken() -> None:
+        raise OSError("read of closed file")
+
+    command.run = broken  # type: ignore[attr-defined]
+    assert isinstance(run("doctor").exception, OSError)
+
+
+@pytest.mark.parametrize(
+    ("shell", "exit_code"),
+    [
+        ("{} env list | true", 1),
+        ("{} env list nothing >&- 2>&-", 2),
+        ("PYTHONIOENCODING=ascii {} route replay {csv} --seeds 1 --json", 0),
+        ("PYTHONIOENCODING=ascii {} route replay {csv} --seeds 1", 0),
+    ],
+)
+def test_streams_that_are_closed_or_speak_no_unicode_are_borne(shell: str, exit_code: int, tmp_path: Path) -> None:
+    csv = tmp_path / "outcomes.csv"
+    csv.write_text("prompt,größe ✓\np,1\nq,0\n")
+    program = f"{sys.executable} -c 'from upturn.cli import main; main()'"
+    # The status of the first command of the pipe.
+    line = f"set -o pipefail; {shell.format(program, csv=csv)}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == exit_code
+    assert "Traceback" not in done.stderr
+    if "csv" in shell and "--json" in shell:
+        assert "model größe ✓" in [result["name"] for result in json.loads(done.stdout)["results"]]
 
 
 def test_ctrl_c_says_that_nothing_acknowledged_is_lost(command: ModuleType) -> None:

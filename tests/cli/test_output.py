@@ -125,3 +125,28 @@ def test_say_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     say("reading [1/2]")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "reading [1/2]\n")
+
+
+def test_a_narrow_terminal_cuts_no_name_short(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upturn.cli.output._PLAIN_WIDTH", 24)
+    emit("x", [Result("trajectories_with_tools", 12345.0, "tasks"), Result("turns", 1.0)], {}, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines) <= 24
+    assert lines[1].split() == ["what", "value"]  # columns without content would take the room
+    assert "".join(line[:11].strip() for line in lines[2:]) == "trajectories_with_toolsturns"
+
+
+def test_what_others_wrote_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    emit("x", [Result("a\x1b[31m", 1.0, "b\r")], {"c\x07": {"d\x1b]0;": ["e\x9b"]}}, as_json=False)
+    say("f\x1b[2J\ng")
+    captured = capsys.readouterr()
+    assert not set(captured.out + captured.err) & set("\x1b\r\x07\x9b")
+    assert captured.err == "f\ufffd[2J\ng\n"
+
+
+def test_names_of_files_that_are_no_text_are_printed_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    for as_json in (True, False):
+        emit("x", [], {"file": "chat\udcff.jsonl"}, as_json=as_json)
+        assert "chat?.jsonl" in capsys.readouterr().out

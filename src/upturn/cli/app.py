@@ -2,19 +2,25 @@
 
 Nothing is imported for a command that is not called, so ``upturn --help`` answers without the database, torch or
 anything else heavy. Exit codes: 0 it worked; 1 it did not, or a bar was missed; 2 wrong usage or configuration;
-130 stopped by Ctrl-C.
+130 stopped by Ctrl-C. With ``--json`` an error, too, is one object on standard output, beside the message. Only a
+mistake in Upturn itself shows a traceback.
 """
 
+import errno
 import importlib
+import os
 import sys
-from typing import Annotated, Any, NamedTuple, cast
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
+from typing import Annotated, Any, NamedTuple, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command as as_command
 
 from upturn import __version__
-from upturn.cli.output import StoppedError, say
+from upturn.cli.output import StoppedError, emit_error, say
 from upturn.errors import UpturnError
 
 
@@ -59,16 +65,60 @@ class LazyGroup(TyperGroup):
         target = COMMANDS[self.name or ""].get(name or "")
         return name, listed if target is None else load(name or "", target), rest
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments that are left for the command; all of them are kept for ``invoke``."""
+        ctx.obj = tuple(args)
+        with _told(ctx):
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Runs the command; its exit code says how it ended."""
-        try:
+        with _told(ctx):
             return super().invoke(ctx)
-        except UpturnError as exc:
-            say(str(exc) if isinstance(exc, StoppedError) else f"error: {exc}")
-            raise typer.Exit(exc.exit_code) from exc
-        except KeyboardInterrupt as exc:
-            say("stopped; what was acknowledged is kept. Run the same command again, with --resume where it has it")
-            raise typer.Exit(StoppedError.exit_code) from exc
+
+
+_WRONG_USAGE = cast(type[Exception], typer.BadParameter.__base__)
+"""What every complaint about arguments is."""
+
+
+@contextmanager
+def _told(ctx: Any) -> Iterator[None]:
+    """Errors of the block as a message and an exit code; with ``--json`` as one object, too."""
+    arguments: tuple[str, ...] = ctx.obj
+    try:
+        yield
+    except KeyboardInterrupt as exc:
+        words = "stopped; what was acknowledged is kept. Run the same command again, with --resume where it has it"
+        _end(ctx, StoppedError(words), exc)
+    except UpturnError as exc:
+        _end(ctx, exc, exc)
+    except OSError as exc:
+        # Without a number it did not come from the system; a closed pipe is nobody's error.
+        if exc.errno is None or exc.errno == errno.EPIPE:
+            raise
+        place = "" if exc.filename is None else f": {os.fsdecode(exc.filename)!r}"
+        _end(ctx, UpturnError(f"{exc.strerror}{place}"), exc)
+    except _WRONG_USAGE as exc:
+        if "--json" not in arguments:
+            raise  # shown with the usage
+        wrong = UpturnError(exc.format_message())  # type: ignore[attr-defined]  # declared by a private base
+        wrong.exit_code = 2
+        _end(ctx, wrong, exc)
+
+
+def _end(ctx: Any, error: UpturnError, cause: BaseException) -> NoReturn:
+    say(str(error) if isinstance(error, StoppedError) else f"error: {error}")
+    if "--json" in ctx.obj:
+        emit_error(_command_name(ctx.command_path, ctx.obj), error, kind=type(cause).__name__)
+    raise typer.Exit(error.exit_code) from cause
+
+
+def _command_name(path: str, arguments: Sequence[str]) -> str:
+    """The command as results name it, such as ``pool stats``; empty where there is none of that name."""
+    words = [*path.split()[1:], *arguments]
+    target = COMMANDS["upturn"].get(words[0]) if words else None
+    count = 0 if target is None else 2 if target.path.endswith("_app") else 1
+    return " ".join(word for word in words[:count] if not word.startswith("-"))
 
 
 def load(name: str, target: Target) -> Any:
@@ -127,4 +177,10 @@ def main() -> None:
     """
     if "" not in sys.path:
         sys.path.append("")
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123  open until the end
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another one
     app(prog_name="upturn")

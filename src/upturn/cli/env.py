@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_rollouts
-from upturn.cli.output import emit, progress, say
+from upturn.cli.output import emit, printable, progress, say
 from upturn.config import EnvironmentConfig
 from upturn.environments import EnvironmentKit, check_environment, registered_kits, resolve_kit
 from upturn.environments.office.baseline import Player, nothing, oracle, play, random_player, success_rate
 from upturn.environments.office.tasks import FAMILIES, compose
-from upturn.errors import ConfigError, UnknownNameError, WorldError
+from upturn.errors import UnknownNameError, WorldError
 from upturn.loop.service import judge
 from upturn.records import Evaluation, Observation, Result, Split, Task, Trajectory, Turn
 
@@ -121,7 +121,7 @@ def _person(tell: Callable[[str], None]) -> CallableAgent:
 
 
 def _shown(observation: Observation) -> str:
-    return f"error {observation.code}: {observation.text}" if observation.is_error else observation.text
+    return printable(f"error {observation.code}: {observation.text}" if observation.is_error else observation.text)
 
 
 @env_app.command("play")
@@ -185,7 +185,7 @@ def bench(
 ) -> None:
     """How fast tasks are drawn, reset, worked on and judged, with perfect work, on one core."""
     if name != "office":
-        raise ConfigError([f"env bench needs an environment with an oracle: office; got {name!r}"])
+        raise UnknownNameError(f"env bench needs an environment with an oracle: office; got {name!r}")
     kit = resolve_kit(name)
     with progress("benchmark", 4) as ticker:
         started = perf_counter()

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upturn import __version__
-from upturn.errors import UpturnError
+from upturn.errors import ConfigError, UpturnError
 from upturn.records import JsonValue, Result, fields_json
 
 ENVELOPE_KEYS = ("command", "version", "machine", "config_hash", "results")
@@ -107,9 +107,11 @@ def build_result_object(
 
 
 def _json_value(where: str, value: object) -> JsonValue:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()  # names of files may be any bytes
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{where} is {value!r}, which JSON cannot say; use None for a missing figure")
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, Mapping):
         return {str(name): _json_value(f"{where}.{name}", inner) for name, inner in value.items()}
@@ -129,13 +131,31 @@ def emit(
     """Prints a command's results to standard output: one JSON object, or a table and the details for people."""
     described = build_result_object(command, results, details, machine=machine(), config_hash=config_hash)
     if as_json:
-        sys.stdout.write(json.dumps(described, ensure_ascii=False, allow_nan=False) + "\n")
-        sys.stdout.flush()
+        _write(described)
         return
     console = _console(stderr=False)
     if results:
         console.print(_result_table(command, results))
     _print_details(console, {name: described[name] for name in details})
+
+
+def emit_error(command: str, error: UpturnError, *, kind: str) -> None:
+    """Prints what ``--json`` prints where a command failed: an object without results and with ``error``."""
+    found = {"kind": kind, "message": str(error), "exit_code": error.exit_code}
+    problems = {"problems": error.problems} if isinstance(error, ConfigError) else {}
+    _write(build_result_object(command, [], {"error": found | problems}, machine=machine()))
+
+
+def _write(described: Mapping[str, JsonValue]) -> None:
+    """The object on one line of standard output, in signs that its encoding has."""
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(described, ensure_ascii=not is_unicode, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def printable(text: str) -> str:
+    """The text without control characters but line breaks: what others wrote must not steer a terminal."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in text)
 
 
 def _console(*, stderr: bool) -> Console:
@@ -145,24 +165,33 @@ def _console(*, stderr: bool) -> Console:
 
 def _result_table(command: str, results: Sequence[Result]) -> Table:
     table = Table(title=f"upturn {command}", title_justify="left", box=None, pad_edge=False)
-    table.add_column("what")
-    table.add_column("value", justify="right")
-    for name in ("interval", "n"):
-        table.add_column(name, justify="right")
-    table.add_column("bar")
-    for result in results:
-        interval = (
-            "" if result.low is None or result.high is None else f"{_figure(result.low)} … {_figure(result.high)}"
-        )
-        verdict = "" if result.holds is None else (" holds" if result.holds else " MISSED")
-        table.add_row(
-            Text(result.name),
-            Text(f"{_figure(result.value)} {result.unit}".rstrip()),
-            interval,
-            "" if result.n is None else str(result.n),
-            Text(f"{result.bar or ''}{verdict}".strip(), style="red" if result.holds is False else ""),
-        )
+    rows = [_cells(result) for result in results]
+    # On a narrow terminal every column counts, and a name cut short could be any.
+    used = [place for place in range(len(_COLUMNS)) if any(row[place] for row in rows)]
+    for place in used:
+        table.add_column(_COLUMNS[place], justify="right" if place in _RIGHT else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(row[place] for place in used))
     return table
+
+
+_COLUMNS = ("what", "value", "interval", "n", "bar")
+_RIGHT = range(1, 4)
+
+
+def _cells(result: Result) -> tuple[Text, ...]:
+    """One text for each of _COLUMNS; empty = nothing to say."""
+    interval = (
+        "" if result.low is None or result.high is None else f"{_figure(result.low)} … {_figure(result.high)}"
+    )
+    verdict = "" if result.holds is None else (" holds" if result.holds else " MISSED")
+    return (
+        Text(printable(result.name)),
+        Text(printable(f"{_figure(result.value)} {result.unit}".rstrip())),
+        Text(interval),
+        Text("" if result.n is None else str(result.n)),
+        Text(f"{result.bar or ''}{verdict}".strip(), style="red" if result.holds is False else ""),
+    )
 
 
 def _figure(value: float | str) -> str:
@@ -174,14 +203,14 @@ def _figure(value: float | str) -> str:
 def _print_details(console: Console, details: Mapping[str, JsonValue], indent: str = "") -> None:
     for name, value in details.items():
         if isinstance(value, dict):
-            console.print(Text(f"{indent}{name}:"))
+            console.print(Text(printable(f"{indent}{name}:")))
             _print_details(console, value, indent + "  ")
         elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
             console.print(Text(f"{indent}{name}:"))
             for item in value:
-                console.print(Text(f"{indent}  {_inline(item)}"))
+                console.print(Text(printable(f"{indent}  {_inline(item)}")))
         else:
-            console.print(Text(f"{indent}{name}: {_inline(value)}"))
+            console.print(Text(printable(f"{indent}{name}: {_inline(value)}")))
 
 
 def _inline(value: JsonValue) -> str:
@@ -199,7 +228,7 @@ def _inline(value: JsonValue) -> str:
 
 def say(message: str) -> None:
     """One line for people on standard error: what is happening now. It is never broken: commands stay whole."""
-    _console(stderr=True).print(Text(message), soft_wrap=True)
+    _console(stderr=True).print(Text(printable(message)), soft_wrap=True)
 
 
 @dataclass(slots=True)
