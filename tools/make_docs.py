@@ -74,7 +74,7 @@ def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
     default = parameter.default
-    if default in (None, False, "", ()) or callable(default):
+    if default is None or default is False or default in ("", ()) or callable(default):
         return ""
     return f"`{getattr(default, 'value', default)}`"
 

@@ -52,7 +52,7 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
     *,
     pool: PoolPath,
     validation: Annotated[
-        Path | None, typer.Option(help="File with a passed validation, as written beside a run.")
+        Path | None, typer.Option(help="File with a passed validation, as upturn.records.to_json writes it.")
     ] = None,
     skip_validation: Annotated[
         bool, typer.Option("--skip-validation", help="Start without a passed validation; needs --who and --why.")
