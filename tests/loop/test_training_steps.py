@@ -20,10 +20,14 @@ from upturn.loop.training import (
     demonstrations_in,
     practice_weights,
     take_training_snapshot,
+    train_grpo,
     with_rows,
 )
+from upturn.models.nano import load_local, model_folder
 from upturn.pool import PoolSink, Selection
 from upturn.records import Evaluation
+from upturn.training.version import save_version
+from upturn.training.weights import weight_tensors
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano")
 
@@ -161,3 +165,21 @@ def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleT
         assert (made.candidate.run, made.candidate.tenants) == ("run", ("default",))
         assert Path(made.candidate.model).is_dir()
         assert [mark.task_id for mark in made.before.marks] == [mark.task_id for mark in made.after.marks]
+
+
+def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: Path) -> None:
+    practice = GrpoConfig(iterations=1, tasks_per_iteration=2, attempts=2, evaluate_every=1, incumbent_share=0.25)
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    base = version_of(NANO)
+    local = load_local("nano").model
+    with torch.no_grad():
+        for parameter in local.parameters():
+            parameter.mul_(0.5)  # practice finds nothing better than these weights: they solve no sum, nor does it
+    save_version(local, tmp_path / "halved", companions=model_folder("nano"))
+    parent = replace(base, version="halved", model=str(tmp_path / "halved"))
+    with desk.opened(tmp_path / "run", config) as context:
+        version = train_grpo(context, parent, {"sums": 1.0}, "grpo")
+    before = weight_tensors(load_local("nano").model)
+    for name, tensor in weight_tensors(load_local(version.model).model).items():
+        torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import weights_hash
 from upturn.training.version import MARKER, load_version, save_version
-from upturn.training.weights import put_back, weight_tensors
+from upturn.training.weights import blend, copied, put_back, weight_tensors
 
 Model = Callable[..., PreTrainedModel]
 
@@ -90,3 +90,17 @@ def test_weights_of_another_architecture_are_refused_and_change_nothing(tiny_mod
     with pytest.raises(TrainingError, match=r"the first is 'model\.embed_tokens\.weight'"):
         put_back(model, weight_tensors(tiny_model(vocabulary=21)))
     assert weights_hash(model) == before
+    with pytest.raises(TrainingError, match="another architecture"):
+        blend(model, weight_tensors(tiny_model(layers=2)), 0.5)
+    assert weights_hash(model) == before
+
+
+def test_blend_lies_on_the_line_between_both(tiny_model: Model) -> None:
+    model = tiny_model(seed=0)
+    own, other = copied(weight_tensors(model)), copied(weight_tensors(tiny_model(seed=1)))
+    blend(model, other, 0.25)
+    for name, tensor in weight_tensors(model).items():
+        torch.testing.assert_close(tensor, 0.75 * own[name] + 0.25 * other[name])
+    put_back(model, own)
+    blend(model, other, 0.0)
+    assert all(torch.equal(tensor, own[name]) for name, tensor in weight_tensors(model).items())

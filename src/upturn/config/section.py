@@ -187,6 +187,9 @@ class GrpoConfig(Section):
     """Of AdamW. With the nano model 8e-4 was seen to collapse."""
     decay: Literal["none", "linear", "cosine"] = "linear"
     """How the learning rate falls to zero over the rounds."""
+    incumbent_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the serving version's weights in those of the candidate; more keeps more of what it could do before
+    (WiSE-FT, arXiv 2109.01903)."""
     clip_low: Probability = 0.2
     """The probability ratio is clipped at 1 − clip_low …"""
     clip_high: Positive = 0.28

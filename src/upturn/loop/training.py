@@ -14,6 +14,7 @@ from upturn.loop.context import Context, keep_agent_version
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.models import Renderer
+from upturn.models.nano import load_local
 from upturn.pool import PoolSink, Selection
 from upturn.pool.snapshot import experiences_in, take_snapshot
 from upturn.records import AgentVersion, Evaluation, Snapshot, Trajectory
@@ -102,6 +103,7 @@ def train_grpo(
     """
     from upturn.training.grpo import run_grpo
     from upturn.training.settings import AdvantageSettings, GrpoSettings, OptimiserSettings
+    from upturn.training.weights import blend, weight_tensors
 
     config = context.config.grpo
     trainee = Trainee(context.fleet, parent)
@@ -141,6 +143,8 @@ def train_grpo(
         evaluate=evaluate,
         progress=lambda point: context.progress.advance(reward=point.metrics.get("mean_return") or math.nan),
     )
+    incumbent = context.router.registry.served(parent.agent).incumbent
+    blend(trainee.model, weight_tensors(load_local(incumbent.model).model), config.incumbent_share)
     return keep_version(context, trainee, parent, name)
 
 

@@ -1,4 +1,4 @@
-"""A model's tensors by name: copying them, putting them back in place, and a digest against damage.
+"""A model's tensors by name: copying them, putting them back or blending them in place, a digest against damage.
 
 Tied tensors appear once, under their first name. The identity of weights is ``upturn.models.engine.weights_hash``.
 """
@@ -29,6 +29,25 @@ def put_back(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
     Raises TrainingError, with the model untouched, when names or shapes are not the model's.
     """
+    with torch.no_grad():
+        for own, tensor in _paired(model, tensors):
+            own.copy_(tensor)
+
+
+def blend(model: nn.Module, tensors: Mapping[str, Tensor], share: float) -> None:
+    """Moves the model's weights in place to ``1 - share`` of their own and ``share`` of ``tensors``, in [0, 1].
+
+    What lies between weights before and after fine-tuning keeps most of what either can do (WiSE-FT, arXiv
+    2109.01903). Raises TrainingError, with the model untouched, when names or shapes are not the model's.
+    """
+    with torch.no_grad():
+        for own, tensor in _paired(model, tensors):
+            if own.is_floating_point():
+                own.lerp_(tensor, share)
+
+
+def _paired(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """The model's tensors, each with its counterpart; raises TrainingError."""
     own = weight_tensors(model)
     differing = sorted(own.keys() ^ tensors.keys()) or sorted(
         name for name, tensor in own.items() if tensor.shape != tensors[name].shape
@@ -38,9 +57,7 @@ def put_back(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             f"{len(differing)} tensors do not fit the model, the first is {differing[0]!r}; "
             "the weights belong to another architecture"
         )
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
+    return [(tensor, tensors[name]) for name, tensor in own.items()]
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
