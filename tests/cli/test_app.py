@@ -148,6 +148,7 @@ def test_an_error_without_a_number_is_a_bug_and_keeps_its_traceback(command: Mod
     [
         ("{} env list | true", 1),
         ("{} env list nothing >&- 2>&-", 2),
+        ("{} env list nothing --json >/dev/full", 2),
         ("PYTHONIOENCODING=ascii {} route replay {csv} --seeds 1 --json", 0),
         ("PYTHONIOENCODING=ascii {} route replay {csv} --seeds 1", 0),
     ],

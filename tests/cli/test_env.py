@@ -1,6 +1,8 @@
 """``upturn env``: what it prints and its exit codes."""
 
+import asyncio
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from upturn.cli.app import main
-from upturn.cli.env import env_app
+from upturn.cli.env import _interruptible, env_app
 from upturn.environments.office import FAMILIES, compose, make_task
 from upturn.errors import UnknownNameError
 from upturn.models import write_call
@@ -150,3 +152,17 @@ def test_bench_measures_every_part() -> None:
 )
 def test_unknown_names_are_errors_of_ours(words: list[str], error: type[Exception]) -> None:
     assert isinstance(CliRunner().invoke(env_app, words).exception, error)
+
+
+def test_ctrl_c_ends_a_read_in_an_event_loop_at_once() -> None:
+    went_on: list[bool] = []
+
+    async def read() -> None:
+        signal.raise_signal(signal.SIGINT)
+        went_on.append(True)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), _interruptible():
+        asyncio.run(read())
+    assert not went_on
+    assert signal.getsignal(signal.SIGINT) is before

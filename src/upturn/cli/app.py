@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Annotated, Any, NamedTuple, NoReturn, cast
 
@@ -109,7 +109,8 @@ def _told(ctx: Any) -> Iterator[None]:
 def _end(ctx: Any, error: UpturnError, cause: BaseException) -> NoReturn:
     say(str(error) if isinstance(error, StoppedError) else f"error: {error}")
     if "--json" in ctx.obj:
-        emit_error(_command_name(ctx.command_path, ctx.obj), error, kind=type(cause).__name__)
+        with suppress(OSError):  # what is told may be that nothing can be printed
+            emit_error(_command_name(ctx.command_path, ctx.obj), error, kind=type(cause).__name__)
     raise typer.Exit(error.exit_code) from cause
 
 

@@ -1,8 +1,10 @@
 """``upturn env``: environments by name: what they hold, whether they keep their contract, how fast they are."""
 
 import asyncio
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from statistics import quantiles
 from time import perf_counter
@@ -120,6 +122,20 @@ def _person(tell: Callable[[str], None]) -> CallableAgent:
     return CallableAgent(answer)
 
 
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lets Ctrl-C end a read in an event loop at once: the loop's own way is to wait for the read first."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _shown(observation: Observation) -> str:
     return printable(f"error {observation.code}: {observation.text}" if observation.is_error else observation.text)
 
@@ -150,7 +166,8 @@ def play_task(
         temperature=1.0,
     )
     job = Job(Attempt(task, 0, 0), setting)
-    [trajectory] = asyncio.run(run_rollouts([job], kit.environment, slots=1))
+    with _interruptible():
+        [trajectory] = asyncio.run(run_rollouts([job], kit.environment, slots=1))
     tell(_shown(trajectory.final_observation))
     evaluation = judge(kit.verifier, task, trajectory)
     emit("env play", _judgement(evaluation), _transcript(task, trajectory, evaluation), as_json=as_json)

@@ -175,6 +175,9 @@ def _writing(path: Path | None, pool: Path) -> Iterator[TextIO]:
             yield file
         if is_replaced:
             target.replace(path)
+    except OSError as exc:
+        exc.filename = exc.filename or str(path)  # a full disk does not say which
+        raise
     finally:
         if is_replaced:
             target.unlink(missing_ok=True)
