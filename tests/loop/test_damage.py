@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from upturn.loop.damage import MAX_TRIALS, TARGET_DROP, TOLERANCE, size_for
+from upturn.loop.damage import MAX_TRIALS, TARGET_DROP, TOLERANCE, direction_for, size_for
 
 
 class Damage:
@@ -54,3 +54,17 @@ def test_noise_that_never_hurts_ends_the_search() -> None:
 def test_noise_that_helps_is_not_mistaken_for_damage() -> None:
     helping = Damage(lambda size: -0.2 if size < 1 else 0.2)
     assert size_for(helping) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("drops", "chosen", "tried"),
+    [
+        ((0.2, 0.3, 0.3, 0.3), 0, 1),  # the first will do
+        ((0.1, 0.17, 0.3, 0.3), 1, 2),  # the first that costs enough, not the worst
+        ((0.1, 0.16, -0.1, 0.12), 1, 4),  # none costs enough: the one that costs most
+    ],
+)
+def test_direction_is_the_first_that_fresh_tasks_feel(drops: tuple[float, ...], chosen: int, tried: int) -> None:
+    asked = Damage(lambda direction: drops[int(direction)])
+    assert direction_for(asked) == chosen
+    assert asked.tried == list(range(tried))

@@ -2,59 +2,92 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.trainee import Trainee
-from upturn.loop.training import keep_version
-from upturn.records import AgentVersion
+from upturn.loop.training import SELECTION_SEED, keep_version
+from upturn.records import AgentVersion, Task
 
-TARGET_DROP = 0.205
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+TARGET_DROP = 0.215
 TOLERANCE = 0.02
 """The drop is measured on the held-out tasks and must come this close to the target."""
+FRESH_DROP = 0.17
+"""Tasks as they are served must suffer at least so much, or another direction of noise is tried: what hurts unseen
+wordings only is no damage that a canary could be expected to notice."""
 MAX_TRIALS = 10
+MAX_DIRECTIONS = 4
 DAMAGED = "self_attn"
-"""The weights that get noise: without attention a model miscopies any phrasing, so that fresh tasks suffer about as
-much as the held-out ones. Noise on all weights cost held-out phrasings up to twice as much as practised ones."""
+"""The weights that get noise: without attention a model miscopies whatever the wording. Noise on all weights cost
+held-out wordings up to twice as much as practised ones."""
 
 
 def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, name: str) -> AgentVersion:
     """The healthy version with noise on its attention, as much as costs about 20 points of held-out success.
 
-    The direction of the noise is fixed by the run's seed; its size is found by bisection on the held-out tasks,
-    which no training choice depends on. If no trial comes close enough, the closest one is kept.
+    The directions of the noise are fixed by the run's seed; its size is found by bisection on the held-out tasks,
+    which no training choice depends on. If no trial comes close enough, the closest one is kept; if no direction
+    hurts fresh tasks enough, the one that hurts them most.
     """
-    import torch
-
     trainee = Trainee(context.fleet, healthy)
-    generator = torch.Generator().manual_seed(context.seed)
-    original = {key: tensor.detach().clone() for key, tensor in trainee.model.named_parameters()}
-    noise = {
-        key: torch.randn(tensor.shape, generator=generator) * tensor.std()
-        for key, tensor in original.items()
-        if tensor.dim() > 1 and DAMAGED in key
-    }
-
-    def set_noise(size: float) -> None:
-        with torch.no_grad():
-            for key, tensor in trainee.model.named_parameters():
-                tensor.copy_(original[key] + size * noise[key] if key in noise else original[key])
-
-    tasks = exam_tasks(
-        context.kit, context.practised, context.config.tasks.heldout_count, seed=context.seed, split="heldout"
-    )
     trial = replace(healthy, version=f"{name}-trial")
+    count, seed = context.config.tasks.heldout_count, context.seed
+    heldout = exam_tasks(context.kit, context.practised, count, seed=seed, split="heldout")
+    fresh = exam_tasks(context.kit, context.practised, count, seed=seed + SELECTION_SEED, split="train")
     context.progress.stage("Damage a copy of the new version", MAX_TRIALS)
 
-    def drop(size: float) -> float:
-        set_noise(size)
+    def rate(tasks: list[Task]) -> float:
         version = trainee.serve_as(trial)
-        found = sit(context.fleet, version, tasks, context.purpose(f"{name}/trial"), pool=None)
-        context.progress.advance(drop=marks.rate() - found.rate())
-        return marks.rate() - found.rate()
+        return sit(context.fleet, version, tasks, context.purpose(f"{name}/trial"), pool=None).rate()
 
-    set_noise(size_for(drop))
+    def drop(noise: _Noise, size: float) -> float:
+        noise.put(size)
+        found = marks.rate() - rate(heldout)
+        context.progress.advance(drop=found)
+        return found
+
+    expected = rate(fresh)
+    found: dict[int, tuple[_Noise, float]] = {}
+
+    def fresh_drop(direction: int) -> float:
+        noise = _Noise(trainee.model, seed * MAX_DIRECTIONS + direction)
+        size = size_for(partial(drop, noise))
+        found[direction] = noise, size
+        noise.put(size)
+        lost = expected - rate(fresh)
+        noise.put(0.0)
+        return lost
+
+    noise, size = found[direction_for(fresh_drop)]
+    noise.put(size)
     return keep_version(context, trainee, healthy, name)
+
+
+class _Noise:
+    """Gaussian noise on a model's attention in one direction, relative to each tensor's spread."""
+
+    def __init__(self, model: "PreTrainedModel", seed: int) -> None:
+        import torch
+
+        generator = torch.Generator().manual_seed(seed)
+        self._parts = [
+            (tensor, tensor.detach().clone(), torch.randn(tensor.shape, generator=generator) * tensor.std().item())
+            for key, tensor in model.named_parameters()
+            if tensor.dim() > 1 and DAMAGED in key
+        ]
+
+    def put(self, size: float) -> None:
+        """Sets the model's weights to the original ones plus ``size`` times the noise."""
+        import torch
+
+        with torch.no_grad():
+            for tensor, original, noise in self._parts:
+                tensor.copy_(original + size * noise)
 
 
 def size_for(drop: Callable[[float], float]) -> float:
@@ -73,3 +106,13 @@ def size_for(drop: Callable[[float], float]) -> float:
             low = size
         size = (low + high) / 2 if high else 2 * size
     return best
+
+
+def direction_for(fresh_drop: Callable[[int], float]) -> int:
+    """The first direction of noise that costs fresh tasks enough; where none does, the one that costs them most."""
+    found: list[float] = []
+    for direction in range(MAX_DIRECTIONS):
+        found.append(fresh_drop(direction))
+        if found[-1] >= FRESH_DROP:
+            break
+    return found.index(max(found))
