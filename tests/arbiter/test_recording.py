@@ -87,7 +87,7 @@ def test_costs_need_a_column_for_every_model_and_a_number_in_every_line(tmp_path
     assert read(tmp_path, "prompt,a,b,a_cost\nx,1,0,0.5\n").costs is None
     found = read(tmp_path, "prompt,a,a_cost\nx,1,0.5\ny,1,free\nz,1,-1\n")
     assert [bad.line for bad in found.bad_lines] == [3, 4]
-    assert found.bad_lines[0].reason == "cost of 'a' must be a number of 0 or more, got 'free'"
+    assert found.bad_lines[0].reason == "cost of 'a' must be a number from 0 to 1e+100, got 'free'"
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:
@@ -117,6 +117,7 @@ def test_an_unclosed_quote_is_a_bad_line(tmp_path: Path) -> None:
         ("prompt,a,b\n", "holds a header and no line"),
         ("prompt,reply\nx,hello\ny,world\n", "no column .* holds outcomes.*'prompt', 'reply'.*--models"),
         ("prompt,a,b,a\nx,1,0,1\n", "column 'a' .* appears 2 times"),
+        ("family,a,family\nx,1,y\n", "column 'family' .* appears 2 times"),
         ("x,True,False\ny,False,True\n", "looks like data"),
         ("prompt,a,b\nx,1,\ny,,0\n", "none of the 2 lines .* line 2: no outcome for 'b'"),
         ("prompt,a\nx\ny,1,2\n", "no column"),
@@ -136,3 +137,12 @@ def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
 
 def test_duplicate_columns_that_nobody_uses_are_no_problem(tmp_path: Path) -> None:
     assert read(tmp_path, "prompt,note,note,a\nx,hello,there,1\n").models == ("a",)
+
+
+def test_costs_too_large_to_be_added_up_are_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "costs.csv"
+    path.write_text("p,a,a_cost\nx,1,1e308\ny,0,1e308\nz,1,1e99\n")
+    found = read_recording(path)
+    assert found.costs is not None
+    assert found.costs.tolist() == [[1e99]]
+    assert [bad.line for bad in found.bad_lines] == [2, 3]

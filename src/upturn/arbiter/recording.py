@@ -45,6 +45,9 @@ _MISSING = frozenset({"", "nan", "na", "n/a", "none", "null"})
 _SAMPLE = 1000
 """Lines looked at to find the models' columns."""
 
+_MAX_COST = 1e100
+"""In any currency; sums of larger ones would leave the floats."""
+
 _MAX_CELL = 2**31 - 1
 """Characters in one cell; the csv module's own limit of 128 KiB is below what models answer."""
 
@@ -176,6 +179,8 @@ def _layout(path: Path, sample: Sequence[_Row], models: Sequence[str], family: s
     layout = _Layout(header, chosen, costs if len(costs) == len(chosen) else {}, family_place)
     repeated = Counter(header)
     used = [*chosen, *(header[place] for place in layout.costs.values())]
+    if family_place is not None:
+        used.append(header[family_place])
     twice = [name for name in used if repeated[name] > 1]
     if twice:
         raise IngestError(
@@ -265,7 +270,7 @@ def _problem(layout: _Layout, cells: Sequence[str]) -> str:
             return f"outcome of {name!r} must be True, False or a number in [0, 1], got {cells[place][:60]!r}"
     for name, place in layout.costs.items():
         if not _is_cost(cells[place]):
-            return f"cost of {name!r} must be a number of 0 or more, got {cells[place][:60]!r}"
+            return f"cost of {name!r} must be a number from 0 to {_MAX_COST:g}, got {cells[place][:60]!r}"
     if layout.family is not None and not cells[layout.family].strip():
         return "no family"
     return ""
@@ -282,7 +287,7 @@ def _outcome(cell: str) -> float | None:
 
 def _is_cost(cell: str) -> bool:
     value = _number(cell)
-    return value is not None and value >= 0
+    return value is not None and 0 <= value <= _MAX_COST
 
 
 def _number(text: str) -> float | None:
