@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from upturn import __version__
 from upturn.cli.app import COMMANDS, Target, app, load
-from upturn.cli.output import resumable
+from upturn.cli.output import emit, resumable
 from upturn.errors import ConfigError, StoreError
 
 
@@ -105,6 +105,22 @@ def test_with_json_an_error_is_one_object_too(
     assert printed["error"]["message"].startswith(message)
     assert printed["error"].get("problems") == (["a is bad"] if kind == "ConfigError" else None)
     assert message in result.stderr
+
+
+@pytest.mark.parametrize("words", [["doctor", "--json"], ["doctor"]])
+def test_what_agents_print_does_not_come_between_the_object(command: ModuleType, words: list[str]) -> None:
+    def chatter(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+        print("thinking", file=sys.stdout)  # noqa: T201
+        emit("doctor", [], {"seen": 1}, as_json=as_json)
+        print("done")  # noqa: T201
+
+    command.run = chatter  # type: ignore[attr-defined]
+    result = run(*words)
+    if "--json" in words:
+        assert json.loads(result.stdout)["seen"] == 1
+        assert result.stderr == "thinking\ndone\n"
+    else:
+        assert result.stdout == "thinking\nseen: 1\ndone\n"
 
 
 @pytest.mark.parametrize(

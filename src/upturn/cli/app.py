@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from io import TextIOWrapper
 from typing import Annotated, Any, NamedTuple, NoReturn, cast
 
@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from typer.main import get_command as as_command
 
 from upturn import __version__
-from upturn.cli.output import StoppedError, emit_error, say
+from upturn.cli.output import StoppedError, emit_error, kept_for_json, say
 from upturn.errors import UpturnError
 
 
@@ -73,7 +73,7 @@ class LazyGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command; its exit code says how it ended."""
-        with _told(ctx):
+        with kept_for_json() if "--json" in ctx.obj else nullcontext(), _told(ctx):
             return super().invoke(ctx)
 
 

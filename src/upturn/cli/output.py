@@ -10,12 +10,13 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import cast
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -148,9 +149,28 @@ def emit_error(command: str, error: UpturnError, *, kind: str) -> None:
 
 def _write(described: Mapping[str, JsonValue]) -> None:
     """The object on one line of standard output, in signs that its encoding has."""
-    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    sys.stdout.write(json.dumps(described, ensure_ascii=not is_unicode, allow_nan=False) + "\n")
-    sys.stdout.flush()
+    out = _kept_output.get() or sys.stdout
+    is_unicode = (out.encoding or "").lower().startswith("utf")
+    out.write(json.dumps(described, ensure_ascii=not is_unicode, allow_nan=False) + "\n")
+    out.flush()
+
+
+_kept_output: ContextVar[TextIO | None] = ContextVar("kept_output", default=None)
+"""Where the one object goes; None = standard output."""
+
+
+@contextmanager
+def kept_for_json() -> Iterator[None]:
+    """Keeps standard output for the one object: what agents and libraries print meanwhile goes to standard error.
+
+    Not covered: what is written to the file descriptor past Python.
+    """
+    token = _kept_output.set(_kept_output.get() or sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _kept_output.reset(token)
 
 
 def printable(text: str) -> str:
