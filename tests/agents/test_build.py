@@ -1,5 +1,7 @@
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from upturn.errors import ConfigError
 from upturn.models import CompactRenderer, Written
 from upturn.records import Action, AgentVersion, Observation
 
-VERSION = AgentVersion(agent="a", version="1", kind="callable", model="operator:add")
+VERSION = AgentVersion(agent="a", version="1", kind="callable", model="operator:setitem")
 
 
 class NoRenderer:
@@ -71,9 +73,21 @@ def test_settings_without_effect_are_errors() -> None:
         ("no_such_module:act", "cannot import 'no_such_module'"),
         ("operator:no_such", "'operator' has no 'no_such'"),
         ("upturn.errors:__doc__", "is not a function"),
+        ("upturn.agents:CallableAgent", r"cannot be called as function\(instruction, turns, observation\)"),
+        ("operator:neg", r"cannot be called as function\(instruction, turns, observation\)"),
+        ("agent_with_a_typo:act", r"SyntaxError: .*agent_with_a_typo\.py, line 1"),
+        ("agent_that_breaks:act", r"ZeroDivisionError: division by zero \(.*agent_that_breaks\.py, line 2\)"),
+        ("agent_that_leaves:act", r"SystemExit: 3 \(.*agent_that_leaves\.py, line 2\)"),
     ],
 )
-def test_import_paths_that_lead_nowhere_say_why(path: str, problem: str) -> None:
+def test_import_paths_that_lead_nowhere_say_why(
+    path: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agent_with_a_typo.py").write_text("def act(:\n")
+    (tmp_path / "agent_that_breaks.py").write_text("\n1 / 0\n")
+    (tmp_path / "agent_that_leaves.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     with pytest.raises(ConfigError, match=problem):
         load_function(path)
 

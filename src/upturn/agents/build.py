@@ -1,6 +1,9 @@
 """From a frozen agent version to a living agent."""
 
 import importlib
+import inspect
+import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
@@ -8,7 +11,7 @@ from upturn.agents.agent import Agent
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.limit import Limits
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
-from upturn.errors import ConfigError
+from upturn.errors import ConfigError, described
 from upturn.models import Renderer
 from upturn.models.endpoint import ChatEndpoint
 from upturn.records import AgentVersion
@@ -62,17 +65,43 @@ def load_function(path: str) -> AgentFunction:
     if not colon or not module_name or not name:
         raise ConfigError([f"an agent function is named 'package.module:function', got {path!r}"])
     try:
-        found = importlib.import_module(module_name)
-        for part in name.split("."):
-            found = getattr(found, part)
+        found: object = importlib.import_module(module_name)
     except ImportError as exc:
         raise ConfigError([f"cannot import {module_name!r} of {path!r}: {exc}"]) from exc
+    except (Exception, SystemExit) as exc:  # foreign code: whatever it does when it is imported
+        raise ConfigError([f"cannot import {module_name!r} of {path!r}: {described(exc)}{_line(exc)}"]) from exc
+    try:
+        for part in name.split("."):
+            found = getattr(found, part)
     except AttributeError as exc:
         raise ConfigError([f"{module_name!r} has no {name!r}: {exc}"]) from exc
     if not callable(found):
         raise ConfigError([f"{path!r} is not a function, it is {found!r}"])
+    if inspect.isclass(found) or not _takes_three(found):
+        raise ConfigError(
+            [f"{path!r} cannot be called as function(instruction, turns, observation); name one that can"]
+        )
     function: AgentFunction = found
     return function
+
+
+def _line(exc: BaseException) -> str:
+    """Where foreign code broke; empty where its message says so itself."""
+    if isinstance(exc, SyntaxError):
+        return ""
+    frame = traceback.extract_tb(exc.__traceback__)[-1]
+    return f" ({frame.filename}, line {frame.lineno})"
+
+
+def _takes_three(function: Callable[..., object]) -> bool:
+    """False when it is certain that the function cannot be called with three values."""
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:  # some built-in functions do not say what they take
+        return True
+    return True
 
 
 def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
