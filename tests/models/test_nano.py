@@ -1,7 +1,9 @@
 """The shipped model: whole, small, loadable by anyone, and clear about what is wrong when it is not."""
 
 import json
+import os
 import shutil
+from collections.abc import Callable
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
 from upturn.agents import Limits
@@ -78,6 +82,68 @@ def test_damaged_weights_are_found_before_they_serve(tmp_path: Path, monkeypatch
     (copy / CARD).write_text("{}")
     with pytest.raises(ModelError, match=r"card.json' is missing or damaged"):
         load_local("nano")
+
+
+def test_a_damaged_tokenizer_is_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = shutil.copytree(NANO_FOLDER, tmp_path / "nano")
+    monkeypatch.setattr(nano, "NANO_FOLDER", copy)
+    text = (copy / "tokenizer.json").read_text()
+    (copy / "tokenizer.json").write_text(text.replace("mail", "liam", 1))
+    with pytest.raises(ModelError, match=r"tokenizer\.json' is damaged: its SHA-256 .*upturn model build-nano"):
+        load_local("nano")
+    (copy / CARD).write_text("[]")
+    with pytest.raises(ModelError, match=r"card\.json' is missing or damaged"):
+        load_local("nano")
+
+
+def _without_a_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights[sorted(weights)[1]]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def _with_another_shape(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": config["vocab_size"] // 2}))
+
+
+def _with_its_own_code(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config |= {
+        "model_type": "mine",
+        "auto_map": {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "mine.py").write_text("raise SystemExit('foreign code ran')")
+
+
+def _with_a_larger_tokenizer(folder: Path) -> None:
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_tokens([f"more{number}" for number in range(5000)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "config.json").write_text("{"), "valid JSON|JSON"),
+        (lambda folder: (folder / "config.json").write_text("[]"), ""),
+        (lambda folder: (folder / "tokenizer.json").write_bytes(b"\xff"), ""),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"PK\x03\x04"), ""),
+        (lambda folder: os.truncate(folder / "model.safetensors", 100_000), ""),
+        (_without_a_weight, "1 weights are missing, such as "),
+        (_with_another_shape, ""),
+        (_with_its_own_code, "custom code|trust_remote_code"),
+        (_with_a_larger_tokenizer, "its tokenizer knows .* tokens, its weights only"),
+    ],
+)
+def test_a_damaged_folder_is_named_with_what_is_wrong(
+    tmp_path: Path, damage: Callable[[Path], object], message: str
+) -> None:
+    copy = shutil.copytree(NANO_FOLDER, tmp_path / "own")
+    damage(copy)
+    with pytest.raises(ModelError, match=rf"model '{copy}' in '{copy}' cannot be loaded: .*(?:{message})"):
+        load_local(str(copy))
 
 
 def test_replacing_files_leaves_open_ones_as_they_were(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import typer
 
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
-from upturn.models.nano import CARD, NANO_FOLDER, model_folder
+from upturn.errors import ModelError
+from upturn.models.nano import CARD, NANO_FOLDER, REBUILD, model_folder
 from upturn.records import Result
 
 model_app = typer.Typer(no_args_is_help=True, help="The model that ships with Upturn: facts, rebuilding.")
@@ -23,14 +24,18 @@ def info(
 
     local = load_local("nano")
     card = json.loads((NANO_FOLDER / CARD).read_text())
+    try:
+        exams = [
+            Result(f"{name}_success", float(exam["value"]), "share", exam["low"], exam["high"], exam["n"])
+            for name, exam in card["heldout"].items()
+        ]
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise ModelError(f"model 'nano': {str(NANO_FOLDER / CARD)!r} is damaged: no {exc}; {REBUILD}") from exc
     size = sum(file.stat().st_size for file in NANO_FOLDER.iterdir())
     results = [
         Result("parameters", float(local.model.num_parameters()), bar="1e6 to 3e6"),
         Result("package_bytes", float(size), "bytes", bar="<= 8000000", holds=size <= 8_000_000),
-        *(
-            Result(f"{name}_success", float(exam["value"]), "share", exam["low"], exam["high"], exam["n"])
-            for name, exam in card["heldout"].items()
-        ),
+        *exams,
     ]
     emit("model info", results, {"folder": str(NANO_FOLDER), "card": card}, as_json=as_json)
 

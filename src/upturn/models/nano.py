@@ -1,9 +1,10 @@
 """The model that ships with the package: where it lies, and loading it or any folder like it."""
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from upturn.errors import ModelError
 
@@ -50,21 +51,39 @@ def load_local(name: str) -> LocalModel:
     cure = REBUILD if name == "nano" else "train or copy it again"
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            local_files_only=True,
+            trust_remote_code=False,  # left out, a folder with code of its own would make it ask on the terminal
+            output_loading_info=True,  # a pair then, which its annotation does not say
+        )
+        model, found = loaded
+        _check_parts(model.config.vocab_size, tokenizer.get_vocab_size(), sorted(found["missing_keys"]))
     except Exception as exc:  # a damaged folder fails in the libraries below in many ways
         raise ModelError(f"model {name!r} in {str(folder)!r} cannot be loaded: {exc}; {cure}") from exc
     return LocalModel(model.eval(), tokenizer)
 
 
+def _check_parts(embedded: int, known: int, missing: Sequence[str]) -> None:
+    """Raises ValueError for what loads without complaint and then fails late, or serves noise."""
+    if missing:
+        raise ValueError(f"{len(missing)} weights are missing, such as {missing[0]}")
+    if known > embedded:
+        raise ValueError(f"its tokenizer knows {known} tokens, its weights only {embedded}")
+
+
 def _check_shipped(folder: Path) -> None:
-    """Compares the weights file with the hash in the card: a truncated download must not serve quietly."""
+    """Compares weights and tokenizer with the hashes in the card: a truncated download must not serve quietly."""
     try:
-        expected = json.loads((folder / CARD).read_text())["weights_sha256"]
-    except (OSError, ValueError, KeyError) as exc:
+        card = json.loads((folder / CARD).read_text())
+        expected = {"model.safetensors": card["weights_sha256"], "tokenizer.json": card["tokenizer_sha256"]}
+    except (OSError, ValueError, KeyError, TypeError) as exc:
         raise ModelError(f"model 'nano': {str(folder / CARD)!r} is missing or damaged; {REBUILD}") from exc
-    found = sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    if found != expected:
-        raise ModelError(
-            f"model 'nano': {str(folder / 'model.safetensors')!r} is damaged: its SHA-256 is {found}, "
-            f"the card says {expected}; {REBUILD}"
-        )
+    for file, digest in expected.items():
+        found = sha256((folder / file).read_bytes()).hexdigest()
+        if found != digest:
+            raise ModelError(
+                f"model 'nano': {str(folder / file)!r} is damaged: its SHA-256 is {found}, "
+                f"the card says {digest}; {REBUILD}"
+            )
