@@ -271,7 +271,14 @@ def test_file_is_read_and_what_it_names_must_be_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(b"[run\n", "is not TOML: "), (b"\xff", "is not UTF-8 text"), (b"[run]\nseed = 2026-01-01\n", "run.seed: ")],
+    [
+        (b"[run\n", "is not TOML: "),
+        (b"\xff", "is not UTF-8 text"),
+        (b"[run]\nseed = 2026-01-01\n", "run.seed: "),
+        (b"seed = " + b"9" * 5000, "is not TOML: "),
+        (b"seed = " + b"[" * 5000 + b"]" * 5000, "is not TOML: "),
+        (b"seed = " + b"[" * 250 + b"]" * 250, "the settings cannot be read: "),
+    ],
 )
 def test_unreadable_file_is_one_problem(tmp_path: Path, content: bytes, problem: str) -> None:
     path = tmp_path / "upturn.toml"
@@ -279,6 +286,54 @@ def test_unreadable_file_is_one_problem(tmp_path: Path, content: bytes, problem:
     with pytest.raises(ConfigError) as caught:
         load_config(path, {})
     assert problem in caught.value.problems[0]
+
+
+def test_a_mark_that_editors_put_before_the_text_is_no_problem(tmp_path: Path) -> None:
+    path = tmp_path / "upturn.toml"
+    path.write_bytes(b'\xef\xbb\xbf[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano"\n')
+    assert load_config(path, {}).agents[0].name == "nano"
+
+
+def test_settings_that_are_no_unicode_text_are_one_problem() -> None:
+    (problem,) = problems_of(with_nano(run={"directory": "\ud800"}))
+    assert problem.startswith("the settings cannot be read: ")
+
+
+def test_every_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "upturn.toml"
+    path.write_text(
+        f"""
+        [run]
+        directory = "{tmp_path}/file"
+        [pool]
+        path = "{tmp_path}/missing/pool.db"
+        [[agents]]
+        name = "own"
+        kind = "local_model"
+        model = "{tmp_path}/no_model"
+        [[agents]]
+        name = "far"
+        kind = "endpoint"
+        url = "localhost:8000"
+        model = "m"
+        """
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {})
+    url, directory, pool, model = caught.value.problems
+    assert url.startswith("agents[1].url: ")
+    assert directory == f"run.directory = '{tmp_path}/file' is a file; name a folder"
+    assert pool == f"pool.path = '{tmp_path}/missing/pool.db' lies in no folder; make '{tmp_path}/missing' first"
+    assert model.startswith(f"agents[0].model = '{tmp_path}/no_model' is no folder (looked from ")
+
+
+@pytest.mark.parametrize(
+    "sections", [{"run": {"directory": "a\0b"}}, {"pool": {"path": "a\0b"}}, {"tasks": {"file": "a\0b"}}]
+)
+def test_no_path_holds_a_zero_byte(sections: dict[str, Any]) -> None:
+    (problem,) = problems_of(with_nano(**sections))
+    assert "should match pattern" in problem
 
 
 def test_missing_file_says_how_to_name_one(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ from upturn.config.config import Config
 from upturn.config.contradiction import contradictions
 from upturn.errors import ConfigError
 
+SHIPPED_MODEL = "nano"
+"""The one model that is named and not a folder."""
+
 _Place = tuple[str | int, ...]
 
 
@@ -27,14 +30,14 @@ def load_config(path: Path, environ: Mapping[str, str]) -> Config:
     ``environ`` are the environment variables that ``api_key_env`` settings may name.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as exc:
         raise ConfigError([f"cannot read {str(path)!r}: {exc.strerror}; name a file with --config"]) from exc
     except UnicodeDecodeError as exc:
         raise ConfigError([f"{str(path)!r} is not UTF-8 text: {exc}"]) from exc
     try:
         settings = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
+    except (ValueError, RecursionError) as exc:  # endless numbers and nesting too, not only TOMLDecodeError
         raise ConfigError([f"{str(path)!r} is not TOML: {exc}"]) from exc
     config, problems = _parse(settings)
     if config is not None:
@@ -60,6 +63,8 @@ def _parse(settings: Mapping[str, Any]) -> tuple[Config | None, list[str]]:
         errors = exc.errors(include_url=False)
     else:
         return config, [found.message for found in contradictions(config)]
+    if not errors[0]["loc"]:  # no JSON could be made of them: not Unicode, or too deep
+        return None, [f"the settings cannot be read: {errors[0]['msg']}"]
     problems = [_describe(error) for error in errors]
     places = [error["loc"] for error in errors]
     repaired = _repaired(settings, places)
@@ -114,7 +119,7 @@ def _describe(error: ErrorDetails) -> str:
         what = "add at least one [[agents]]" if place == ("agents",) else "it has no default; set it"
         return f"{_name(place)}: missing; {what}"
     message = error["msg"].removeprefix("Value error, ")
-    return f"{_name(place)}: {message[0].lower()}{message[1:]}, got {error['input']!r}"
+    return f"{_name(place)}: {message[0].lower()}{message[1:]}, got {error['input']!r:.200}"
 
 
 def _fields_at(place: _Place) -> Mapping[str, Any]:
@@ -153,9 +158,20 @@ def _without(settings: Mapping[str, Any], places: list[_Place]) -> dict[str, Any
 def _surroundings(config: Config, environ: Mapping[str, str]) -> list[str]:
     """What the settings name and is not there."""
     problems = []
+    here = f"(looked from {str(Path.cwd())!r})"
+    if Path(config.run.directory).is_file():
+        problems.append(f"run.directory = {config.run.directory!r} is a file; name a folder")
+    if config.pool.path and not (folder := Path(config.pool.path).parent).is_dir():
+        problems.append(f"pool.path = {config.pool.path!r} lies in no folder; make {str(folder)!r} first")
     if config.tasks.file and not Path(config.tasks.file).is_file():
-        problems.append(f"tasks.file = {config.tasks.file!r} does not exist (looked from {str(Path.cwd())!r})")
+        problems.append(f"tasks.file = {config.tasks.file!r} does not exist {here}")
     for index, agent in enumerate(config.agents):
+        if (
+            agent.kind == "local_model"
+            and agent.model not in ("", SHIPPED_MODEL)
+            and not Path(agent.model).is_dir()
+        ):
+            problems.append(f"agents[{index}].model = {agent.model!r} is no folder {here}; {SHIPPED_MODEL!r} ships")
         if agent.api_key_env and not environ.get(agent.api_key_env):
             name = f"agents[{index}].api_key_env = {agent.api_key_env!r}"
             problems.append(f"{name}: that environment variable is not set; export it")

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 ImportPath = Annotated[str, Field(pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$")]
+FilePath = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # no system has files with a zero byte in their name
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -46,14 +47,14 @@ class RunConfig(Section):
     """Everything random is derived from it."""
     threads: Count | None = None
     """Threads torch may use; left out = one per usable core."""
-    directory: str = "runs"
+    directory: FilePath = "runs"
     """Folder that holds one folder per run. Paths in this file are relative to where the command is started."""
 
 
 class PoolConfig(Section):
     """The store of all evidence."""
 
-    path: str = ""
+    path: FilePath = ""
     """Database file that several runs share; empty = ``pool.db`` in the run's own folder."""
     tenant: Name = "default"
     """Whose evidence this is. Reads never cross tenants."""
@@ -80,9 +81,9 @@ class AgentConfig(Section):
     kind: Literal["local_model", "rule_based", "callable", "endpoint"]
     """``local_model``: weights that Upturn runs and trains. ``rule_based``, ``callable``: Python code.
     ``endpoint``: any OpenAI-compatible server; routed and recorded, not trained."""
-    model: str = ""
+    model: FilePath = ""
     """local_model: ``nano`` (ships with Upturn) or a folder. endpoint: its name there."""
-    url: str = ""
+    url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     """endpoint: base URL, such as ``http://localhost:8000/v1``."""
     import_path: ImportPath = ""
     """rule_based, callable: ``module:attribute`` of the code."""
@@ -118,7 +119,7 @@ class EnvironmentConfig(Section):
 class TaskConfig(Section):
     """What the agents work on."""
 
-    file: str = ""
+    file: FilePath = ""
     """JSON Lines file of tasks, training and held-out; empty = the environment makes them from the seed."""
     families: tuple[str, ...] = ()
     """Task families the environment makes; empty = all it has."""
