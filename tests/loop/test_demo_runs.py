@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from bisect import bisect
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -32,8 +34,8 @@ def begin(folder: Path, *arguments: str) -> "subprocess.Popen[bytes]":
         return subprocess.Popen([*PROGRAM, *arguments], cwd=folder, stdout=said, stderr=said)
 
 
-def end(folder: Path, process: "subprocess.Popen[bytes]") -> None:
-    assert process.wait() == 0, (folder / "said.txt").read_text()[-3000:]
+def end(folder: Path, process: "subprocess.Popen[bytes]", *, code: int = 0) -> None:
+    assert process.wait() == code, (folder / "said.txt").read_text()[-3000:]
 
 
 def prepare(run_dir: Path) -> None:
@@ -42,13 +44,42 @@ def prepare(run_dir: Path) -> None:
     (run_dir / "journal.jsonl").touch()
 
 
-def times_opened(run_dir: Path) -> int:
-    return (run_dir / "journal.jsonl").read_text().count('"event":"opened"')
+def events(run_dir: Path) -> list[dict[str, Any]]:
+    """What the journal says so far; a last line that is being written is left out."""
+    return [json.loads(line) for line in (run_dir / "journal.jsonl").read_text().split("\n")[:-1]]
 
 
-def wait_until_at_work(process: "subprocess.Popen[bytes]", run_dir: Path, opened: int) -> None:
-    """Until the process has taken up the run, or has ended."""
-    while process.poll() is None and times_opened(run_dir) == opened:
+class Moment(NamedTuple):
+    """A point of a run's working time, told by the run's own progress: a resumed run does not start at zero."""
+
+    steps: int
+    """Steps that had been started; 0 = before the first."""
+    seconds: float
+    """Since the last of them was started, or since the run was opened."""
+
+
+def times(run_dir: Path) -> list[datetime]:
+    """When the run was opened, and when each step was started."""
+    shown = [each["at"] for each in events(run_dir) if each["event"] in ("opened", "started")]
+    return [datetime.fromisoformat(each) for each in shown]
+
+
+def moment_of(calm: Path, seconds: float) -> Moment:
+    """The moment so many seconds after the undisturbed run was opened."""
+    since = [(moment - times(calm)[0]).total_seconds() for moment in times(calm)]
+    steps = bisect(since, seconds) - 1
+    return Moment(steps, seconds - since[steps])
+
+
+def wait_for(process: "subprocess.Popen[bytes]", run_dir: Path, moment: Moment, lines: int) -> None:
+    """Until the process has come so far, or has ended; ``lines`` are those that earlier processes wrote."""
+    while process.poll() is None:
+        found = events(run_dir)
+        new = [each["event"] for each in found[lines:]]
+        reached = len({each["step"] for each in found if each["event"] == "started"})
+        if reached >= moment.steps and ("started" in new or (moment.steps == 0 and "opened" in new)):
+            time.sleep(moment.seconds)
+            return
         time.sleep(0.02)
 
 
@@ -64,23 +95,22 @@ def report_without_measures(run_dir: Path) -> ReportContent:
     return replace(report, facts=facts, results=tuple(each for each in report.results if each.name not in MEASURED))
 
 
-def shake(evidence: ModuleType, run_dir: Path, moments: list[float]) -> int:
-    """Kills the run at moments of its working time and lets it end; returns how many kills found it at work."""
-    folder, killed, worked = run_dir.parent.parent, 0, 0.0
+def shake(evidence: ModuleType, run_dir: Path, moments: list[Moment]) -> int:
+    """Kills the run at the moments and lets it end; returns how many kills found it at work."""
+    folder, killed = run_dir.parent.parent, 0
     resume = ("--resume", str(run_dir.relative_to(folder)))
     stored: dict[str, Any] = {}
     steps: dict[str, Any] = {}
     for moment in moments:
-        opened = times_opened(run_dir)
+        lines = len(events(run_dir))
         process = begin(folder, *resume)
-        wait_until_at_work(process, run_dir, opened)
-        time.sleep(moment - worked)
-        worked = moment
+        wait_for(process, run_dir, moment, lines)
         stored |= evidence.acknowledged(run_dir)
         steps |= evidence.step_results(run_dir)
         process.send_signal(signal.SIGKILL)  # no effect on a process that has ended
         if process.wait() == 0:
             break  # it was faster than the undisturbed run: nothing is left to kill
+        end(folder, process, code=-signal.SIGKILL)
         killed += 1
         assert evidence.lost(stored, evidence.acknowledged(run_dir)) == []
         assert evidence.lost(steps, evidence.step_results(run_dir)) == []
@@ -93,11 +123,8 @@ def shake(evidence: ModuleType, run_dir: Path, moments: list[float]) -> int:
 def test_demo_killed_at_ten_random_moments_ends_as_an_undisturbed_one(evidence: ModuleType, tmp_path: Path) -> None:
     calm = tmp_path / "calm" / "runs" / NAME
     prepare(calm)
-    process = begin(tmp_path / "calm", "--resume", f"runs/{NAME}")
-    wait_until_at_work(process, calm, 0)
-    started = time.monotonic()
-    end(tmp_path / "calm", process)
-    seconds = time.monotonic() - started
+    end(tmp_path / "calm", begin(tmp_path / "calm", "--resume", f"runs/{NAME}"))
+    seconds = (datetime.now(UTC) - times(calm)[0]).total_seconds()
     summary = json.loads((calm / "summary.json").read_text())
     rng, killed, runs = Random(SEED), 0, 0
     while killed < KILLS:
@@ -106,7 +133,8 @@ def test_demo_killed_at_ten_random_moments_ends_as_an_undisturbed_one(evidence: 
         run_dir = tmp_path / f"shaken-{runs}" / "runs" / NAME
         prepare(run_dir)
         count = min(KILLS_PER_RUN, KILLS - killed)
-        killed += shake(evidence, run_dir, sorted(rng.uniform(0.0, seconds) for _ in range(count)))
+        drawn = sorted(rng.uniform(0.0, seconds) for _ in range(count))
+        killed += shake(evidence, run_dir, [moment_of(calm, each) for each in drawn])
         found = json.loads((run_dir / "summary.json").read_text())
         assert without_measures(found) == without_measures(summary)
         assert report_without_measures(run_dir) == report_without_measures(calm)
