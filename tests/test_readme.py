@@ -1,4 +1,4 @@
-"""The environment, agent and configuration in the README: the same as in examples, and they do what it says."""
+"""The environment, agent and configuration in the README are those in examples and do what it says; links hold."""
 
 import json
 import re
@@ -108,6 +108,26 @@ def test_the_configuration_serves_its_tasks_and_leaves_enough_to_learn_from(desk
     assert len(decisions) == config.tasks.count
     assert len(learned_from) >= 40
     assert {each.agent_version for each in learned_from} == {"rule@base"}  # the model has never seen the command
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub calls the page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
 
 
 @pytest.mark.slow
