@@ -94,3 +94,22 @@ def test_an_async_function_cannot_end_the_process_either(error: type[BaseExcepti
 def test_an_action_whose_names_are_no_text_still_has_a_text() -> None:
     action = Action(None, 5)  # type: ignore[arg-type]
     assert ask(lambda *_: action) == Reply("None.5", action)
+
+
+def test_a_loop_without_end_is_stopped_when_it_is_given_up() -> None:
+    threads: list[threading.Thread] = []
+
+    def spin(*_: object) -> str:
+        threads.append(threading.current_thread())
+        while True:
+            pass
+
+    async def give_up() -> None:
+        session = Recorder(None, GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
+        async with asyncio.timeout(0.01):
+            await CallableAgent(spin).act((), Observation("now"), session)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(give_up())
+    threads[0].join(60)
+    assert not threads[0].is_alive()

@@ -1,6 +1,7 @@
 """Agents that act with one answer a turn: a model behind a renderer, or any Python function."""
 
 import asyncio
+import ctypes
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -43,7 +44,8 @@ class CallableAgent:
 
     A plain function runs in a thread of its own, so that one that waits stops nobody else: it may be called several
     times at once. An async function runs on the event loop and must not block it. A call that is given up, because
-    the attempt's time is over, is left to itself: a thread cannot be stopped, but keeps no process from ending.
+    the attempt's time is over, is stopped where Python can stop it; else it is left to itself, and keeps no process
+    from ending.
     """
 
     def __init__(self, function: AgentFunction) -> None:
@@ -93,13 +95,27 @@ async def _in_thread(call: Callable[[], ResultT]) -> ResultT:
         with suppress(RuntimeError):  # the loop has ended: nobody waits any more
             loop.call_soon_threadsafe(deliver, result, error)
 
-    Thread(target=run, name="upturn-agent", daemon=True).start()
-    result, error = await done
+    thread = Thread(target=run, name="upturn-agent", daemon=True)
+    thread.start()
+    try:
+        result, error = await done
+    except asyncio.CancelledError:
+        _stop(thread)
+        raise
     if isinstance(error, Exception):
         raise error
     if error is not None:
         raise RuntimeError(f"the agent function raised {type(error).__name__}") from error
     return cast(ResultT, result)
+
+
+def _stop(thread: Thread) -> None:
+    """Raises SystemExit in the thread: a loop without end would slow down everybody else for good.
+
+    It arrives between two steps of Python code, so that a thread that waits notices when its wait is over, if ever.
+    """
+    if thread.is_alive():
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
 
 
 def _text(action: Action) -> str:
