@@ -48,7 +48,7 @@ def marks(agent: str, family: str, successes: int) -> Iterator[Mark]:
     """Ten tasks of a family."""
     for number in range(10):
         yield Mark(
-            f"{family}-{number}", family, 1, f"{agent}/{number}", number < successes, False, None, 1, 0, 0.0, 0.0
+            f"{family}-{number}", family, 1, f"{agent}/{number}", number < successes, False, {}, 1, 0, 0.0, 0.0
         )
 
 

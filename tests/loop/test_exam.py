@@ -65,5 +65,8 @@ def test_missing_judgement_is_marked_and_counts_as_failure(desk: ModuleType, tmp
     with desk.opened(tmp_path / "run", config) as context:
         tasks = exam_tasks(context.kit, ["sums"], 6, seed=0, split="heldout")
         exam = sit(context.fleet, context.service.versions()["solver@base"], tasks, Purpose("p", 0), pool=None)
-    assert all(mark.is_missing and not mark.is_success and mark.score is None for mark in exam.marks)
+    assert all(
+        mark.is_missing and not mark.is_success and all(value is None for value in mark.rewards.values())
+        for mark in exam.marks
+    )
     assert (exam.rate(), len(exam.marks)) == (0.0, 6)

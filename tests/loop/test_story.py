@@ -156,8 +156,8 @@ def test_events_stand_where_the_canaries_ran(told: tuple[Context, Facts, ReportC
 def test_changes_are_paired_and_effort_is_of_successes(told: tuple[Context, Facts, ReportContent]) -> None:
     changes = {change.name: change for change in told[2].changes}
     assert list(changes) == [
-        "success", "score", "errors per task", "safety violations per task", "turns per success",
-        "written tokens per success",
+        "success", "efficiency", "quality", "errors per task", "safety violations per task",
+        "turns per success", "written tokens per success",
     ]  # fmt: skip
     success = changes["success"]
     assert close(success.before, 0.5, 32)

@@ -86,3 +86,16 @@ def test_swapping_the_states_swaps_before_and_after(
     there = {(change.before, change.after) for change in state_changes(first, second)}
     back = {(change.after, change.before) for change in state_changes(second, first)}
     assert there == back
+
+
+def test_state_that_is_a_difference_is_shown_as_one() -> None:
+    final: dict[str, JsonValue] = {
+        "changes": {"mail/m1/folder": "archive", "mail/+": [{"to": "ann"}]},
+        "before": {"mail/m1/folder": "inbox"},
+        "message": {"kind": "finish"},
+    }
+    assert state_changes({"changes": {}, "before": {}, "message": None}, final) == (
+        StateChange("mail/m1/folder", '"inbox"', '"archive"'),
+        StateChange("mail/+", None, '[{"to": "ann"}]'),
+        StateChange("message", "null", '{"kind": "finish"}'),
+    )

@@ -70,6 +70,10 @@ def test_change_caption_lists_only_significant_ones(content: ReportContent) -> N
     assert "turns per success −0.51" in say.change_caption(efforts)
     assert "tokens" not in say.change_caption(efforts)
     assert "No significant change in any" in say.change_caption(efforts[1:])
+    uncompared = [Change("a", "effort", Estimate(1.0, n=5), Estimate(2.0, n=5))]
+    assert say.change_caption(uncompared).endswith(
+        "Not compared with each other: before and after, other tasks succeed."
+    )
 
 
 def families(stage: str, *successes: Estimate) -> Measurement:

@@ -223,14 +223,14 @@ def _figure(value: float | str) -> str:
 def _print_details(console: Console, details: Mapping[str, JsonValue], indent: str = "") -> None:
     for name, value in details.items():
         if isinstance(value, dict):
-            console.print(Text(printable(f"{indent}{name}:")))
+            console.print(Text(printable(f"{indent}{name}:")), soft_wrap=True)
             _print_details(console, value, indent + "  ")
         elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-            console.print(Text(f"{indent}{name}:"))
+            console.print(Text(f"{indent}{name}:"), soft_wrap=True)
             for item in value:
-                console.print(Text(printable(f"{indent}  {_inline(item)}")))
+                console.print(Text(printable(f"{indent}  {_inline(item)}")), soft_wrap=True)
         else:
-            console.print(Text(printable(f"{indent}{name}: {_inline(value)}")))
+            console.print(Text(printable(f"{indent}{name}: {_inline(value)}")), soft_wrap=True)
 
 
 def _inline(value: JsonValue) -> str:

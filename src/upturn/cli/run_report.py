@@ -21,7 +21,8 @@ class Finished(NamedTuple):
 
     results: tuple[Result, ...]
     details: dict[str, JsonValue]
-    next_commands: list[str]
+    next_commands: dict[str, str]
+    """What to try next: purpose to command."""
 
 
 def resources_of(context: Context, started: float) -> Resources:
@@ -49,7 +50,7 @@ def finish_demo(context: Context, facts: Facts, *, command: str, started: float)
     write_report(content, context.run_dir / "report.html")
     write_summary(context.run_dir, "demo", results, details, config_hash=context.config.config_hash)
     context.finish()
-    return Finished(results, details, [f"{each.command}  # {each.purpose}" for each in content.next_commands])
+    return Finished(results, details, {each.purpose: each.command for each in content.next_commands})
 
 
 def write_summary(

@@ -1,6 +1,6 @@
 """Exams: a version attempts a fixed set of tasks, and every attempt is judged and kept."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from upturn.agents.build import temperature
@@ -25,7 +25,8 @@ class Mark:
     trajectory_id: str
     is_success: bool
     is_missing: bool
-    score: float | None
+    rewards: Mapping[str, float | None]
+    """The evaluation's reward components; None = missing."""
     turns: int
     written_tokens: int
     errors: float
@@ -89,7 +90,7 @@ def sit(
             trajectory_id=trajectory.id,
             is_success=evaluation.is_success,
             is_missing=evaluation.verdict == "missing",
-            score=evaluation.score,
+            rewards=evaluation.rewards,
             turns=len(trajectory.turns),
             written_tokens=trajectory.usage.written_tokens,
             errors=evaluation.costs.get("error", 0.0),

@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from upturn import __version__
@@ -196,9 +197,10 @@ def _canaries(context: Context, facts: Facts) -> tuple[Canary, ...]:
 
 def _changes(before: ExamResult, after: ExamResult) -> tuple[Change, ...]:
     """Reward components, costs and effort, each with its paired difference."""
+    known = ((name, value) for mark in (*before.marks, *after.marks) for name, value in mark.rewards.items())
+    components = dict.fromkeys(name for name, value in known if value is not None)
     rows: tuple[tuple[str, Literal["reward", "cost"], Callable[[Mark], float]], ...] = (
-        ("success", "reward", lambda mark: float(mark.is_success)),
-        ("score", "reward", lambda mark: mark.score or 0.0),
+        *((name, "reward", partial(_reward, name)) for name in components),
         ("errors per task", "cost", lambda mark: mark.errors),
         ("safety violations per task", "cost", lambda mark: mark.violations),
     )
@@ -212,6 +214,11 @@ def _changes(before: ExamResult, after: ExamResult) -> tuple[Change, ...]:
         new = [spent(mark) for mark in after.marks if mark.is_success]
         found.append(Change(name, "effort", _mean(old), _mean(new)))
     return tuple(found)
+
+
+def _reward(name: str, mark: Mark) -> float:
+    """A component that is missing for one task earned nothing there; one that is missing for all is not shown."""
+    return mark.rewards.get(name) or 0.0
 
 
 def _turns(mark: Mark) -> float:

@@ -205,6 +205,8 @@ def change_caption(changes: Sequence[Change]) -> str:
     text = "Grey is before, blue is after; black lines are 95 % intervals."
     if moved:
         return f"{text} Significant: {'; '.join(moved)}."
+    if not any(item.difference for item in changes):
+        return f"{text} Not compared with each other: before and after, other tasks succeed."
     return f"{text} {NO_CHANGE.capitalize()} in any of them is shown."
 
 

@@ -39,8 +39,18 @@ def state_changes(
     before: Mapping[str, JsonValue],
     after: Mapping[str, JsonValue],
 ) -> tuple[StateChange, ...]:
-    """Every place where the two states differ, by path, in the order of ``before`` and then ``after``."""
-    return tuple(_differences("", before, after))
+    """Every place where the two states differ, by path, in the order of ``before`` and then ``after``.
+
+    A state that is a difference itself (``changes`` by path, and what stood there ``before``) is shown as one.
+    """
+    made, stood = after.get("changes"), after.get("before")
+    if not (isinstance(made, Mapping) and isinstance(stood, Mapping)):
+        return tuple(_differences("", before, after))
+    rest = [{key: state[key] for key in state if key not in ("changes", "before")} for state in (before, after)]
+    return (
+        *(StateChange(path, _text(stood[path]) if path in stood else None, _text(made[path])) for path in made),
+        *_differences("", rest[0], rest[1]),
+    )
 
 
 def _differences(path: str, before: object, after: object) -> Iterator[StateChange]:

@@ -81,7 +81,7 @@ def test_reset_shows_the_instruction_of_the_tasks_world() -> None:
     observation, info = environment.reset(TASK)
     assert (observation.text, observation.code) == (TASK.instruction, "ok")
     assert info.state_hash == state_hash(WORKSPACE)
-    assert environment.state() == {"changes": {}, "message": None}
+    assert environment.state() == {"changes": {}, "before": {}, "message": None}
 
 
 def test_a_task_that_is_over_takes_no_more_actions() -> None:
@@ -91,7 +91,7 @@ def test_a_task_that_is_over_takes_no_more_actions() -> None:
     again = environment.step(Action("user", "finish"))
     assert (again.observation.code, again.is_terminated) == ("is_over", True)
     assert again.info.cost_components == {"error": 1.0}
-    assert environment.state() == {"changes": {}, "message": {"kind": "finish", "text": ""}}
+    assert environment.state() == {"changes": {}, "before": {}, "message": {"kind": "finish", "text": ""}}
     environment.reset(TASK)
     assert not environment.step(Action("user", "ask", {"text": "?"})).is_terminated
 
@@ -103,9 +103,11 @@ def test_snapshots_go_back_to_any_point() -> None:
     first = environment.snapshot()
     environment.step(Action("mail", "move", {"id": mail, "folder": "archive"}))
     moved, second = json.dumps(environment.state()), environment.snapshot()
+    assert environment.state()["changes"] == {f"mail/{mail}/folder": "archive"}
+    assert environment.state()["before"] == {f"mail/{mail}/folder": "inbox"}
     assert environment.step(Action("user", "finish")).is_terminated
     environment.restore(first)
-    assert environment.state() == {"changes": {}, "message": None}
+    assert environment.state() == {"changes": {}, "before": {}, "message": None}
     environment.restore(second)
     assert json.dumps(environment.state()) == moved
     assert environment.step(Action("user", "finish")).is_terminated

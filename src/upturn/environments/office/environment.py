@@ -62,12 +62,14 @@ class OfficeEnvironment:
         return Step(Observation(effect.text), 0.0, effect.is_final, False, info)
 
     def state(self) -> Mapping[str, JsonValue]:
-        """What differs from the task's initial workspace, and what the user was told last."""
+        """What differs from the initial workspace, what stood there ``before``, and what the user was told last."""
         workspace = self._current()
         assert self._initial is not None
         last = workspace.messages[-1] if workspace.messages else None
         message: JsonValue = {"kind": last.kind, "text": last.text} if last is not None else None
-        return {"changes": changes(self._initial, workspace), "message": message}
+        now = changes(self._initial, workspace)
+        before = {path: value for path, value in changes(workspace, self._initial).items() if path[-1] not in "+-"}
+        return {"changes": now, "before": before, "message": message}
 
     def snapshot(self) -> object:
         """The state as a reference; workspaces are never changed in place."""
