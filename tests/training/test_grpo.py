@@ -350,9 +350,7 @@ def test_final_weights_are_kept_when_asked_for(tiny_model: Model, make_trajector
     assert not all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
 
 
-def test_learning_rate_falls_over_the_iterations(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path
-) -> None:
+def test_learning_rate_falls_over_the_iterations(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     task = CopyTask(tiny_model(), make_trajectory)
     settings = replace(PLAIN, minibatches=1, decay="linear", optimiser=OptimiserSettings(learning_rate=3e-3))
     run_grpo(task.model, task.collect, settings, seed=0, run_dir=tmp_path)
