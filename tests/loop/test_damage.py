@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from upturn.loop.damage import MAX_TRIALS, TARGET_DROP, TOLERANCE, direction_for, size_for
+from upturn.loop.damage import FIRST_SIZE, MAX_TRIALS, TARGET_DROP, TOLERANCE, direction_for, size_for
 
 
 class Damage:
@@ -47,8 +47,8 @@ def test_closest_trial_is_kept_where_none_comes_close_enough() -> None:
 
 def test_noise_that_never_hurts_ends_the_search() -> None:
     harmless = Damage(lambda _size: 0.0)
-    assert size_for(harmless) == 0.25
-    assert harmless.tried == [0.25 * 2**trial for trial in range(MAX_TRIALS)]
+    assert size_for(harmless) == FIRST_SIZE
+    assert harmless.tried == [FIRST_SIZE * 2**trial for trial in range(MAX_TRIALS)]
 
 
 def test_noise_that_helps_is_not_mistaken_for_damage() -> None:
@@ -59,9 +59,9 @@ def test_noise_that_helps_is_not_mistaken_for_damage() -> None:
 @pytest.mark.parametrize(
     ("drops", "chosen", "tried"),
     [
-        ((0.2, 0.3, 0.3, 0.3), 0, 1),  # the first will do
-        ((0.1, 0.17, 0.3, 0.3), 1, 2),  # the first that costs enough, not the worst
-        ((0.1, 0.16, -0.1, 0.12), 1, 4),  # none costs enough: the one that costs most
+        ((0.2, 0.3, 0.3), 0, 1),  # the first will do
+        ((0.1, 0.15, 0.3), 1, 2),  # the first that costs enough, not the worst
+        ((0.1, 0.14, -0.1), 1, 3),  # none costs enough: the one that costs most
     ],
 )
 def test_direction_is_the_first_that_fresh_tasks_feel(drops: tuple[float, ...], chosen: int, tried: int) -> None:

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 TARGET_DROP = 0.215
 TOLERANCE = 0.02
 """The drop is measured on the held-out tasks and must come this close to the target."""
-FRESH_DROP = 0.17
+FRESH_DROP = 0.15
 """Tasks as they are served must suffer at least so much, or another direction of noise is tried: what hurts unseen
 wordings only is no damage that a canary could be expected to notice."""
 MAX_TRIALS = 10
-MAX_DIRECTIONS = 4
+MAX_DIRECTIONS = 3
+FIRST_SIZE = 0.5
+"""Noise, in standard deviations of the weights, that the search begins with: about right for the nano model."""
 DAMAGED = "self_attn"
 """The weights that get noise: without attention a model miscopies whatever the wording. Noise on all weights cost
 held-out wordings up to twice as much as practised ones."""
@@ -92,7 +94,7 @@ class _Noise:
 
 def size_for(drop: Callable[[float], float]) -> float:
     """The size of noise whose drop is nearest to the target: doubled until it costs too much, then bisected."""
-    low, high, size = 0.0, 0.0, 0.25
+    low, high, size = 0.0, 0.0, FIRST_SIZE
     best, nearest = size, 1.0
     for _ in range(MAX_TRIALS):
         found = drop(size)
