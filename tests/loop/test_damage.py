@@ -25,7 +25,7 @@ class Damage:
     [
         lambda size: size,
         lambda size: 0.08 * size,  # robust weights: the first guesses cost next to nothing
-        lambda size: 40 * size,  # fragile weights: the first guess destroys them
+        lambda size: 10 * size,  # fragile weights: the first guess destroys them
         lambda size: 0.9 / (1 + math.exp(-12 * (size - 0.7))),  # a cliff
     ],
 )  # fmt: skip
@@ -52,16 +52,16 @@ def test_noise_that_never_hurts_ends_the_search() -> None:
 
 
 def test_noise_that_helps_is_not_mistaken_for_damage() -> None:
-    helping = Damage(lambda size: -0.2 if size < 1 else 0.2)
-    assert size_for(helping) == 1.0
+    helping = Damage(lambda size: -0.2 if size < 2 else 0.2)
+    assert size_for(helping) == 2 * FIRST_SIZE
 
 
 @pytest.mark.parametrize(
     ("drops", "chosen", "tried"),
     [
-        ((0.2, 0.3, 0.3), 0, 1),  # the first will do
-        ((0.1, 0.15, 0.3), 1, 2),  # the first that costs enough, not the worst
-        ((0.1, 0.14, -0.1), 1, 3),  # none costs enough: the one that costs most
+        ((0.2, 0.3, 0.3, 0.3), 0, 1),  # the first will do
+        ((0.1, 0.16, 0.3, 0.3), 1, 2),  # the first that costs enough, not the worst
+        ((0.1, 0.14, -0.1, 0.12), 1, 4),  # none costs enough: the one that costs most
     ],
 )
 def test_direction_is_the_first_that_fresh_tasks_feel(drops: tuple[float, ...], chosen: int, tried: int) -> None:

@@ -17,20 +17,17 @@ if TYPE_CHECKING:
 TARGET_DROP = 0.215
 TOLERANCE = 0.02
 """The drop is measured on the held-out tasks and must come this close to the target."""
-FRESH_DROP = 0.15
+FRESH_DROP = 0.16
 """Tasks as they are served must suffer at least so much, or another direction of noise is tried: what hurts unseen
 wordings only is no damage that a canary could be expected to notice."""
 MAX_TRIALS = 10
-MAX_DIRECTIONS = 3
-FIRST_SIZE = 0.5
+MAX_DIRECTIONS = 4
+FIRST_SIZE = 1.2
 """Noise, in standard deviations of the weights, that the search begins with: about right for the nano model."""
-DAMAGED = "self_attn"
-"""The weights that get noise: without attention a model miscopies whatever the wording. Noise on all weights cost
-held-out wordings up to twice as much as practised ones."""
 
 
 def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, name: str) -> AgentVersion:
-    """The healthy version with noise on its attention, as much as costs about 20 points of held-out success.
+    """The healthy version with noise on its last layer, as much as costs about 20 points of held-out success.
 
     The directions of the noise are fixed by the run's seed; its size is found by bisection on the held-out tasks,
     which no training choice depends on. If no trial comes close enough, the closest one is kept; if no direction
@@ -71,16 +68,21 @@ def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, 
 
 
 class _Noise:
-    """Gaussian noise on a model's attention in one direction, relative to each tensor's spread."""
+    """Gaussian noise on a model's last layer in one direction, relative to each tensor's spread.
+
+    There it costs any wording about as much; noise everywhere costs unseen wordings up to twice as much as those
+    that were practised.
+    """
 
     def __init__(self, model: "PreTrainedModel", seed: int) -> None:
         import torch
 
         generator = torch.Generator().manual_seed(seed)
+        last = f".layers.{model.config.num_hidden_layers - 1}."
         self._parts = [
             (tensor, tensor.detach().clone(), torch.randn(tensor.shape, generator=generator) * tensor.std().item())
             for key, tensor in model.named_parameters()
-            if tensor.dim() > 1 and DAMAGED in key
+            if tensor.dim() > 1 and last in key
         ]
 
     def put(self, size: float) -> None:
