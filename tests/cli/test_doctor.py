@@ -1,6 +1,7 @@
 """``upturn doctor``: each check says what it found and what to do."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -33,15 +34,20 @@ def test_missing_torch_is_named() -> None:
     assert check_torch("2.13.0").is_fine
 
 
-def test_model_files_must_be_there_and_not_empty(tmp_path: Path) -> None:
+def test_model_files_must_be_there_whole(tmp_path: Path) -> None:
+    assert "config.json: No such file or directory, model.safetensors: No such" in check_model(tmp_path).found
     for name in MODEL_FILES:
         (tmp_path / name).write_text("x")
-    assert check_model(tmp_path).is_fine
+    assert "model.safetensors: cannot be compared, card.json is missing or damaged" in check_model(tmp_path).found
+    digest = sha256(b"x").hexdigest()
+    card = {"weights_sha256": digest, "tokenizer_sha256": digest}
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    assert check_model(tmp_path) == Check("nano model", str(tmp_path), True, check_model(tmp_path).advice)
     (tmp_path / "config.json").write_text("")
-    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "tokenizer.json").write_text("y")
     check = check_model(tmp_path)
     assert not check.is_fine
-    assert check.found == f"missing or empty: config.json, tokenizer.json in {tmp_path}"
+    assert check.found == f"config.json: empty, tokenizer.json: damaged in {tmp_path}"
     assert "build-nano" in check.advice
 
 

@@ -1,8 +1,10 @@
 """``upturn doctor``: what this machine has, one line each, with what to do where something is missing."""
 
+import json
 import os
 import shutil
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -45,14 +47,31 @@ def check_torch(version: str) -> Check:
 
 
 def check_model(folder: Path) -> Check:
-    """Whether the shipped model's files lie in ``folder`` and are not empty."""
-    broken = [name for name in MODEL_FILES if not _has_bytes(folder / name)]
-    found = f"missing or empty: {', '.join(broken)} in {folder}" if broken else str(folder)
-    return Check("nano model", found, not broken, "rebuild it: upturn model build-nano")
+    """Whether the shipped model's files lie in ``folder`` and are those that its card was written for."""
+    problems = [problem for name in MODEL_FILES if (problem := _file_problem(folder, name))]
+    found = f"{', '.join(problems)} in {folder}" if problems else str(folder)
+    return Check("nano model", found, not problems, "restore it, or rebuild it: upturn model build-nano")
 
 
-def _has_bytes(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
+def _file_problem(folder: Path, name: str) -> str:
+    """What is wrong with a file of the model; empty = nothing that can be told without loading it."""
+    try:
+        content = (folder / name).read_bytes()
+    except OSError as exc:
+        return f"{name}: {exc.strerror}"
+    if not content:
+        return f"{name}: empty"
+    if name not in _HASHES:
+        return ""
+    try:
+        expected = json.loads((folder / "card.json").read_text())[_HASHES[name]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{name}: cannot be compared, card.json is missing or damaged"
+    return "" if sha256(content).hexdigest() == expected else f"{name}: damaged"
+
+
+_HASHES = {"model.safetensors": "weights_sha256", "tokenizer.json": "tokenizer_sha256"}
+"""What the card calls the hash of a file."""
 
 
 def check_disk(free_gb: float) -> Check:
