@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from upturn.agents import Reply
-from upturn.agents.reply import LONGEST_ANSWER, recordable
+from upturn.agents.reply import DEEPEST_ANSWER, LONGEST_ANSWER, recordable
 from upturn.records import Action, Usage, fields_json
 
 
@@ -45,6 +45,15 @@ def test_parameters_that_contain_themselves_become_none() -> None:
     circle: list[Any] = []
     circle.append(circle)
     assert recordable(Reply("x", Action("mail", "move", {"id": circle}))).action is None
+
+
+@pytest.mark.parametrize(("levels", "is_kept"), [(DEEPEST_ANSWER, True), (DEEPEST_ANSWER + 1, False), (196, False)])
+def test_what_is_nested_too_deep_to_be_read_back_from_a_trajectory_becomes_none(levels: int, is_kept: bool) -> None:
+    nested: Any = "x"
+    for level in range(levels - 1):  # the parameters are a level themselves
+        nested = [nested] if level % 2 else {"in": nested}
+    action = Action("mail", "move", {"id": nested})
+    assert recordable(Reply("x", action)).action == (action if is_kept else None)
 
 
 def test_an_action_of_a_derived_class_cannot_pass_for_an_action() -> None:

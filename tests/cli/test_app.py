@@ -1,6 +1,7 @@
 """The command line: lazily loaded commands, errors as messages and exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,16 @@ def test_an_error_of_the_system_is_a_message_that_names_the_place(command: Modul
     command.run = fail  # type: ignore[attr-defined]
     result = run("doctor")
     assert (result.exit_code, result.stderr) == (1, "error: No such file or directory: '/nowhere/at/all'\n")
+
+
+def test_an_argument_that_is_no_text_is_a_message(command: ModuleType) -> None:
+    def fail(name: str) -> None:
+        name.encode()
+
+    command.run = fail  # type: ignore[attr-defined]
+    result = run("doctor", os.fsdecode(b"ten\xffant"))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "error: this is not Unicode text: 'ten\\udcffant'; write it in UTF-8\n"
 
 
 def test_an_error_without_a_number_is_a_bug_and_keeps_its_traceback(command: ModuleType) -> None:

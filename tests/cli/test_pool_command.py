@@ -163,6 +163,13 @@ def test_export_never_writes_over_the_pool(filled: Path, tmp_path: Path, ending:
     assert filled.read_bytes() == before
 
 
+def test_a_link_to_itself_makes_room_for_the_export(filled: Path, tmp_path: Path) -> None:
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    assert run("pool", "export", "--pool", filled, "--out", circle).exit_code == 0
+    assert circle.is_file()
+
+
 def test_an_export_that_breaks_leaves_the_earlier_file(
     filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,9 @@ def _told(ctx: Any) -> Iterator[None]:
             raise
         place = "" if exc.filename is None else f": {os.fsdecode(exc.filename)!r}"
         _end(ctx, UpturnError(f"{exc.strerror}{place}"), exc)
+    except UnicodeEncodeError as exc:
+        # Arguments and names of files may be any bytes; what is stored and asked for is text.
+        _end(ctx, UpturnError(f"this is not Unicode text: {exc.object[:100]!r}; write it in UTF-8"), exc)
     except _WRONG_USAGE as exc:
         if "--json" not in arguments:
             raise  # shown with the usage

@@ -159,8 +159,9 @@ def _writing(path: Path | None, pool: Path) -> Iterator[TextIO]:
             sys.stdout.reconfigure(encoding="utf-8")  # records are, whatever the terminal can show
         yield sys.stdout
         return
-    path = path.resolve()
-    own = {where.with_name(where.name + ending) for where in (pool.absolute(), pool.resolve()) for ending in _OWN}
+    path = Path(os.path.realpath(path))  # unlike Path.resolve, it bears links in a circle
+    places = (pool.absolute(), Path(os.path.realpath(pool)))
+    own = {where.with_name(where.name + ending) for where in places for ending in _OWN}
     if path in own:
         raise typer.BadParameter(f"--out {str(path)!r} belongs to the pool, which would be lost; name another file")
     # What is there stays until the new one is whole; devices and pipes are written as they are.
