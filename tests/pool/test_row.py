@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from upturn.errors import RecordError
@@ -18,12 +19,17 @@ from upturn.records import (
     Feedback,
     Observation,
     Task,
+    TokenRow,
     Trajectory,
+    Turn,
     Usage,
 )
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
 NOT_JSON: list[Any] = [math.nan, -math.inf, "\ud800", {"\ud800": 1}, (1, 2), {1: 2}, b"x", object()]
+DEEP: Any = {}
+for _ in range(230):
+    DEEP = {"in": DEEP}
 TASK = Task("t", "do", "mail", "office")
 
 
@@ -66,6 +72,35 @@ def test_usage_that_could_not_be_read_back_is_refused(make_point: MakePoint, usa
 def test_records_with_values_of_other_types_are_refused(record: Any) -> None:
     with pytest.raises(RecordError, match="not a"):
         row_of(record)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"final_observation": Observation(None)},  # type: ignore[arg-type]
+        {"turns": (Turn(Observation("hi"), "x", None, reward=None),)},  # type: ignore[arg-type]
+        {"turns": (Turn(Observation("hi"), "x", Action("mail", "move", {"n": 10**5000})),)},
+        {"rows": (TokenRow((1,), (), (None,)),)},  # type: ignore[arg-type]
+        {"final_state": {"n": 10**5000}},
+        {"final_state": DEEP},
+        {"usage": Usage(written_tokens=None)},  # type: ignore[arg-type]
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_trajectory_that_could_not_be_read_back_is_refused(
+    make_point: MakePoint, changes: dict[str, Any]
+) -> None:
+    _, trajectory, _ = make_point("a")
+    with pytest.raises(RecordError):
+        row_of(replace(trajectory, **changes))
+
+
+def test_numbers_of_numpy_are_kept_as_numbers(pool: Pool, make_point: MakePoint) -> None:
+    task, trajectory, _ = make_point("a")
+    usage = Usage(np.int64(3), np.int64(2), np.float64(0.5))  # type: ignore[arg-type]
+    pool.add_tasks(task)
+    pool.add_trajectories([replace(trajectory, usage=usage)])
+    assert [found.usage for found in pool.trajectories(tenant="default")] == [Usage(3, 2, 0.5)]
 
 
 def test_a_number_too_large_for_its_column_is_refused_however_large() -> None:

@@ -126,9 +126,10 @@ def _trajectory_columns(trajectory: Trajectory) -> Values:
         "outcome": trajectory.outcome,
         "turn_count": len(trajectory.turns),
         "tool_turns": sum(turn.action is not None and is_tool_use(turn.action.target) for turn in trajectory.turns),
-        "prompt_tokens": trajectory.usage.prompt_tokens,
-        "written_tokens": trajectory.usage.written_tokens,
-        "seconds": trajectory.usage.seconds,
+        # Numbers of numpy are written as JSON like any other, but SQLite would keep their bytes.
+        "prompt_tokens": int(trajectory.usage.prompt_tokens),
+        "written_tokens": int(trajectory.usage.written_tokens),
+        "seconds": float(trajectory.usage.seconds),
     }
 
 
@@ -151,8 +152,8 @@ KINDS: Mapping[type[Any], Kind] = {
 def row_of(record: Any) -> Values:
     """The record's row, without sequence and recorded_at, and without tenant where only its task knows that.
 
-    Raises RecordError for values that could not be read back (``fields_json`` names them; None in a field of a
-    trajectory's turns and rows that takes none is not found) and integers that a column cannot hold.
+    Raises RecordError for values that could not be read back (each is tried: one record that cannot be read would
+    stop every read of the pool) and integers that a column cannot hold.
     """
     if isinstance(record, Trajectory):
         texts = _trajectory_texts(record)
@@ -173,7 +174,8 @@ def _trajectory_texts(trajectory: Trajectory) -> Values:
     turns = _dump(trajectory, trajectory.turns, tuple[Turn, ...])
     rows = _dump(trajectory, trajectory.rows, tuple[TokenRow, ...])
     rest = _dump(trajectory, trajectory, Trajectory, exclude={"turns", "rows", "usage"})
-    _dump(trajectory, trajectory.usage, Usage)  # its numbers have columns of their own: only checked here
+    usage = _dump(trajectory, trajectory.usage, Usage)
+    from_fields(Trajectory, _joined(turns, rows, usage, rest))
     tokens = f"{trajectory.usage.prompt_tokens} {trajectory.usage.written_tokens}"
     return {
         "id": trajectory.id,
@@ -200,5 +202,9 @@ def trajectory_of(row: Any, *, has_tokens: bool) -> Trajectory:
     usage = (
         f'{{"prompt_tokens":{row.prompt_tokens},"written_tokens":{row.written_tokens},"seconds":{row.seconds!r}}}'
     )
-    text = f'{{"turns":{row.turns},"rows":{rows},"usage":{usage},{row.fields.removeprefix("{")}'
-    return from_fields(Trajectory, text)
+    return from_fields(Trajectory, _joined(row.turns, rows, usage, row.fields))
+
+
+def _joined(turns: str, rows: str, usage: str, rest: str) -> str:
+    """A trajectory's JSON from its parts."""
+    return f'{{"turns":{turns},"rows":{rows},"usage":{usage},{rest.removeprefix("{")}'
