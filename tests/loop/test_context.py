@@ -1,11 +1,13 @@
 """Opening a run: what is named must be there, and only the same run can go on."""
 
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
 from upturn.config import AgentConfig, GrpoConfig, parse_config
@@ -164,3 +166,19 @@ def test_policy_and_limits_are_the_configured_ones(desk: ModuleType) -> None:
     assert isinstance(policy_of(ruled), RuleBasedRouting)
     limits = limits_of(desk.config(environment={"max_turns": 3, "max_tokens": 90, "max_action_tokens": 9}))
     assert (limits.max_turns, limits.max_tokens, limits.max_action_tokens, limits.max_seconds) == (3, 90, 9, None)
+
+
+def test_torch_is_as_it_was_when_a_run_is_over(desk: ModuleType, tmp_path: Path) -> None:
+    threads, smallest = torch.get_num_threads(), sys.float_info.min
+    config = parse_config(
+        {
+            "agents": [{"name": "nano", "kind": "local_model", "model": "nano"}],
+            "environment": {"name": "toy_desk:kit"},
+            "run": {"threads": threads + 1},
+        }
+    )
+    with desk.opened(tmp_path / "run", config):
+        assert torch.get_num_threads() == threads + 1
+        assert smallest / 2 == 0.0
+    assert torch.get_num_threads() == threads
+    assert smallest / 2 > 0.0

@@ -186,7 +186,7 @@ class GrpoConfig(Section):
     """Optimiser steps a round is split over."""
     learning_rate: Positive = 1e-4
     """Of AdamW. With the nano model 8e-4 was seen to collapse."""
-    decay: Literal["none", "linear", "cosine"] = "linear"
+    decay: Literal["none", "linear", "cosine"] = "none"
     """How the learning rate falls to zero over the rounds."""
     incumbent_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the serving version's weights in those of the candidate; more keeps more of what it could do before

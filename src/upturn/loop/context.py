@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -119,23 +119,25 @@ def open_run(
     """
     kit = kit_of(config)
     check_names(config, kit)
-    with Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal:
+    needs_torch = any(agent.kind == "local_model" for agent in config.agents)
+    with (
+        Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
+        Pool.open(config.pool.path or run_dir / "pool.db") as pool,
+        _torch_set(config.run.threads) if needs_torch else nullcontext(),
+    ):
         (run_dir / "config.json").write_text(config.to_json())
-        with Pool.open(config.pool.path or run_dir / "pool.db") as pool:
-            if any(agent.kind == "local_model" for agent in config.agents):
-                _prepare_torch(config.run.threads)
-            fleet = Fleet(kit, limits_of(config), api_keys)
-            policy = policy_of(config)
-            registry = AgentRegistry()
-            for agent in config.agents:
-                version = keep_agent_version(pool, version_of(agent))
-                registry.add(version, max_concurrent=agent.load_cap)
-            run_id = run_dir.name
-            router = Router(registry, policy, RunKey(run_id, config.run.seed))
-            service = Service(fleet, router, pool, Purpose(f"{run_id}/service", config.run.seed))
-            context = Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, progress)
-            context.begin()
-            yield context
+        fleet = Fleet(kit, limits_of(config), api_keys)
+        policy = policy_of(config)
+        registry = AgentRegistry()
+        for agent in config.agents:
+            version = keep_agent_version(pool, version_of(agent))
+            registry.add(version, max_concurrent=agent.load_cap)
+        run_id = run_dir.name
+        router = Router(registry, policy, RunKey(run_id, config.run.seed))
+        service = Service(fleet, router, pool, Purpose(f"{run_id}/service", config.run.seed))
+        context = Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, progress)
+        context.begin()
+        yield context
 
 
 def keep_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:
@@ -185,9 +187,19 @@ def policy_of(config: Config) -> LearnedPolicy:
     return RuleBasedRouting(routing.rules, routing.default_agent, floor=routing.floor, tally=tally)
 
 
-def _prepare_torch(threads: int | None) -> None:
-    """Threads are set, never left to chance: two torch processes that each take all cores crawl."""
+@contextmanager
+def _torch_set(threads: int | None) -> Iterator[None]:
+    """Threads are set, never left to chance: two torch processes that each take all cores crawl.
+
+    Numbers below 2^-1022 count as 0 meanwhile, here and in torch: they slow small models down and say nothing.
+    """
     import torch
 
+    before = torch.get_num_threads()
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(before)

@@ -114,6 +114,7 @@ def demo_config(*, seed: int, size: Size, directory: str) -> Config:
                 "attempts": 8 if is_full else 4,
                 "evaluate_every": 10 if is_full else 1,
                 "learning_rate": 4e-4,
+                "decay": "linear",
                 "incumbent_share": 0.15,
             },
             "loop": {"improve": "nano"},
