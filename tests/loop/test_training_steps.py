@@ -14,18 +14,21 @@ from upturn.loop.context import version_of
 from upturn.loop.cycle import serve, train
 from upturn.loop.exam import exam_tasks, sit
 from upturn.loop.fleet import Purpose
+from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.loop.training import (
     configured_reward,
     demonstrations_in,
     practice_weights,
     take_training_snapshot,
+    told,
     train_grpo,
     with_rows,
 )
 from upturn.models.nano import load_local, model_folder
 from upturn.pool import PoolSink, Selection
 from upturn.records import Evaluation
+from upturn.training.curve import CurvePoint
 from upturn.training.version import save_version
 from upturn.training.weights import weight_tensors
 
@@ -183,3 +186,21 @@ def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: 
     before = weight_tensors(load_local("nano").model)
     for name, tensor in weight_tensors(load_local(version.model).model).items():
         torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])
+
+
+class Told(NoProgress):
+    """Keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.advances: list[tuple[int, dict[str, float]]] = []
+
+    def advance(self, count: int = 1, **figures: float) -> None:
+        self.advances.append((count, figures))
+
+
+def test_resumed_training_shows_what_was_done_before() -> None:
+    progress = Told()
+    tell = told(progress, loss="loss")
+    for units, loss in ((41, 0.5), (42, 0.0), (43, None)):  # 40 units were done by a process that was killed
+        tell(CurvePoint(units, units, {"loss": loss, "other": 1.0}))
+    assert progress.advances == [(41, {"loss": 0.5}), (1, {"loss": 0.0}), (1, {})]

@@ -12,6 +12,7 @@ from upturn.agents.rendering import rendered_rows
 from upturn.errors import TrainingError
 from upturn.loop.context import Context, keep_agent_version
 from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.progress import Progress
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.models import Renderer
 from upturn.models.nano import load_local
@@ -19,6 +20,7 @@ from upturn.pool import PoolSink, Selection
 from upturn.pool.snapshot import experiences_in, take_snapshot
 from upturn.records import AgentVersion, Evaluation, Snapshot, Trajectory
 from upturn.rewards import Rubric
+from upturn.training.curve import CurvePoint
 
 SELECTION_TASKS = 108
 """Tasks on which a training run is watched and its best weights are chosen: training templates in unseen worlds,
@@ -80,7 +82,7 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
         settings,
         seed=context.seed,
         run_dir=context.run_dir / "training" / name,
-        progress=lambda point: context.progress.advance(loss=point.metrics.get("loss") or math.nan),
+        progress=told(context.progress, loss="loss"),
     )
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 
@@ -141,7 +143,7 @@ def train_grpo(
         seed=context.seed,
         run_dir=context.run_dir / "training" / name,
         evaluate=evaluate,
-        progress=lambda point: context.progress.advance(reward=point.metrics.get("mean_return") or math.nan),
+        progress=told(context.progress, reward="mean_return"),
     )
     incumbent = context.router.registry.served(parent.agent).incumbent
     blend(trainee.model, weight_tensors(load_local(incumbent.model).model), config.incumbent_share)
@@ -187,3 +189,17 @@ def practice_weights(before: ExamResult) -> dict[str, float]:
         family: max(0.4, 1.0 - before.rate(family=family))
         for family in dict.fromkeys(mark.family for mark in before.marks)
     }
+
+
+def told(progress: Progress, **metrics: str) -> Callable[[CurvePoint], None]:
+    """Passes a training run's course on: units done, those before an interruption too, and figures from metrics."""
+    done = 0
+
+    def tell(point: CurvePoint) -> None:
+        nonlocal done
+        found = {figure: point.metrics.get(metric) for figure, metric in metrics.items()}
+        figures = {figure: value for figure, value in found.items() if value is not None}
+        progress.advance(point.units - done, **figures)
+        done = point.units
+
+    return tell
