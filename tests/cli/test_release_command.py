@@ -79,6 +79,15 @@ def test_a_release_needs_exactly_one_ground(pool: Path, arguments: tuple[str, ..
     assert _stored(pool) == []
 
 
+@pytest.mark.parametrize("content", [b"\xff\x00", b"{}", b'{"kind": "Task", "version": 1, "record": {}}'])
+def test_a_file_that_holds_no_validation_is_named(pool: Path, tmp_path: Path, content: bytes) -> None:
+    other = tmp_path / "other.json"
+    other.write_bytes(content)
+    with pytest.raises(ReleaseError, match=r"other\.json' holds no validation: "):
+        _run(pool, "start", "clerk@1", "clerk@2", "--validation", str(other))
+    assert _stored(pool) == []
+
+
 def test_one_open_release_for_each_agent(pool: Path) -> None:
     _start(pool)
     with pytest.raises(ReleaseError, match="already has release"):

@@ -16,7 +16,7 @@ from upturn.deployment.interval import wilson_interval
 from upturn.deployment.release import Override, candidate_share, status_word
 from upturn.deployment.rule import CanarySettings
 from upturn.deployment.validation import Validation
-from upturn.errors import ReleaseError, UnknownNameError
+from upturn.errors import RecordError, ReleaseError, UnknownNameError
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Release, Result, from_json
 
@@ -129,7 +129,12 @@ def _ground(validation: Path | None, skip_validation: bool, override: Override) 
         raise ReleaseError(
             f"there is no validation at {str(validation)!r}; name the file that the validation wrote"
         )
-    return from_json(Validation, validation.read_bytes())
+    try:
+        return from_json(Validation, validation.read_bytes())
+    except RecordError as exc:
+        raise ReleaseError(
+            f"{str(validation)!r} holds no validation: {exc}; name the file that the validation wrote"
+        ) from exc
 
 
 def _version(versions: dict[str, AgentVersion], wanted: str) -> AgentVersion:

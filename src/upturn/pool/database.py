@@ -26,7 +26,7 @@ _BUSY_TIMEOUT_SECONDS = 10.0
 
 _ADVICE = {
     "SQLITE_FULL": "free some space on its disk and try again; what was acknowledged is kept",
-    "SQLITE_IOERR": "look after its disk and try again; what was acknowledged is kept",
+    "SQLITE_IOERR": "see that its disk has room and works, then try again; what was acknowledged is kept",
     "SQLITE_CORRUPT": "restore a copy of it, or choose another path",
     "SQLITE_READONLY": "make it and its folder writable, or copy both to where they are",
 }
