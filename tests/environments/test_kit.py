@@ -1,6 +1,7 @@
 """Environments by name: what is found, and what is said when nothing is."""
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -52,3 +53,18 @@ def test_what_cannot_be_resolved_is_named(module: ModuleType, name: str, message
     module.number = lambda: 7  # type: ignore[attr-defined]
     with pytest.raises(UnknownNameError, match=message):
         resolve_kit(name)
+
+
+def test_environment_whose_code_breaks_is_named_with_what_broke(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_desk.py").write_text("kit = = 3\n")
+    (tmp_path / "leaving_desk.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnknownNameError, match="'broken_desk:kit' cannot be imported: SyntaxError: "):
+        resolve_kit("broken_desk:kit")
+    with pytest.raises(UnknownNameError, match="'leaving_desk:kit' cannot be imported: SystemExit: 3"):
+        resolve_kit("leaving_desk:kit")
+    module.failing = lambda: 1 / 0  # type: ignore[attr-defined]
+    with pytest.raises(UnknownNameError, match="could not be made: ZeroDivisionError: division by zero"):
+        resolve_kit("my_environments:failing")

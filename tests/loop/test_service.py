@@ -1,5 +1,6 @@
 """One wave of tasks: routed, run, judged, stored whole, learned from."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from upturn.errors import RoutingError
 from upturn.loop.service import judge
 from upturn.pool.coverage import Share, coverage
-from upturn.records import Task, Trajectory
+from upturn.records import Evaluation, Task, Trajectory
 
 
 def test_wave_is_stored_whole_in_the_order_of_its_tasks(desk: ModuleType, tmp_path: Path) -> None:
@@ -133,3 +134,30 @@ def test_judging_a_broken_judgement_again_gives_the_same_record(desk: ModuleType
     assert first.verdict == "missing"
     assert first == judge(verifier, foreign, attempt)
     assert judge(verifier, served.task, attempt) == served.evaluation
+
+
+GOOD = Evaluation("e", "t", "a", "judge", "success", (), {}, {}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "RecordError: "),
+        (replace(GOOD, rewards={"success": float("nan")}), "RecordError: .*rewards.success: .* finite number"),
+        (replace(GOOD, verdict="excellent"), "RecordError: .*verdict"),  # type: ignore[arg-type]
+    ],
+)
+def test_answer_that_no_record_can_hold_is_missing(
+    desk: ModuleType, tmp_path: Path, answer: Evaluation | None, said: str
+) -> None:
+    class Judge:
+        name = "judge"
+
+        def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
+            return answer  # type: ignore[return-value]
+
+    with desk.opened(tmp_path / "run") as context:
+        (served,) = context.service.serve(context.next_tasks(1))
+    found = judge(Judge(), served.task, served.trajectory)
+    assert (found.verdict, found.evaluator, found.score) == ("missing", "judge", None)
+    assert re.match(said, found.gates[0].detail)

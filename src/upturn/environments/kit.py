@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Protocol, runtime_checkable
 
 from upturn.environments.environment import Environment, Verifier
-from upturn.errors import UnknownNameError
+from upturn.errors import UnknownNameError, described
 from upturn.records import Split, Task
 
 _REGISTERED = {"office": "upturn.environments.office.kit:OfficeKit"}
@@ -56,11 +56,19 @@ def resolve_kit(name: str) -> EnvironmentKit:
         raise UnknownNameError(
             f"environment {name!r} cannot be imported: {exc}; the module must be importable from here"
         ) from exc
+    except (Exception, SystemExit) as exc:  # foreign code: whatever it does when it is imported
+        raise UnknownNameError(
+            f"environment {name!r} cannot be imported: {described(exc)}; its module must load without error"
+        ) from exc
     try:
         kit = factory() if callable(factory) else factory
     except TypeError as exc:
         raise UnknownNameError(
             f"environment {name!r} could not be made: {exc}; its factory is called without arguments"
+        ) from exc
+    except (Exception, SystemExit) as exc:
+        raise UnknownNameError(
+            f"environment {name!r} could not be made: {described(exc)}; its factory must not fail"
         ) from exc
     if not isinstance(kit, EnvironmentKit):
         raise UnknownNameError(

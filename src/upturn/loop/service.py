@@ -12,9 +12,19 @@ from typing import NamedTuple
 from upturn.agents import trajectory_id
 from upturn.arbiter import Router, RoutingOutcome
 from upturn.environments import Verifier
+from upturn.errors import described
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.pool import Pool, PoolBatch
-from upturn.records import AgentVersion, Decision, Evaluation, GateResult, Task, Trajectory
+from upturn.records import (
+    AgentVersion,
+    Decision,
+    Evaluation,
+    GateResult,
+    Task,
+    Trajectory,
+    fields_json,
+    from_fields,
+)
 
 
 class Served(NamedTuple):
@@ -103,10 +113,13 @@ class Service:
 
 
 def judge(verifier: Verifier, task: Task, trajectory: Trajectory) -> Evaluation:
-    """The verifier's evaluation; a verifier that breaks gives one with the verdict ``missing`` and says why."""
+    """The verifier's evaluation, as it will be read back.
+
+    A verifier that breaks, or whose answer no record can hold, gives a ``missing`` one that says why.
+    """
     try:
-        return verifier.verify(task, trajectory)
+        return from_fields(Evaluation, fields_json(verifier.verify(task, trajectory)))
     except Exception as exc:  # noqa: BLE001 — a broken judge is recorded as missing, its siblings go on
         digest = hashlib.blake2b(f"{verifier.name}/{trajectory.id}".encode(), digest_size=8).hexdigest()
-        gate = GateResult("judged", False, f"{type(exc).__name__}: {exc}")
+        gate = GateResult("judged", False, described(exc))
         return Evaluation(f"v-{digest}", task.id, trajectory.id, verifier.name, "missing", (gate,), {}, {}, None)
