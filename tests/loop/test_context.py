@@ -11,7 +11,7 @@ import torch
 
 from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
 from upturn.config import AgentConfig, GrpoConfig, parse_config
-from upturn.errors import ConfigError, JournalError, StoreBusyError, UnknownNameError
+from upturn.errors import ConfigError, JournalError, StoreBusyError
 from upturn.loop.check import check_names
 from upturn.loop.context import keep_agent_version, limits_of, open_run, policy_of, version_of
 from upturn.loop.cycle import serve
@@ -45,10 +45,14 @@ def test_reward_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> Non
     check_names(desk.config().model_copy(update={"grpo": GrpoConfig()}), desk.kit())  # the default weights
 
 
-def test_unknown_environment_is_refused(desk: ModuleType, tmp_path: Path) -> None:
-    config = desk.config(environment={"name": "kitchen"})
-    with pytest.raises(UnknownNameError, match="unknown environment 'kitchen'"), desk.opened(tmp_path, config):
+def test_unknown_environment_is_reported_with_the_other_problems(desk: ModuleType, tmp_path: Path) -> None:
+    config = desk.config(("nobody",), environment={"name": "kitchen"})
+    with pytest.raises(ConfigError) as caught, desk.opened(tmp_path / "run", config):
         pass
+    environment, function = caught.value.problems
+    assert environment.startswith("environment.name: unknown environment 'kitchen'; known: office")
+    assert function.startswith("agents[0].import_path: 'toy_desk' has no 'nobody'")
+    assert not (tmp_path / "run").exists()
 
 
 def test_run_goes_on_only_with_its_own_configuration_and_command(desk: ModuleType, tmp_path: Path) -> None:

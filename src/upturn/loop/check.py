@@ -5,9 +5,24 @@ from collections.abc import Iterator, Sequence
 from upturn.agents import load_function
 from upturn.config import Config
 from upturn.environments import EnvironmentKit
-from upturn.errors import ConfigError
-from upturn.loop.kit import practised_families
+from upturn.errors import ConfigError, UnknownNameError
+from upturn.loop.kit import kit_of, practised_families
 from upturn.records import Evaluation, Split, Task, Trajectory
+
+
+def checked_kit(config: Config) -> EnvironmentKit:
+    """The configured kit, when everything that is named is there.
+
+    Raises ConfigError for environment, judge, task file, families, agents' functions, tasks and reward components.
+    """
+    try:
+        kit = kit_of(config)
+    except UnknownNameError as exc:
+        raise ConfigError([f"environment.name: {exc}", *_functions(config)]) from exc
+    except ConfigError as exc:
+        raise ConfigError([*exc.problems, *_functions(config)]) from exc
+    check_names(config, kit)
+    return kit
 
 
 def check_names(config: Config, kit: EnvironmentKit) -> None:

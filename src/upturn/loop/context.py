@@ -14,10 +14,10 @@ from upturn.agents import Limits
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
 from upturn.config import AgentConfig, Config
 from upturn.environments import EnvironmentKit
-from upturn.loop.check import check_names
+from upturn.loop.check import checked_kit
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.journal import Journal
-from upturn.loop.kit import kit_of, practised_families, served_families
+from upturn.loop.kit import practised_families, served_families
 from upturn.loop.progress import Progress
 from upturn.loop.service import Service
 from upturn.pool import Pool
@@ -114,11 +114,9 @@ def open_run(
 ) -> Iterator[Context]:
     """Opens the run in ``run_dir``, begun here or before; raises ConfigError for what it names and is not there.
 
-    Raises UnknownNameError for the environment, JournalError when the folder holds another run, StoreBusyError when
-    its pool is in use.
+    Raises JournalError when the folder holds another run, StoreBusyError when its pool is in use.
     """
-    kit = kit_of(config)
-    check_names(config, kit)
+    kit = checked_kit(config)
     needs_torch = any(agent.kind == "local_model" for agent in config.agents)
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
