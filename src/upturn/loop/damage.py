@@ -70,8 +70,8 @@ def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, 
 class _Noise:
     """Gaussian noise on a model's last layer in one direction, relative to each tensor's spread.
 
-    There it costs any wording about as much; noise everywhere costs unseen wordings up to twice as much as those
-    that were practised.
+    There it costs any wording about as much; noise everywhere costs unseen wordings up to 1.4 times as much as
+    those that were practised.
     """
 
     def __init__(self, model: "PreTrainedModel", seed: int) -> None:

@@ -145,8 +145,9 @@ def train_grpo(
         evaluate=evaluate,
         progress=told(context.progress, reward="mean_return"),
     )
-    incumbent = context.router.registry.served(parent.agent).incumbent
-    blend(trainee.model, weight_tensors(load_local(incumbent.model).model), config.incumbent_share)
+    if config.incumbent_share:
+        incumbent = context.router.registry.served(parent.agent).incumbent
+        blend(trainee.model, weight_tensors(load_local(incumbent.model).model), config.incumbent_share)
     return keep_version(context, trainee, parent, name)
 
 
