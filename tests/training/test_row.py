@@ -3,15 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 
 from upturn.errors import TrainingError
 from upturn.records import TokenRow, Trajectory, WrittenSpan
-from upturn.training import TrainingRow, policy_rows, supervised_rows
-from upturn.training.row import micro_batches, written_count
+from upturn.training import policy_rows, supervised_rows
+from upturn.training.row import written_count
 
 Make = Callable[..., Trajectory]
 QUICK = settings(deadline=None, max_examples=30)
@@ -100,35 +98,3 @@ def test_splitting_a_rollout_into_rows_keeps_each_written_token_and_its_weight(m
 
     assert weighted(split) == weighted(whole)
     assert written_count(split) == written_count(whole) == 4
-
-
-def _row(name: int, length: int, positions: list[int]) -> TrainingRow:
-    return TrainingRow(
-        str(name),
-        np.arange(100 * name, 100 * name + length),
-        np.array(positions),
-        np.array(positions, dtype=np.float32),
-        None,
-    )
-
-
-def test_micro_batch_points_at_the_position_before_each_written_token() -> None:
-    (batch,) = micro_batches([_row(1, 5, [2, 4]), _row(2, 4, [1])], 100)
-    # shortest first; tokens from the last written one on are not computed
-    assert batch.input_ids.tolist() == [[200, 0, 0, 0], [100, 101, 102, 103]]
-    assert batch.predictors.tolist() == [0, 5, 7]
-    assert batch.targets.tolist() == [201, 102, 104]
-    assert batch.weights.tolist() == [1.0, 2.0, 4.0]
-    assert np.isnan(batch.old_logprobs).all()
-    assert batch.logical_tokens == 9
-
-
-@QUICK
-@given(st.lists(st.integers(2, 30), min_size=1, max_size=30), st.integers(1, 90))
-def test_micro_batches_hold_every_row_once_within_the_budget(lengths: list[int], budget: int) -> None:
-    rows = [_row(index, length, [length - 1]) for index, length in enumerate(lengths, start=1)]
-    batches = micro_batches(rows, budget)
-    targets = sorted(int(target) for batch in batches for target in batch.targets)
-    assert targets == sorted(100 * index + length - 1 for index, length in enumerate(lengths, start=1))
-    assert all(batch.input_ids.size <= budget or len(batch.input_ids) == 1 for batch in batches)
-    assert sum(batch.logical_tokens for batch in batches) == sum(lengths)

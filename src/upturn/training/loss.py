@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class TokenBatch(NamedTuple):
-    """The written tokens of a micro-batch, in the order of ``MicroBatch.targets``; all ``(N,)``."""
+    """The written tokens of a micro-batch, in the order of ``WrittenTokens``; all ``(N,)``."""
 
     logprobs: Tensor
     """Of the model in training; carries the gradient."""
@@ -23,6 +23,12 @@ class TokenBatch(NamedTuple):
     """Advantage, or 1."""
     mask: Tensor
     """True = takes part."""
+    corrections: Tensor | None = None
+    """What a policy term is multiplied by where sampler and trainer differ, without gradient; None = 1."""
+    reference_logprobs: Tensor | None = None
+    """Of the policy that a KL term holds on to; None = there is none."""
+    sequences: Tensor | None = None
+    """int64: index of the rollout of each token; None = all of one."""
 
 
 class TokenStatistics(NamedTuple):
@@ -38,7 +44,8 @@ class Objective(Protocol):
     """What training minimises: a per-token loss."""
 
     def losses(self, batch: TokenBatch) -> Tensor:
-        """``(N,)``; the trainer adds them up and divides by the stream's own denominator."""
+        """``(N,)``; the trainer multiplies them by the tokens' scales, adds them up and divides by the stream's own
+        denominator."""
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
         """Plain numbers, without gradient."""

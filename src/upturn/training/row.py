@@ -1,4 +1,4 @@
-"""Training rows: what a loss needs of a trajectory's recorded tokens, and how rows are batched.
+"""Training rows: what a loss needs of a trajectory's recorded tokens.
 
 Rows carry token ids exactly as recorded. Only written tokens appear in ``positions``, so a loss cannot reach any
 other. A row holds one weight per written token: its turn's advantage, or 1 in supervised training; because the
@@ -33,6 +33,12 @@ class TrainingRow:
     """``(A,)``"""
     old_logprobs: FloatArray | None
     """``(A,)``, the sampler's; None = not sampled by a model of ours, no policy gradient can use the row."""
+    scales: FloatArray | None = None
+    """``(A,)``, not negative: how much each token's loss counts in the sum; None = 1 each, as in a token mean."""
+    corrections: FloatArray | None = None
+    """``(A,)``, not negative: what a policy term is multiplied by where sampler and trainer differ; None = 1."""
+    reference_logprobs: FloatArray | None = None
+    """``(A,)``, of the policy that a KL term holds on to; None = no KL term can use the row."""
 
     @property
     def computed_length(self) -> int:
@@ -136,54 +142,3 @@ def _logprobs(trajectory_id: str, logprobs: Sequence[float], written: int) -> Fl
             f"{int((~np.isfinite(values)).sum())} of them not finite; record one finite value per written token"
         )
     return values
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MicroBatch:
-    """Rows that are computed at once: B rows, T = the longest row's computed length, N = all written tokens."""
-
-    input_ids: IntArray
-    """``(B, T)``, right-padded with 0. Under causal attention no written token sees the padding: no mask needed."""
-    predictors: IntArray
-    """``(N,)``: where, in the flattened ``B·T``, each written token is predicted. Row by row, ascending."""
-    targets: IntArray
-    """``(N,)``: the written tokens."""
-    weights: FloatArray
-    """``(N,)``"""
-    old_logprobs: FloatArray
-    """``(N,)``; NaN where the row has none."""
-    logical_tokens: int
-    """Tokens of the rows without padding, as recorded."""
-
-
-def micro_batches(rows: Sequence[TrainingRow], max_tokens: int) -> tuple[MicroBatch, ...]:
-    """The rows by length, in batches of at most ``max_tokens`` padded tokens (a longer row stands alone).
-
-    A pure function of the rows and their order; every row is in exactly one batch.
-    """
-    ordered = sorted(rows, key=lambda row: row.computed_length)
-    batches: list[list[TrainingRow]] = []
-    for row in ordered:
-        if batches and row.computed_length * (len(batches[-1]) + 1) <= max_tokens:
-            batches[-1].append(row)
-        else:
-            batches.append([row])
-    return tuple(_micro_batch(batch) for batch in batches)
-
-
-def _micro_batch(rows: Sequence[TrainingRow]) -> MicroBatch:
-    longest = max(row.computed_length for row in rows)
-    input_ids = np.zeros((len(rows), longest), dtype=np.int64)
-    for index, row in enumerate(rows):
-        input_ids[index, : row.computed_length] = row.token_ids[: row.computed_length]
-    unknown = np.float32(np.nan)
-    return MicroBatch(
-        input_ids,
-        np.concatenate([index * longest + row.positions - 1 for index, row in enumerate(rows)]),
-        np.concatenate([row.token_ids[row.positions] for row in rows]),
-        np.concatenate([row.weights for row in rows]),
-        np.concatenate(
-            [np.full(len(row.positions), unknown) if row.old_logprobs is None else row.old_logprobs for row in rows]
-        ),
-        sum(len(row.token_ids) for row in rows),
-    )

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
+from upturn.training.batch import MicroBatch, micro_batches
 from upturn.training.loss import TokenBatch
-from upturn.training.row import MicroBatch, micro_batches
 from upturn.training.schedule import warmup_factor
 from upturn.training.settings import OptimiserSettings
 from upturn.training.stream import Minibatch, Stream
@@ -130,7 +130,7 @@ class Trainer:
             self._check_head(input_ids[:1])
         hidden = backbone(input_ids=input_ids, attention_mask=None, use_cache=False).last_hidden_state
         chosen = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.predictors).to(device))
-        targets = torch.from_numpy(batch.targets).to(device)
+        targets = torch.from_numpy(batch.written.targets).to(device)
         return -nn.functional.cross_entropy(head(chosen).float(), targets, reduction="none")
 
     def state(self) -> dict[str, Tensor]:
@@ -155,14 +155,19 @@ class Trainer:
         self, stream: Stream, batch: MicroBatch, tally: _Tally, *, sums: dict[str, float], maxima: dict[str, float]
     ) -> None:
         logprobs = self.logprobs(batch)
-        weights = torch.from_numpy(batch.weights).to(logprobs.device)
+        device, written = logprobs.device, batch.written
+        weights = torch.from_numpy(written.weights).to(device)
         tokens = TokenBatch(
             logprobs,
-            torch.from_numpy(batch.old_logprobs).to(logprobs.device),
+            torch.from_numpy(written.old_logprobs).to(device),
             weights,
             torch.ones_like(weights, dtype=torch.bool),
+            torch.from_numpy(written.corrections).to(device),
+            torch.from_numpy(written.reference_logprobs).to(device),
+            torch.from_numpy(written.sequences).to(device),
         )
-        loss = stream.objective.losses(tokens).sum() / stream.denominator
+        scales = torch.from_numpy(written.scales).to(device)
+        loss = (stream.objective.losses(tokens) * scales).sum() / stream.denominator
         loss.backward()
         seen = stream.objective.statistics(tokens._replace(logprobs=logprobs.detach()))
         for name, value in seen.sums.items():
@@ -172,7 +177,7 @@ class Trainer:
         tally.loss += float(loss.detach())
         tally.logical_tokens += batch.logical_tokens
         tally.computed_tokens += batch.input_ids.size
-        tally.action_tokens += batch.targets.size
+        tally.action_tokens += batch.written.targets.size
 
     def _check_inputs(self, batch: MicroBatch) -> None:
         config: Any = self.model.config  # configurations of transformers are open-ended
@@ -182,8 +187,8 @@ class Trainer:
                 f"a row needs {batch.input_ids.shape[1]} tokens of context, the model has {context}; "
                 "limit the rollout's tokens or leave the row out"
             )
-        highest = max(int(batch.input_ids.max()), int(batch.targets.max()))
-        lowest = min(int(batch.input_ids.min()), int(batch.targets.min()))
+        highest = max(int(batch.input_ids.max()), int(batch.written.targets.max()))
+        lowest = min(int(batch.input_ids.min()), int(batch.written.targets.min()))
         if lowest < 0 or highest >= config.vocab_size:
             raise TrainingError(
                 f"token ids run from {lowest} to {highest}, the model knows 0 to {config.vocab_size - 1}; "
