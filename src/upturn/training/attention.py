@@ -1,0 +1,266 @@
+"""Causal attention over a token tree: each token sees its own node up to itself, and all of its ancestors' tokens.
+
+Letters: N tokens of the tree, H query heads, K key-value heads (H a multiple of K), D their size. Queries and keys
+come rotated to their depth. Three ways to compute the same thing:
+
+* ``streamed`` (CPU): no mask and no copy of the keys. Every node's own causal attention, nodes of like length
+  together; then, for every node with descendants, all queries of the descendants, one range of the layout, against
+  the node's keys. The parts are joined by their log-sum-exp, as flash attention joins blocks (arXiv 2205.14135); the
+  backward pass of a block needs the joined output and log-sum-exp only, so the kernel's own can be used for each.
+* ``flex`` (CUDA): one call of FlexAttention with a block mask made once a layout.
+* ``by_node`` (anywhere): one call of scaled-dot-product attention a node, against the keys of its path.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from upturn.training.row import IntArray
+from upturn.training.tree import TokenTree
+
+Backend = Literal["streamed", "flex", "by_node"]
+
+_FORWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_BACKWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+_WASTE = 1.25
+"""Padded tokens for each real one up to which nodes of unlike length are computed together."""
+
+
+class _Block(NamedTuple):
+    """Nodes whose own attention is computed at once."""
+
+    indices: Tensor | None
+    """``(B, L)``: their tokens, the last one repeated as padding; None = one node, ``start:stop``."""
+    is_real: Tensor | None
+    """``(B, L)``; None = all are."""
+    start: int
+    stop: int
+
+
+class _Reach(NamedTuple):
+    """The queries ``stop:reach`` of a node's descendants, which see all of its keys ``start:stop``."""
+
+    start: int
+    stop: int
+    reach: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeAttention:
+    """What attention has to know of a tree; made once and used by every layer."""
+
+    tree: TokenTree
+    backend: Backend
+    blocks: tuple[_Block, ...]
+    """Of ``streamed``; empty for the others."""
+    reaches: tuple[_Reach, ...]
+    """Of ``streamed``, from the roots down."""
+    visible: tuple[Tensor, ...]
+    """Of ``by_node``: the tokens that each node sees, in order. Empty for the others."""
+    block_mask: object
+    """Of ``flex``; None for the others."""
+
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        """``(1, N, H, D)`` from queries ``(1, H, N, D)`` and keys and values ``(1, K, N, D)``."""
+        match self.backend:
+            case "streamed":
+                found: Tensor = _Streamed.apply(query, key, value, scaling, self)
+                return found
+            case "flex":
+                return _flex(query, key, value, scaling, self.block_mask)
+            case "by_node":
+                return _by_node(query, key, value, scaling, self)
+
+
+def tree_attention(tree: TokenTree, backend: Backend, device: torch.device) -> TreeAttention:
+    """Prepares a backend for a tree. Raises ValueError for ``streamed`` anywhere but on a CPU."""
+    if backend == "streamed":
+        if device.type != "cpu":
+            raise ValueError(f"backend 'streamed' runs on a CPU only, the model is on {device}; use 'flex'")
+        reaches = (
+            _Reach(int(start), int(stop), int(reach))
+            for start, stop, reach in zip(tree.starts, tree.stops, tree.subtree_stops, strict=True)
+            if reach > stop
+        )
+        return TreeAttention(tree, backend, tuple(_blocks(tree)), tuple(reaches), (), None)
+    if backend == "flex":
+        return TreeAttention(tree, backend, (), (), (), _block_mask(tree, device))
+    visible = tuple(torch.from_numpy(tokens).to(device) for tokens in visible_tokens(tree))
+    return TreeAttention(tree, backend, (), (), visible, None)
+
+
+def visible_tokens(tree: TokenTree) -> list[IntArray]:
+    """Of each node: its ancestors' tokens from the root down, then its own."""
+    found: list[IntArray] = []
+    for start, stop, parent in zip(tree.starts, tree.stops, tree.parents, strict=True):
+        own = np.arange(start, stop)
+        found.append(own if parent < 0 else np.concatenate([found[parent], own]))
+    return found
+
+
+def _blocks(tree: TokenTree) -> list[_Block]:
+    """The nodes by length, together as long as padding stays small."""
+    lengths = tree.stops - tree.starts
+    order = np.argsort(-lengths, kind="stable")
+    cuts, real = [0], 0
+    for place, node in enumerate(order):
+        count = place - cuts[-1]
+        if count and lengths[order[cuts[-1]]] * (count + 1) > _WASTE * (real + lengths[node]):
+            cuts.append(place)
+            real = 0
+        real += int(lengths[node])
+    return [_block(tree, order[first:last]) for first, last in pairwise([*cuts, len(order)])]
+
+
+def _block(tree: TokenTree, nodes: IntArray) -> _Block:
+    starts, stops = tree.starts[nodes], tree.stops[nodes]
+    if len(nodes) == 1:
+        return _Block(None, None, int(starts[0]), int(stops[0]))
+    columns = starts[:, None] + np.arange(int((stops - starts).max()))
+    is_real = columns < stops[:, None]
+    indices = torch.from_numpy(np.minimum(columns, stops[:, None] - 1))
+    return _Block(indices, None if is_real.all() else torch.from_numpy(is_real), 0, 0)
+
+
+class _Streamed(torch.autograd.Function):
+    """Tensors inside are ``(N, heads, D)`` views of what comes in, so that a node or a range is a slice."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,  # autograd's context is open-ended
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scaling: float,
+        attention: TreeAttention,
+    ) -> Tensor:
+        q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
+        output = torch.empty(q.shape, dtype=torch.float32)
+        summed = torch.empty(q.shape[:2], dtype=torch.float32)
+        for block in attention.blocks:
+            own, own_summed = _FORWARD(*(_taken(each, block) for each in (q, k, v)), 0.0, True, scale=scaling)
+            _put(output, block, own.transpose(1, 2))
+            _put(summed, block, own_summed.transpose(1, 2))
+        for start, stop, reach in attention.reaches:
+            below = slice(stop, reach)
+            further, further_summed = _FORWARD(
+                _heads_first(q[below]), _heads_first(k[start:stop]), _heads_first(v[start:stop]), 0.0, False,
+                scale=scaling,
+            )  # fmt: skip
+            _join(output[below], summed[below], further[0].transpose(0, 1), further_summed[0].transpose(0, 1))
+        found = output.to(query.dtype)
+        ctx.save_for_backward(query, key, value, found, summed)
+        ctx.scaling, ctx.attention = scaling, attention
+        return found[None]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, output, summed = ctx.saved_tensors
+        q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
+        gradient = gradients[0][0].to(q.dtype)
+        d_q, d_k, d_v = (torch.empty(each.shape, dtype=each.dtype) for each in (q, k, v))
+        for block in ctx.attention.blocks:
+            above, *taken = (_taken(each, block) for each in (gradient, q, k, v, output))
+            if block.is_real is not None:  # padded queries repeat a real one and must not count twice
+                above = above.masked_fill(~block.is_real[:, None, :, None], 0.0)
+            block_summed = _taken(summed[..., None], block)[..., 0]
+            found = _BACKWARD(above, *taken, block_summed, 0.0, True, scale=ctx.scaling)
+            for whole, part in zip((d_q, d_k, d_v), found, strict=True):
+                _put(whole, block, part.transpose(1, 2))
+        for start, stop, reach in ctx.attention.reaches:
+            below, above = slice(stop, reach), slice(start, stop)
+            found = _BACKWARD(
+                _heads_first(gradient[below]), _heads_first(q[below]), _heads_first(k[above]),
+                _heads_first(v[above]), _heads_first(output[below]), summed[below].T[None], 0.0, False,
+                scale=ctx.scaling,
+            )  # fmt: skip
+            d_q[below] += found[0][0].transpose(0, 1)
+            d_k[above] += found[1][0].transpose(0, 1)
+            d_v[above] += found[2][0].transpose(0, 1)
+        return d_q.transpose(0, 1)[None], d_k.transpose(0, 1)[None], d_v.transpose(0, 1)[None], None, None
+
+
+def _heads_first(part: Tensor) -> Tensor:
+    """``(1, heads, L, D)`` from ``(L, heads, D)``."""
+    return part.transpose(0, 1)[None]
+
+
+def _taken(whole: Tensor, block: _Block) -> Tensor:
+    """``(B, heads, L, D)``: a block's part of ``(N, heads, D)``."""
+    if block.indices is None:
+        return _heads_first(whole[block.start : block.stop])
+    return whole[block.indices].transpose(1, 2)
+
+
+def _put(whole: Tensor, block: _Block, part: Tensor) -> None:
+    """Writes ``(B, L, …)`` back to where a block's tokens lie in ``(N, …)``; padding is dropped."""
+    if block.indices is None:
+        whole[block.start : block.stop] = part[0]
+    elif block.is_real is None:
+        whole[block.indices] = part.to(whole.dtype)
+    else:
+        whole[block.indices[block.is_real]] = part[block.is_real].to(whole.dtype)
+
+
+def _join(output: Tensor, summed: Tensor, further: Tensor, further_summed: Tensor) -> None:
+    """Adds attention to further keys, in place: ``(L, H, D)`` outputs with their ``(L, H)`` log-sum-exp."""
+    joined = torch.logaddexp(summed, further_summed)
+    output.mul_((summed - joined).exp_()[..., None]).addcmul_(
+        further.to(output.dtype), (further_summed - joined).exp_()[..., None]
+    )
+    summed.copy_(joined)
+
+
+def _by_node(query: Tensor, key: Tensor, value: Tensor, scaling: float, attention: TreeAttention) -> Tensor:
+    tree, parts = attention.tree, []
+    for start, stop, visible in zip(tree.starts.tolist(), tree.stops.tolist(), attention.visible, strict=True):
+        length, width = stop - start, len(visible)
+        is_seen = torch.ones(length, width, dtype=torch.bool, device=query.device).tril(width - length)
+        parts.append(
+            torch.nn.functional.scaled_dot_product_attention(
+                query[:, :, start:stop],
+                key.index_select(2, visible),
+                value.index_select(2, visible),
+                attn_mask=is_seen,
+                scale=scaling,
+                enable_gqa=query.shape[1] != key.shape[1],
+            )
+        )
+    return torch.cat(parts, dim=2).transpose(1, 2)
+
+
+_compiled: Callable[..., Any] | None = None
+
+
+def _block_mask(tree: TokenTree, device: torch.device) -> object:
+    """A key is seen by the queries at or behind it, up to the end of its node's descendants."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    reach = torch.from_numpy(np.repeat(tree.subtree_stops, tree.stops - tree.starts)).to(device)
+
+    def is_seen(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (key <= query) & (query < reach[key])
+
+    count = len(tree.token_ids)
+    return create_block_mask(is_seen, None, None, count, count, device=str(device))
+
+
+def _flex(query: Tensor, key: Tensor, value: Tensor, scaling: float, block_mask: object) -> Tensor:
+    """Compiled once on CUDA; elsewhere, for tests, the slow form that holds all scores."""
+    global _compiled
+    from torch.nn.attention.flex_attention import flex_attention
+
+    call: Callable[..., Any] = flex_attention
+    if query.device.type == "cuda":
+        if _compiled is None:
+            _compiled = torch.compile(flex_attention, dynamic=True)
+        call = _compiled
+    found: Tensor = call(
+        query, key, value, block_mask=block_mask, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
+    )
+    return found.transpose(1, 2)
