@@ -87,3 +87,7 @@ class ReleaseError(UpturnError, RuntimeError):
 
 class JournalError(UpturnError, RuntimeError):
     """A run folder cannot be resumed: other configuration, other version or a damaged journal."""
+
+
+class MeasurementError(UpturnError, RuntimeError):
+    """A measurement cannot be made, or the two sides of a comparison do not compute the same."""

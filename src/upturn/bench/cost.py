@@ -1,0 +1,60 @@
+"""How many floating-point operations an update needs, counted on the tree of its rows.
+
+Counted is what no exact method can do without: every distinct prefix of the rows once, the vocabulary head once for
+each distinct place that predicts a written token, and attention from each distinct token to those before it. Not
+counted: anything computed again, padding, embeddings, norms, softmax, the optimiser.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from upturn.bench.subject import Subject
+from upturn.training.row import TrainingRow
+
+
+class TreeCount(NamedTuple):
+    """What the rows come to when nothing is computed twice."""
+
+    tokens: int
+    """Distinct prefixes that have to be computed: of each row up to where its last written token is predicted."""
+    predictors: int
+    """Those among them that predict a written token."""
+    attended: int
+    """Pairs of a token and one that it attends to, itself included."""
+
+
+def count_tree(rows: Sequence[TrainingRow]) -> TreeCount:
+    """By walking a trie of the rows, token by token."""
+    children: dict[tuple[int, int], int] = {}
+    predictors: set[int] = set()
+    attended = 0
+    for row in rows:
+        at, is_predictor = -1, {int(position) - 1 for position in row.positions}
+        for depth, token in enumerate(row.token_ids[: row.computed_length].tolist()):
+            known = children.get((at, token))
+            if known is None:
+                known = children[at, token] = len(children)
+                attended += depth + 1
+            at = known
+            if depth in is_predictor:
+                predictors.add(at)
+    return TreeCount(len(children), len(predictors), attended)
+
+
+def body_parameters(subject: Subject) -> int:
+    """Weights of the layers' matrices: everything but embedding, head, biases and norms."""
+    width, head = subject.width, subject.width // subject.heads
+    keys = subject.heads // 2 * head
+    attention = 2 * width * width + 2 * width * keys
+    return subject.layers * (attention + 3 * width * 4 * width)
+
+
+def update_flops(count: TreeCount, subject: Subject) -> float:
+    """Forward and backward: two operations a weight and token forward, four backward.
+
+    Attention: scores and mixing are 2·width operations a pair each, and twice that backward.
+    """
+    body = 6.0 * body_parameters(subject) * count.tokens
+    head = 6.0 * subject.vocabulary * subject.width * count.predictors
+    attention = 12.0 * subject.layers * subject.width * count.attended
+    return body + head + attention
