@@ -14,7 +14,7 @@ from upturn.errors import TrainingError
 from upturn.records import TokenRow, Trajectory, WrittenSpan
 from upturn.training import OptimiserSettings, TrainingRow, policy_rows, supervised_rows
 from upturn.training.batch import micro_batches
-from upturn.training.loss import ClippedPolicy, CrossEntropy
+from upturn.training.losses import ClippedPolicy, CrossEntropy
 from upturn.training.stream import Stream
 from upturn.training.trainer import Trainer, torch_threads
 from upturn.training.weights import copied, weight_tensors

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage, GroupAdvantages, GroupRelative, ScoredGroup, unscorable_count
-from upturn.training.loss import ClippedPolicy
+from upturn.training.losses import ClippedPolicy
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow, policy_rows, written_count
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of

@@ -103,7 +103,7 @@ class PretrainingSteps:
     """A phase as an algorithm for the trainer: one optimiser step a unit."""
 
     def __init__(self, phase: Phase, renderer: CompactRenderer) -> None:
-        from upturn.training.loss import CrossEntropy
+        from upturn.training.losses import CrossEntropy
 
         self._phase = phase
         self._renderer = renderer

@@ -14,7 +14,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.training.loss import CrossEntropy
+from upturn.training.losses import CrossEntropy
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of

@@ -1,4 +1,4 @@
-"""Losses on small tensors, worked by hand."""
+"""The clipped policy objective and cross-entropy on small tensors, worked by hand."""
 
 import math
 
@@ -6,13 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from upturn.training.loss import (
+from upturn.training.loss import TokenBatch
+from upturn.training.losses import (
     ClippedPolicy,
     CrossEntropy,
-    TokenBatch,
     clipped_policy_losses,
     cross_entropy_losses,
-    kl_k3,
 )
 
 NAN = math.nan
@@ -63,7 +62,6 @@ def test_masked_slots_give_exactly_zero_whatever_stands_there() -> None:
     losses.sum().backward()
     assert logprobs.grad is not None
     assert logprobs.grad.tolist() == [-2.0, 0.0, 0.0, 0.0]
-    assert kl_k3(batch).tolist() == [0.0, 0.0, 0.0, 0.0]
     assert cross_entropy_losses(batch.logprobs, batch.weights, batch.mask).tolist() == [2.0, 0.0, 0.0, 0.0]
     for objective in (ClippedPolicy(0.2, 0.28), CrossEntropy()):
         seen = objective.statistics(batch)
@@ -79,16 +77,10 @@ def test_cross_entropy_is_weighted_negative_logprob() -> None:
     assert found.tolist() == [[1.0, 1.0], [6.0, 0.0]]
 
 
-def test_k3_is_zero_without_difference_and_exact_at_one() -> None:
-    """Δ = 1: e − 1 − 1; Δ = −1: 1/e + 1 − 1."""
-    ones = torch.ones(3)
-    batch = TokenBatch(torch.tensor([-1.0, 0.0, -2.0]), -ones, ones, ones.bool())
-    torch.testing.assert_close(kl_k3(batch), torch.tensor([0.0, math.e - 2, 1 / math.e]))
-
-
 def test_statistics_count_only_tokens_whose_gradient_the_clip_removes() -> None:
     seen = ClippedPolicy(0.2, 0.28).statistics(_batch(RATIOS, ADVANTAGES, MASK))
     assert seen.sums["clip_fraction"] == 2
+    assert seen.sums["clip_fraction_low"] == seen.sums["clip_fraction_high"] == 1
     assert seen.sums["entropy"] == 8
     assert seen.sums["ratio"] == pytest.approx(1.0 + 1.5 + 0.5 + 1.5 + 0.5 + 1.1 + 2.0 + 1.28)
     assert seen.maxima["logprob_gap"] == pytest.approx(math.log(2.0), abs=1e-6)
@@ -103,3 +95,37 @@ def test_on_policy_gradient_is_that_of_plain_reinforce() -> None:
     loss.backward()
     assert logprobs.grad is not None
     assert logprobs.grad.tolist() == (-advantages).tolist()
+
+
+def test_dual_clip_gives_what_slime_gives() -> None:
+    """slime, its test of dual-clip PPO, retyped: ε = .2, c = 1.5."""
+    batch = _batch([[2.0, 2.0, 0.5]], [[2.0, -2.0, 2.0]], [[True] * 3])
+    found = clipped_policy_losses(batch, clip_low=0.2, clip_high=0.2, dual_clip=1.5)
+    torch.testing.assert_close(found.detach(), torch.tensor([[-2.4, 3.0, -1.0]]))
+
+
+def test_dual_clip_gives_what_skyrl_gives() -> None:
+    """SkyRL test_ppo_utils.py, dual clip, retyped: ε = .2, c = 3; ratios .5, 1, 10."""
+    batch = TokenBatch(
+        torch.tensor([-1.69315, -1.0, -0.69741]),
+        torch.tensor([-1.0, -1.0, -3.0]),
+        torch.tensor([1.0, -1.0, -4.0]),
+        torch.ones(3, dtype=torch.bool),
+    )
+    found = clipped_policy_losses(batch, clip_low=0.2, clip_high=0.2, dual_clip=3.0)
+    torch.testing.assert_close(found, torch.tensor([-0.5, 1.0, 12.0]), rtol=1e-4, atol=0)
+    assert float(found.sum()) == pytest.approx(12.5, abs=1e-3)
+
+
+def test_where_the_dual_clip_binds_the_gradient_is_zero() -> None:
+    """A bad token five times as likely as before: PPO's gradient is −ρA = 5, unbounded as ρ grows; here it is 0."""
+    gradients = []
+    for dual in (None, 3.0):
+        batch = _batch([[5.0, 2.0]], [[-1.0, -1.0]], [[True, True]])
+        clipped_policy_losses(batch, clip_low=0.2, clip_high=0.28, dual_clip=dual).sum().backward()
+        assert batch.logprobs.grad is not None
+        gradients.append(batch.logprobs.grad[0].tolist())
+        seen = ClippedPolicy(0.2, 0.28, dual).statistics(batch)
+        assert seen.sums["clip_fraction"] == (0 if dual is None else 1)
+        assert seen.sums.get("clip_fraction_dual", 0) == seen.sums["clip_fraction"]
+    assert gradients == [pytest.approx([5.0, 2.0]), pytest.approx([0.0, 2.0])]

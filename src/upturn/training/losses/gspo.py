@@ -1,0 +1,41 @@
+"""Group sequence policy optimisation: one ratio for a whole rollout."""
+
+import torch
+from torch import Tensor
+
+from upturn.training.loss import TokenBatch, TokenStatistics
+from upturn.training.losses.clipped import binding
+from upturn.training.losses.ratio import advantages, log_ratios, ratio_statistics, sequence_means
+
+
+def sequence_ratios(batch: TokenBatch) -> Tensor:
+    """At each token, s = (Π ρ)^(1/length) over the written tokens of its rollout, without gradient."""
+    return sequence_means(log_ratios(batch).detach(), batch).exp()
+
+
+class SequencePolicy:
+    """GSPO in its token form (arXiv 2507.18071, section 4.3): −min(s_t·A_t, clip(s_t, 1 − low, 1 + high)·A_t).
+
+    s_t = sg[s]·π_t/sg[π_t] has the value of the sequence ratio s at every token and the gradient of its own token.
+    With one advantage for all tokens of a rollout and the mean over its tokens, the gradient is exactly that of
+    GSPO's −min(s·A, clip(s)·A); with an advantage for each turn it still is defined. While the model is the policy
+    that sampled (one step for each batch) s is 1 and the gradient is that of the token-level objective with the
+    same aggregation. Clips are far narrower than for tokens, since s is a geometric mean over many of them.
+    """
+
+    def __init__(self, clip_low: float, clip_high: float) -> None:
+        self.clip_low = clip_low
+        self.clip_high = clip_high
+
+    def losses(self, batch: TokenBatch) -> Tensor:
+        """``(N,)``; meaningful as a mean over each sequence."""
+        differences = log_ratios(batch)
+        ratios = sequence_ratios(batch) * (differences - differences.detach()).exp()
+        gains = advantages(batch)
+        return -torch.minimum(ratios * gains, ratios.clamp(1 - self.clip_low, 1 + self.clip_high) * gains)
+
+    def statistics(self, batch: TokenBatch) -> TokenStatistics:
+        """See ``ratio_statistics``; ratio and clip fractions are of the sequence ratio, counted in tokens."""
+        ratios = sequence_ratios(batch)
+        clipped = binding(ratios, advantages(batch), self.clip_low, self.clip_high)
+        return ratio_statistics(batch, ratios, clipped)

@@ -1,0 +1,39 @@
+"""The policy objective that settings describe."""
+
+from typing import assert_never
+
+from upturn.training.loss import Objective
+from upturn.training.losses.cispo import BoundedWeights
+from upturn.training.losses.clipped import ClippedPolicy
+from upturn.training.losses.divergence import WithKl
+from upturn.training.losses.gspo import SequencePolicy
+from upturn.training.losses.off_policy import WithoutStale
+from upturn.training.policy_settings import ObjectiveSettings
+
+
+def policy_objective(settings: ObjectiveSettings, kl_coefficient: float | None = None) -> Objective:
+    """The objective of these settings.
+
+    ``kl_coefficient``: what an adaptive controller has made of the settings' own; None = the settings' own.
+    """
+    objective = _surrogate(settings)
+    if settings.stale_limit is not None:
+        objective = WithoutStale(objective, settings.stale_limit)
+    kl = settings.kl
+    if kl is None:
+        return objective
+    coefficient = kl.coefficient if kl_coefficient is None else kl_coefficient
+    return WithKl(objective, coefficient, estimator=kl.estimator, unbiased=kl.unbiased)
+
+
+def _surrogate(settings: ObjectiveSettings) -> Objective:
+    low, high = settings.clips
+    match settings.kind:
+        case "clipped":
+            return ClippedPolicy(low, high, settings.dual_clip)
+        case "gspo":
+            return SequencePolicy(low, high)
+        case "cispo":
+            return BoundedWeights(low, high)
+        case _:
+            assert_never(settings.kind)

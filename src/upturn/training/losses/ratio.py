@@ -1,0 +1,72 @@
+"""The probability ratio ρ = π/π_old of written tokens, by token and by sequence, and what it tells of a batch."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from upturn.training.loss import TokenBatch, TokenStatistics, quiet, total
+from upturn.training.losses.divergence import k3
+
+
+def log_ratios(batch: TokenBatch) -> Tensor:
+    """log ρ = log π − log π_old per token; exactly 0 where the mask is False."""
+    return quiet(batch.logprobs, batch.mask) - quiet(batch.old_logprobs, batch.mask)
+
+
+def probability_ratios(batch: TokenBatch) -> Tensor:
+    """ρ = π/π_old per token; exactly 1 where the mask is False."""
+    return log_ratios(batch).exp()
+
+
+def advantages(batch: TokenBatch) -> Tensor:
+    """The tokens' weights times their corrections; 0 where the mask is False.
+
+    Every policy term here is proportional to the advantage for non-negative factors, so correcting the advantage is
+    correcting the term.
+    """
+    weights = quiet(batch.weights, batch.mask)
+    return weights if batch.corrections is None else weights * quiet(batch.corrections, batch.mask)
+
+
+def sequence_means(values: Tensor, batch: TokenBatch) -> Tensor:
+    """At each token, the mean of ``values`` over the tokens of its sequence that take part (0 if none does)."""
+    mask = batch.mask.flatten()
+    if batch.sequences is None:
+        sequences = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
+    else:
+        sequences = batch.sequences.flatten()
+    count = int(sequences.max()) + 1 if sequences.numel() else 0
+    sums = values.new_zeros(count).index_add(0, sequences, quiet(values.flatten(), mask))
+    sizes = values.new_zeros(count).index_add(0, sequences, mask.to(values.dtype))
+    return (sums / sizes.clamp(min=1))[sequences].view_as(values)
+
+
+class Clipped(NamedTuple):
+    """Where a clip or a bound binds, by token."""
+
+    low: Tensor
+    high: Tensor
+
+
+def ratio_statistics(batch: TokenBatch, ratios: Tensor, clipped: Clipped) -> TokenStatistics:
+    """How far the model is from the policy that ratios are taken to.
+
+    ``clip_fraction`` and its parts ``_low`` and ``_high``; ``ratio`` (that which the objective clips) and
+    ``ratio_squared``, from which the effective sample size is taken: mean² / mean of squares; ``kl_sampler`` (k3);
+    ``entropy`` (of the sampler: −log π_old of what it drew is an unbiased estimate); the largest ``logprob_gap``.
+    """
+    differences = log_ratios(batch).detach()
+    shown = torch.where(batch.mask, ratios.detach(), 0.0)
+    return TokenStatistics(
+        {
+            "clip_fraction": total(clipped.low | clipped.high),
+            "clip_fraction_low": total(clipped.low),
+            "clip_fraction_high": total(clipped.high),
+            "ratio": total(shown),
+            "ratio_squared": total(shown.square()),
+            "kl_sampler": total(k3(differences)),
+            "entropy": total(-quiet(batch.old_logprobs, batch.mask)),
+        },
+        {"logprob_gap": float(differences.abs().max()) if differences.numel() else 0.0},
+    )
