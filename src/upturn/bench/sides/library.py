@@ -1,18 +1,21 @@
 """Our side: the library's own trainer, given the rows as every algorithm gives them."""
 
 import time
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from upturn.bench.processor import matrix_rate
 from upturn.bench.side import Channel, Settings, serve_steps
 from upturn.bench.sides.task import CLIP_HIGH, CLIP_LOW, LEARNING_RATE, NO_LIMIT, read_task, save_gradient
 from upturn.bench.subject import build_model
 from upturn.bench.workload import training_rows
-from upturn.training.loss import ClippedPolicy, TokenBatch, TokenStatistics
+from upturn.training.loss import TokenBatch, TokenStatistics
+from upturn.training.losses import ClippedPolicy
 from upturn.training.settings import OptimiserSettings
 from upturn.training.stream import Stream
-from upturn.training.trainer import StepMetrics, Trainer
+from upturn.training.trainer import Trainer
 
 
 class Watched:
@@ -38,44 +41,52 @@ class Watched:
         return {"mean_logprob_gap": float(gaps.mean()), "max_logprob_gap": float(gaps.max())}
 
 
-def library_side(channel: Channel, settings: Settings) -> None:
-    """Answers the first step, whose gradient it writes, and then times further ones.
+class _Update:
+    """One trainer with one batch."""
 
-    ``optimiser`` among the settings: fields of ``OptimiserSettings`` that differ from their defaults.
-    """
-    task = read_task(settings)
-    torch.set_num_threads(task.threads)
-    model = build_model(task.subject)
-    workload = task.load_workload()
-    rows = training_rows(workload, task.load_own_logprobs())
-    chosen = settings["optimiser"]
-    assert isinstance(chosen, dict)
-    options = OptimiserSettings(learning_rate=LEARNING_RATE, max_grad_norm=NO_LIMIT, **chosen)  # type: ignore[arg-type]  # JSON
-    objective = Watched()
-    trainer = Trainer(model, options)
-    if (path := task.gradient) is not None:
+    def __init__(self, settings: Settings) -> None:
+        """``optimiser`` among the settings: fields of ``OptimiserSettings`` that differ from their defaults."""
+        self.task = read_task(settings)
+        torch.set_num_threads(self.task.threads)
+        model = build_model(self.task.subject)
+        workload = self.task.load_workload()
+        chosen: Any = settings["optimiser"]
+        options = OptimiserSettings(learning_rate=LEARNING_RATE, max_grad_norm=NO_LIMIT, **chosen)
+        self.objective = Watched()
+        self.trainer = Trainer(model, options)
+        rows = training_rows(workload, self.task.load_own_logprobs())
+        self.minibatch = [Stream(rows, self.objective, float(workload.written_tokens))]
+        self.trainer.optimiser.register_step_pre_hook(self._keep_gradient)
 
-        def keep(*_: object) -> None:
-            if trainer.steps == 0:
-                save_gradient(model, path)
-
-        trainer.optimiser.register_step_pre_hook(keep)
-
-    def step() -> StepMetrics:
-        return trainer.step([Stream(rows, objective, float(workload.written_tokens))])
-
-    def timed() -> dict[str, float]:
+    def step(self) -> dict[str, float]:
+        """One more step, timed."""
         started = time.perf_counter()
-        made = step()
+        made = self.trainer.step(self.minibatch)
         seconds = time.perf_counter() - started
-        return {"seconds": seconds, "loss": made.loss, **objective.take_gaps()}
+        return {"seconds": seconds, "loss": made.loss, **self.objective.take_gaps()}
 
+    def _keep_gradient(self, *_: object) -> None:
+        if self.task.gradient is not None and self.trainer.steps == 0:
+            save_gradient(self.trainer.model, self.task.gradient)
+
+
+def library_side(channel: Channel, settings: Settings) -> None:
+    """Answers the first step, whose gradient it writes, and then further ones."""
+    update = _Update(settings)
     channel.mark_baseline()
-    first = step()
-    found = {
-        "loss": first.loss,
-        "logical_tokens": first.logical_tokens,
-        "computed_tokens": first.computed_tokens,
-        **objective.take_gaps(),
-    }
-    serve_steps(channel, found, timed)
+    serve_steps(channel, update.step(), update.step)
+
+
+def utilisation_side(channel: Channel, settings: Settings) -> None:
+    """The same; with each step goes the best rate of large matrix products just before and just after it."""
+    update = _Update(settings)
+    first = update.step()
+    before = matrix_rate()
+
+    def step() -> dict[str, float]:
+        nonlocal before
+        made, after = update.step(), matrix_rate()
+        best, before = max(before, after), after
+        return made | {"matrix_rate": best}
+
+    serve_steps(channel, first, step)
