@@ -84,15 +84,8 @@ def memory_ratio(pairs: Sequence[Pair]) -> Spread:
     return spread([pair.ours.peak_bytes / pair.theirs.peak_bytes for pair in pairs])
 
 
-def result(name: str, found: Spread, unit: str, bar: Bar | None = None) -> Result:
-    """``bar``: None = the figure is only reported."""
-    return Result(
-        name,
-        found.value,
-        unit,
-        found.low,
-        found.high,
-        found.n,
-        None if bar is None else bar.text,
-        None if bar is None else bar.holds(found.value),
-    )
+def result(name: str, found: Spread | float, unit: str, bar: Bar | None = None) -> Result:
+    """A plain number has no spread: it comes out the same every time. ``bar``: None = the figure is only reported."""
+    value, low, high, n = (found, None, None, None) if isinstance(found, float) else found
+    text, holds = (None, None) if bar is None else (bar.text, bar.holds(value))
+    return Result(name, value, unit, low, high, n, text, holds)

@@ -35,6 +35,7 @@ class Channel:
 
     def mark_baseline(self) -> None:
         """What is held now (libraries, model, rollouts) is no memory of the steps that follow."""
+        reset_peak()
         self._baseline = resident_bytes()
 
     def is_asked(self) -> bool:

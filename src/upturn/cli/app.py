@@ -51,6 +51,9 @@ COMMANDS: dict[str, dict[str, Target]] = {
         "release": Target(
             "upturn.cli.bench_release:bench_release", "How often the canary errs, how fast it decides."
         ),
+        "update": Target(
+            "upturn.cli.bench_update:bench_update", "How fast weights are updated, against TRL and the machine."
+        ),
     },
 }
 """Commands by group, in the order of the help text."""

@@ -1,0 +1,128 @@
+"""What a measurement is given and what it gives back; the sizes at which updates are measured."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from upturn.bench.agreement import Agreement, compare
+from upturn.bench.comparison import Bar
+from upturn.bench.sides.task import UpdateTask
+from upturn.bench.subject import Subject
+from upturn.bench.worker import Made, Worker
+from upturn.bench.workload import Workload, WorkloadSettings, make_workload, save_workload
+from upturn.records import JsonValue, Result
+
+DENSE_SIDE = "upturn.bench.sides.dense:dense_side"
+LIBRARY_SIDE = "upturn.bench.sides.library:library_side"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of models and rollouts."""
+
+    workload: WorkloadSettings = field(default_factory=WorkloadSettings)
+    subject: Subject = field(default_factory=Subject)
+    vocabularies: tuple[int, int] = (4_096, 32_000)
+    unshared_prompt: int = 64
+    """Prompt tokens of the case in which there is nothing to share, with two attempts."""
+    wide: Subject = field(default_factory=lambda: Subject(width=512, layers=4))
+    """The model whose arithmetic is counted."""
+    wide_attempts: int = 4
+    groups: tuple[int, ...] = (2, 4, 8, 16)
+
+
+QUICK = Sizes(
+    workload=WorkloadSettings(
+        prompt_tokens=48, attempts=4, turns=(2, 3), action_tokens=(4, 8), observation_tokens=(8, 16), vocabulary=256
+    ),
+    subject=Subject(width=64, layers=2, vocabulary=256),
+    vocabularies=(256, 512),
+    unshared_prompt=8,
+    wide=Subject(width=128, layers=2, vocabulary=256),
+    wide_attempts=2,
+    groups=(2, 4),
+)
+"""So small that all of it takes a minute: shows that everything works, measures nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every measurement is given."""
+
+    folder: Path
+    """For files that sides share; gone afterwards."""
+    threads: int
+    repetitions: int = 5
+    sizes: Sizes = field(default_factory=Sizes)
+    has_bars: bool = True
+    """False = figures are only shown: they are of sizes that say nothing."""
+    say: Callable[[str], None] = lambda _: None
+    """Takes one line for people: what is happening now."""
+
+    def bar(self, limit: float, *, is_upper: bool = False) -> Bar | None:
+        """The bar, where bars count."""
+        return Bar(limit, is_upper) if self.has_bars else None
+
+
+class Measured(NamedTuple):
+    """What came out."""
+
+    results: tuple[Result, ...]
+    details: Mapping[str, JsonValue] = {}
+    """Under the measurement's name in the printed object."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """Rollouts on disk, with what the dense path made of them."""
+
+    task: UpdateTask
+    """Without a place for a gradient."""
+    workload: Workload
+    loss: float
+    gradient: Path
+
+    def settings(self, name: str, **own: JsonValue) -> dict[str, JsonValue]:
+        """For a side that leaves its gradient under ``name``; ``own`` are its further settings."""
+        return replace(self.task, gradient=self.gradient_of(name)).settings() | own
+
+    def gradient_of(self, name: str) -> Path:
+        """Where that side leaves it."""
+        return self.gradient.with_name(f"{name}.safetensors")
+
+    def agreement(self, name: str, prepared: Made) -> Agreement:
+        """How far that side is from the dense path."""
+        return compare(
+            prepared.number("loss"),
+            self.gradient_of(name),
+            reference_loss=self.loss,
+            reference_gradient=self.gradient,
+        )
+
+    def described(self) -> dict[str, JsonValue]:
+        """What the rollouts are like, for the printed object."""
+        return {
+            "prompt_tokens": self.workload.settings.prompt_tokens,
+            "attempts": len(self.workload.attempts),
+            "logical_tokens": self.workload.logical_tokens,
+            "padded_tokens": self.workload.padded_tokens,
+            "written_tokens": self.workload.written_tokens,
+            "vocabulary": self.workload.settings.vocabulary,
+            "width": self.task.subject.width,
+            "layers": self.task.subject.layers,
+        }
+
+
+def record(bench: Bench, name: str, subject: Subject, settings: WorkloadSettings) -> Recorded:
+    """Makes rollouts for the subject and lets the dense path compute them. ``name`` is unique within the bench."""
+    folder = bench.folder / name
+    folder.mkdir()
+    chosen = replace(subject, vocabulary=settings.vocabulary)
+    workload = make_workload(settings)
+    save_workload(workload, folder / "rollouts.npz")
+    task = UpdateTask(chosen, folder / "rollouts.npz", folder / "own_logprobs.npy", bench.threads)
+    gradient = folder / "dense.safetensors"
+    bench.say(f"{name}: the dense path, one rollout after the other")
+    with Worker(DENSE_SIDE, replace(task, gradient=gradient).settings(), bench.threads) as dense:
+        return Recorded(task, workload, dense.prepared.number("loss"), gradient)
