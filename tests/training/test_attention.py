@@ -23,10 +23,11 @@ def _tree(rows: list[list[int]], least: int = 1) -> tuple[TokenTree, tuple[IntAr
     return placed.tree, placed.paths
 
 
-def _inputs(count: int, *, heads: int = 4, shared: int = 2, size: int = 8) -> list[Tensor]:
+def _inputs(count: int, *, heads: int = 4, shared: int = 2, size: int = 8) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(count)
     shapes = ((1, count, heads, size), (1, count, shared, size), (1, count, shared, size))
-    return [torch.randn(shape, generator=generator).transpose(1, 2).requires_grad_() for shape in shapes]
+    q, k, v = (torch.randn(shape, generator=generator).transpose(1, 2).requires_grad_() for shape in shapes)
+    return q, k, v
 
 
 def _by_the_book(query: Tensor, key: Tensor, value: Tensor, paths: tuple[IntArray, ...]) -> Tensor:
@@ -69,9 +70,9 @@ def test_each_backend_gives_output_and_gradients_of_the_definition(rows: list[li
 def test_flex_gives_the_output_of_the_definition(rows: list[list[int]]) -> None:
     """Its gradient is not to be had on a CPU."""
     tree, paths = _tree(rows)
-    inputs = [each.detach() for each in _inputs(len(tree.token_ids))]
-    found = tree_attention(tree, "flex", CPU)(*inputs, 0.3)
-    torch.testing.assert_close(found, _by_the_book(*inputs, paths), rtol=1e-5, atol=1e-6)
+    query, key, value = (each.detach() for each in _inputs(len(tree.token_ids)))
+    found = tree_attention(tree, "flex", CPU)(query, key, value, 0.3)
+    torch.testing.assert_close(found, _by_the_book(query, key, value, paths), rtol=1e-5, atol=1e-6)
 
 
 @QUICK
@@ -124,6 +125,7 @@ def test_streamed_in_bfloat16_is_close_to_float32() -> None:
     inputs = _inputs(len(tree.token_ids))
     attention = tree_attention(tree, "streamed", CPU)
     exact = attention(*inputs, 0.3)
-    rough = attention(*(each.bfloat16() for each in inputs), 0.3)
+    query, key, value = (each.bfloat16() for each in inputs)
+    rough = attention(query, key, value, 0.3)
     assert rough.dtype == torch.bfloat16
     torch.testing.assert_close(rough.float(), exact, rtol=0.05, atol=0.05)

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.records import TokenRow, Trajectory, WrittenSpan
 from upturn.training import OptimiserSettings, TrainingRow, policy_rows, supervised_rows
-from upturn.training.batch import micro_batches
+from upturn.training.batch import tree_batch
 from upturn.training.losses import ClippedPolicy, CrossEntropy
 from upturn.training.stream import Stream
 from upturn.training.trainer import Trainer, torch_threads
@@ -113,7 +113,7 @@ def test_loss_ignores_the_logits_of_all_other_positions(tiny_model: Model, make_
     """Hidden states at positions that predict no written token get a gradient of exactly zero."""
     model = tiny_model()
     row = policy_rows(make_trajectory((1, 5, 6, 2, 9, 7, 2), ((0, 2, 4), (1, 5, 6))), (1.0, -0.5))
-    (batch,) = micro_batches(row, 100)
+    batch = tree_batch(row)
     seen: list[Tensor] = []
 
     def keep(_: nn.Module, __: object, output: Tensor) -> None:
@@ -121,10 +121,9 @@ def test_loss_ignores_the_logits_of_all_other_positions(tiny_model: Model, make_
         seen.append(output)
 
     trainer = Trainer(model, STILL)
-    trainer.logprobs(batch)
-    norm = model.get_decoder().norm
-    handle = norm.register_forward_hook(keep)
-    trainer.logprobs(batch).sum().backward()
+    handle = model.get_decoder().norm.register_forward_hook(keep)
+    with trainer.forward.computing(batch):
+        trainer.forward.logprobs(batch).sum().backward()
     handle.remove()
     gradient = seen[0].grad
     assert gradient is not None

@@ -5,14 +5,15 @@ come rotated to their depth. Three ways to compute the same thing:
 
 * ``streamed`` (CPU): no mask and no copy of the keys. Every node's own causal attention, nodes of like length
   together; then, for every node with descendants, all queries of the descendants, one range of the layout, against
-  the node's keys. The parts are joined by their log-sum-exp, as flash attention joins blocks (arXiv 2205.14135); the
-  backward pass of a block needs the joined output and log-sum-exp only, so the kernel's own can be used for each.
+  the node's keys. The parts are joined by their log-sum-exp, as flash attention joins blocks (arXiv 2205.14135);
+  the backward pass of a part needs the joined output and log-sum-exp only, so the kernel's own serves for each.
 * ``flex`` (CUDA): one call of FlexAttention with a block mask made once a layout.
 * ``by_node`` (anywhere): one call of scaled-dot-product attention a node, against the keys of its path.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -72,9 +73,9 @@ class TreeAttention:
                 found: Tensor = _Streamed.apply(query, key, value, scaling, self)
                 return found
             case "flex":
-                return _flex(query, key, value, scaling, self.block_mask)
+                return _flex(query, key, value, scaling=scaling, block_mask=self.block_mask)
             case "by_node":
-                return _by_node(query, key, value, scaling, self)
+                return _by_node(query, key, value, scaling=scaling, attention=self)
 
 
 def tree_attention(tree: TokenTree, backend: Backend, device: torch.device) -> TreeAttention:
@@ -131,7 +132,7 @@ class _Streamed(torch.autograd.Function):
     """Tensors inside are ``(N, heads, D)`` views of what comes in, so that a node or a range is a slice."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(  # type: ignore[override]  # noqa: PLR0917  # autograd takes them by position
         ctx: Any,  # autograd's context is open-ended
         query: Tensor,
         key: Tensor,
@@ -216,7 +217,7 @@ def _join(output: Tensor, summed: Tensor, further: Tensor, further_summed: Tenso
     summed.copy_(joined)
 
 
-def _by_node(query: Tensor, key: Tensor, value: Tensor, scaling: float, attention: TreeAttention) -> Tensor:
+def _by_node(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, attention: TreeAttention) -> Tensor:
     tree, parts = attention.tree, []
     for start, stop, visible in zip(tree.starts.tolist(), tree.stops.tolist(), attention.visible, strict=True):
         length, width = stop - start, len(visible)
@@ -234,7 +235,12 @@ def _by_node(query: Tensor, key: Tensor, value: Tensor, scaling: float, attentio
     return torch.cat(parts, dim=2).transpose(1, 2)
 
 
-_compiled: Callable[..., Any] | None = None
+@cache
+def _compiled() -> Callable[..., Any]:
+    """Once a process: compiling takes a minute."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=True)
 
 
 def _block_mask(tree: TokenTree, device: torch.device) -> object:
@@ -250,17 +256,11 @@ def _block_mask(tree: TokenTree, device: torch.device) -> object:
     return create_block_mask(is_seen, None, None, count, count, device=str(device))
 
 
-def _flex(query: Tensor, key: Tensor, value: Tensor, scaling: float, block_mask: object) -> Tensor:
-    """Compiled once on CUDA; elsewhere, for tests, the slow form that holds all scores."""
-    global _compiled
+def _flex(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, block_mask: object) -> Tensor:
+    """Compiled on CUDA; elsewhere, for tests, the slow form that holds all scores."""
     from torch.nn.attention.flex_attention import flex_attention
 
-    call: Callable[..., Any] = flex_attention
-    if query.device.type == "cuda":
-        if _compiled is None:
-            _compiled = torch.compile(flex_attention, dynamic=True)
-        call = _compiled
-    found: Tensor = call(
-        query, key, value, block_mask=block_mask, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
-    )
+    call = _compiled() if query.device.type == "cuda" else flex_attention
+    is_grouped = query.shape[1] != key.shape[1]
+    found: Tensor = call(query, key, value, block_mask=block_mask, scale=scaling, enable_gqa=is_grouped)
     return found.transpose(1, 2)

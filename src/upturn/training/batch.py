@@ -1,6 +1,7 @@
 """Micro-batches: the rows that are computed at once, and what a loss needs of each of their written tokens.
 
-All rows of a rollout lie in the same micro-batch, so that an objective may look at whole sequences. No torch here.
+Rows are laid out as a token tree (every shared beginning once) or side by side with padding. All rows of a rollout
+lie in the same micro-batch, so that an objective may look at whole sequences. No torch here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from upturn.training.row import FloatArray, IntArray, TrainingRow
+from upturn.training.settings import Packing
+from upturn.training.tree import TokenTree, common_length, token_tree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,31 +35,75 @@ class WrittenTokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MicroBatch:
-    """Rows that are computed at once: B rows, T = the longest row's computed length, N = all written tokens."""
+    """Rows that are computed at once; N = all their written tokens, U = the distinct predictions among them.
 
+    Rollouts that begin alike may have written the same token after the same tokens: it is predicted once, and
+    counts once in each of them.
+    """
+
+    rows: tuple[TrainingRow, ...]
     input_ids: IntArray
-    """``(B, T)``, right-padded with 0. Under causal attention no written token sees the padding: no mask needed."""
+    """``(B, T)``. Side by side: B rows, right-padded with 0 (under causal attention no written token sees the
+    padding, so no mask is needed). As a tree: B = 1, T = its tokens."""
+    tree: TokenTree | None
+    """None = side by side."""
     predictors: IntArray
-    """``(N,)``: where, in the flattened ``B·T``, each written token is predicted. Row by row, ascending."""
+    """``(U,)``, ascending: where, in the flattened ``B·T``, each distinct token is predicted."""
+    targets: IntArray
+    """``(U,)``: the distinct tokens."""
+    copies: IntArray
+    """``(N,)``: which of the U each written token is."""
     written: WrittenTokens
     logical_tokens: int
-    """Tokens of the rows without padding, as recorded."""
+    """Tokens of the rows, as recorded."""
+    needed_tokens: int
+    """Tokens of the rows up to the last one written: what a computation of each row by itself has to feed."""
 
 
-def micro_batches(rows: Sequence[TrainingRow], max_tokens: int) -> tuple[MicroBatch, ...]:
-    """The rollouts by length, in batches of at most ``max_tokens`` padded tokens (a longer one stands alone).
+def micro_batches(rows: Sequence[TrainingRow], max_tokens: int, packing: Packing) -> tuple[MicroBatch, ...]:
+    """The rows in batches of at most ``max_tokens`` computed positions (a longer rollout stands alone).
 
-    A pure function of the rows and their order; every row is in exactly one batch.
+    As trees, rollouts that begin alike come together; side by side, rollouts of like length. A pure function of the
+    rows and their order; every row is in exactly one batch.
     """
+    if packing == "tree":
+        return tuple(tree_batch(batch) for batch in _by_beginning(rows, max_tokens))
+    return tuple(padded_batch(batch) for batch in _by_length(rows, max_tokens))
+
+
+def _by_beginning(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[TrainingRow]]:
     batches: list[list[TrainingRow]] = []
-    longest = 0
+    held = 0
+    for rollout in sorted(rollouts(rows), key=lambda each: _computed(each[0]).astype(">i8").tobytes()):
+        before = batches[-1][-1:] if batches else []
+        alone, added = _new_tokens(rollout, []), _new_tokens(rollout, before)
+        if batches and held + added <= max_tokens:
+            batches[-1] += rollout
+            held += added
+        else:
+            batches.append(list(rollout))
+            held = alone
+    return batches
+
+
+def _new_tokens(rollout: Sequence[TrainingRow], before: Sequence[TrainingRow]) -> int:
+    """Tokens of the rollout that neither the row before it nor its own earlier rows begin with."""
+    total = 0
+    for place, row in enumerate(rollout):
+        seen = [*before, *rollout[:place]]
+        own = _computed(row)
+        total += len(own) - max((common_length(own, _computed(other)) for other in seen), default=0)
+    return total
+
+
+def _by_length(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[TrainingRow]]:
+    batches: list[list[TrainingRow]] = []
     for rollout in sorted(rollouts(rows), key=_longest):
-        longest = _longest(rollout)
-        if batches and longest * (len(batches[-1]) + len(rollout)) <= max_tokens:
+        if batches and _longest(rollout) * (len(batches[-1]) + len(rollout)) <= max_tokens:
             batches[-1] += rollout
         else:
-            batches.append(rollout)
-    return tuple(_micro_batch(batch) for batch in batches)
+            batches.append(list(rollout))
+    return batches
 
 
 def rollouts(rows: Iterable[TrainingRow]) -> list[list[TrainingRow]]:
@@ -95,14 +142,42 @@ def _longest(rollout: Sequence[TrainingRow]) -> int:
     return max(row.computed_length for row in rollout)
 
 
-def _micro_batch(rows: Sequence[TrainingRow]) -> MicroBatch:
+def _computed(row: TrainingRow) -> IntArray:
+    return row.token_ids[: row.computed_length]
+
+
+def tree_batch(rows: Sequence[TrainingRow]) -> MicroBatch:
+    """All rows, in their order, as one tree."""
+    tree, paths = token_tree([_computed(row) for row in rows])
+    predictors = np.concatenate([path[row.positions - 1] for row, path in zip(rows, paths, strict=True)])
+    return _micro_batch(rows, tree.token_ids[None], tree, predictors)
+
+
+def padded_batch(rows: Sequence[TrainingRow]) -> MicroBatch:
+    """All rows, in their order, side by side."""
     longest = _longest(rows)
     input_ids = np.zeros((len(rows), longest), dtype=np.int64)
     for index, row in enumerate(rows):
-        input_ids[index, : row.computed_length] = row.token_ids[: row.computed_length]
+        input_ids[index, : row.computed_length] = _computed(row)
+    predictors = np.concatenate([index * longest + row.positions - 1 for index, row in enumerate(rows)])
+    return _micro_batch(rows, input_ids, None, predictors)
+
+
+def _micro_batch(
+    rows: Sequence[TrainingRow], input_ids: IntArray, tree: TokenTree | None, predictors: IntArray
+) -> MicroBatch:
+    """``predictors``: of all written tokens, ``(N,)``."""
+    written = written_tokens(rows)
+    pairs = np.stack([predictors, written.targets], axis=1)
+    distinct, copies = np.unique(pairs, axis=0, return_inverse=True)
     return MicroBatch(
+        tuple(rows),
         input_ids,
-        np.concatenate([index * longest + row.positions - 1 for index, row in enumerate(rows)]),
-        written_tokens(rows),
+        tree,
+        distinct[:, 0],
+        distinct[:, 1],
+        copies.reshape(-1),
+        written,
         sum(len(row.token_ids) for row in rows),
+        sum(row.computed_length for row in rows),
     )

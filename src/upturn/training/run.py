@@ -204,6 +204,7 @@ def summary(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
         return {"optimiser_steps": 0.0}
     written = sum(step.action_tokens for step in steps)
     logical = sum(step.logical_tokens for step in steps)
+    physical = sum(step.physical_tokens for step in steps)
     seconds = sum(step.seconds for step in steps)
     return {
         "optimiser_steps": float(len(steps)),
@@ -211,8 +212,10 @@ def summary(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
         "grad_norm": sum(step.grad_norm for step in steps) / len(steps),
         "learning_rate": steps[-1].learning_rate,
         "logical_tokens": float(logical),
-        "computed_tokens": float(sum(step.computed_tokens for step in steps)),
+        "physical_tokens": float(physical),
+        "share_ratio": sum(step.needed_tokens for step in steps) / physical,
         "action_fraction": written / logical,
+        "fallbacks": float(sum(step.fallbacks for step in steps)),
         "update_seconds": seconds,
         "tokens_per_second": logical / seconds,
         **{name: sum(step.sums.get(name, 0.0) for step in steps) / written for name in steps[0].sums},

@@ -13,6 +13,10 @@ from upturn.errors import ConfigError
 Keep = Literal["best", "final"]
 """Which weights the model holds when the run returns: those of the best evaluation, or the last ones."""
 Decay = Literal["none", "linear", "cosine"]
+Packing = Literal["tree", "padded"]
+"""``tree``: what rows begin with together is computed once. ``padded``: each row by itself. Same gradient."""
+Precision = Literal["float32", "bfloat16"]
+"""Of the forward and backward pass; ``bfloat16`` by autocast, weights and optimiser stay in float32."""
 
 
 def _unless(value: float, name: str, allowed: str, is_allowed: Callable[[float], bool]) -> str | None:
@@ -64,8 +68,12 @@ class OptimiserSettings:
     """.95, not .999: runs here last hundreds of steps, and the second moment has to follow them."""
     max_grad_norm: float = 1.0
     """The whole gradient is scaled down to this 2-norm when it is longer."""
-    micro_batch_tokens: int = 4096
-    """Padded tokens that are computed at once. Bounds memory; never changes the gradient beyond rounding."""
+    micro_batch_tokens: int = 8192
+    """Positions that are computed at once. Bounds memory; never changes the gradient beyond rounding."""
+    packing: Packing = "tree"
+    precision: Precision = "float32"
+    gradient_checkpointing: bool = False
+    """Activations are computed a second time in the backward pass instead of kept: less memory, a third slower."""
     threads: int | None = None
     """Of torch, for the whole process while the run lasts; None = as they are set."""
 

@@ -1,8 +1,7 @@
 """The optimiser loop that serves every algorithm: rows in, one AdamW step out, plus what happened.
 
-It knows streams, not algorithms. The vocabulary head runs only where a written token is predicted; rows are
-right-padded under causal attention, so no attention mask is made. Dropout is refused: it would make the trainer
-another policy than the sampler, and resuming inexact.
+It knows streams, not algorithms; how log-probabilities are computed is ``upturn.training.forward``'s. Dropout is
+refused: it would make the trainer another policy than the sampler, and resuming inexact.
 """
 
 import math
@@ -12,20 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.training.batch import MicroBatch, micro_batches
+from upturn.training.batch import MicroBatch
+from upturn.training.forward import Forward
 from upturn.training.loss import TokenBatch
+from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.schedule import warmup_factor
 from upturn.training.settings import OptimiserSettings
 from upturn.training.stream import Minibatch, Stream
-
-_HEAD_TOLERANCE = 1e-3
-"""Largest difference in log-probability between our head and the model's own that rounding explains (float32
-gives about 1e-6, a model with scaled or capped logits far more)."""
 
 
 class StepMetrics(NamedTuple):
@@ -37,10 +35,16 @@ class StepMetrics(NamedTuple):
     learning_rate: float
     logical_tokens: int
     """Tokens of the rows as recorded."""
-    computed_tokens: int
-    """Positions that went through the model, padding included."""
+    needed_tokens: int
+    """Tokens of the rows up to the last one written."""
+    physical_tokens: int
+    """Positions that went through the model: shared beginnings once, padding included."""
     action_tokens: int
     """Written tokens."""
+    fallbacks: int
+    """Micro-batches computed padded though a tree was asked for."""
+    verify_gap: float
+    """Largest |Δ log p| between tree and padded pass when the tree pass was last checked; NaN = it was not."""
     sums: Mapping[str, float]
     """The objectives' statistics, added up over the tokens."""
     maxima: Mapping[str, float]
@@ -53,7 +57,8 @@ class _Tally:
 
     loss: float = 0.0
     logical_tokens: int = 0
-    computed_tokens: int = 0
+    needed_tokens: int = 0
+    physical_tokens: int = 0
     action_tokens: int = 0
 
 
@@ -82,7 +87,9 @@ class Trainer:
             weight_decay=settings.weight_decay,
             fused=True,
         )
-        self._is_head_checked = False
+        self.forward = Forward(model, packing=settings.packing, precision=settings.precision)
+        if settings.gradient_checkpointing:
+            _checkpoint_activations(model)
 
     def step(self, minibatch: Minibatch) -> StepMetrics:
         """One optimiser step down the sum of the streams' losses.
@@ -94,8 +101,9 @@ class Trainer:
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         tally, sums, maxima = _Tally(), dict[str, float](), dict[str, float]()
+        fallbacks = self.forward.fallbacks
         for stream in minibatch:
-            for batch in micro_batches(stream.rows, self.settings.micro_batch_tokens):
+            for batch in self.forward.batches(stream.rows, self.settings.micro_batch_tokens):
                 self._backward(stream, batch, tally, sums=sums, maxima=maxima)
         grad_norm = float(nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm))
         if not (math.isfinite(grad_norm) and math.isfinite(tally.loss)):
@@ -113,25 +121,28 @@ class Trainer:
             grad_norm,
             learning_rate,
             tally.logical_tokens,
-            tally.computed_tokens,
+            tally.needed_tokens,
+            tally.physical_tokens,
             tally.action_tokens,
+            self.forward.fallbacks - fallbacks,
+            math.nan if self.forward.verification is None else self.forward.verification.logprob_gap,
             sums,
             maxima,
             time.perf_counter() - started,
         )
 
-    def logprobs(self, batch: MicroBatch) -> Tensor:
-        """``(N,)``: log π of the micro-batch's targets, at temperature 1, in float32; carries the gradient."""
-        self._check_inputs(batch)
-        device = self.parameters[0].device
-        backbone, head = _parts(self.model)
-        input_ids = torch.from_numpy(batch.input_ids).to(device)
-        if not self._is_head_checked:
-            self._check_head(input_ids[:1])
-        hidden = backbone(input_ids=input_ids, attention_mask=None, use_cache=False).last_hidden_state
-        chosen = hidden.flatten(0, 1).index_select(0, torch.from_numpy(batch.predictors).to(device))
-        targets = torch.from_numpy(batch.written.targets).to(device)
-        return -nn.functional.cross_entropy(head(chosen).float(), targets, reduction="none")
+    @torch.no_grad()
+    def score(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
+        """``(A,)`` for each row: log π of its written tokens under the weights as they are, without gradient."""
+        found: dict[int, FloatArray] = {}
+        self.model.train()  # as in ``step``; there is no dropout, and nothing else differs
+        for batch in self.forward.batches(rows, self.settings.micro_batch_tokens):
+            with self.forward.computing(batch):
+                logprobs = self.forward.logprobs(batch).cpu().numpy()
+            ends = np.cumsum([len(row.positions) for row in batch.rows])
+            for row, part in zip(batch.rows, np.split(logprobs, ends[:-1]), strict=True):
+                found[id(row)] = part
+        return [found[id(row)] for row in rows]
 
     def state(self) -> dict[str, Tensor]:
         """The optimiser's tensors by name, not copied; with the weights and ``steps`` this is all of its state."""
@@ -154,21 +165,22 @@ class Trainer:
     def _backward(
         self, stream: Stream, batch: MicroBatch, tally: _Tally, *, sums: dict[str, float], maxima: dict[str, float]
     ) -> None:
-        logprobs = self.logprobs(batch)
-        device, written = logprobs.device, batch.written
-        weights = torch.from_numpy(written.weights).to(device)
-        tokens = TokenBatch(
-            logprobs,
-            torch.from_numpy(written.old_logprobs).to(device),
-            weights,
-            torch.ones_like(weights, dtype=torch.bool),
-            torch.from_numpy(written.corrections).to(device),
-            torch.from_numpy(written.reference_logprobs).to(device),
-            torch.from_numpy(written.sequences).to(device),
-        )
-        scales = torch.from_numpy(written.scales).to(device)
-        loss = (stream.objective.losses(tokens) * scales).sum() / stream.denominator
-        loss.backward()
+        with self.forward.computing(batch):
+            logprobs = self.forward.logprobs(batch)
+            device, written = logprobs.device, batch.written
+            weights = torch.from_numpy(written.weights).to(device)
+            tokens = TokenBatch(
+                logprobs,
+                torch.from_numpy(written.old_logprobs).to(device),
+                weights,
+                torch.ones_like(weights, dtype=torch.bool),
+                torch.from_numpy(written.corrections).to(device),
+                torch.from_numpy(written.reference_logprobs).to(device),
+                torch.from_numpy(written.sequences).to(device),
+            )
+            scales = torch.from_numpy(written.scales).to(device)
+            loss = (stream.objective.losses(tokens) * scales).sum() / stream.denominator
+            loss.backward()
         seen = stream.objective.statistics(tokens._replace(logprobs=logprobs.detach()))
         for name, value in seen.sums.items():
             sums[name] = sums.get(name, 0.0) + value
@@ -176,43 +188,9 @@ class Trainer:
             maxima[name] = max(maxima.get(name, value), value)
         tally.loss += float(loss.detach())
         tally.logical_tokens += batch.logical_tokens
-        tally.computed_tokens += batch.input_ids.size
+        tally.needed_tokens += batch.needed_tokens
+        tally.physical_tokens += batch.input_ids.size
         tally.action_tokens += batch.written.targets.size
-
-    def _check_inputs(self, batch: MicroBatch) -> None:
-        config: Any = self.model.config  # configurations of transformers are open-ended
-        context = getattr(config, "max_position_embeddings", None)
-        if context is not None and batch.input_ids.shape[1] > context:
-            raise TrainingError(
-                f"a row needs {batch.input_ids.shape[1]} tokens of context, the model has {context}; "
-                "limit the rollout's tokens or leave the row out"
-            )
-        highest = max(int(batch.input_ids.max()), int(batch.written.targets.max()))
-        lowest = min(int(batch.input_ids.min()), int(batch.written.targets.min()))
-        if lowest < 0 or highest >= config.vocab_size:
-            raise TrainingError(
-                f"token ids run from {lowest} to {highest}, the model knows 0 to {config.vocab_size - 1}; "
-                "the rows belong to another model"
-            )
-
-    def _check_head(self, input_ids: Tensor) -> None:
-        """Once per run: the backbone and the head alone must give what the whole model gives."""
-        with torch.no_grad():
-            backbone, head = _parts(self.model)
-            ours = head(backbone(input_ids=input_ids, attention_mask=None, use_cache=False).last_hidden_state)
-            whole = self.model(input_ids=input_ids, use_cache=False).logits
-        difference = float((ours.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max())
-        if not difference <= _HEAD_TOLERANCE:
-            raise TrainingError(
-                f"{type(self.model).__name__} does more after its backbone than its output layer (log-probs differ "
-                f"by {difference:.2g}); models with scaled or capped logits cannot be trained here"
-            )
-        self._is_head_checked = True
-
-
-def _parts(model: PreTrainedModel) -> tuple[nn.Module, nn.Module]:
-    """The backbone and the output layer."""
-    return model.get_decoder(), model.get_output_embeddings()
 
 
 @contextmanager
@@ -225,6 +203,13 @@ def torch_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _checkpoint_activations(model: Any) -> None:  # the method's name depends on the version of transformers
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable({"use_reentrant": False})
+    else:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def _refuse_dropout(model: PreTrainedModel) -> None:

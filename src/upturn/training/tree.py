@@ -1,8 +1,8 @@
 """The token tree of rows: what several rows begin with is laid out, and later computed, once.
 
-A node is a run of tokens that the same rows pass through; a row is a path from a root to the end of a node. The flat
-layout holds every node's tokens once, depth first, so the descendants of a node are one range that follows its own
-tokens. No torch here.
+A node is a run of tokens that the same rows pass through; a row is a path from a root to the end of a node. The
+flat layout holds every node's tokens once, depth first, so the descendants of a node are one range that follows its
+own tokens. No torch here.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class TokenTree:
     stops: IntArray
     """``(M,)``"""
     subtree_stops: IntArray
-    """``(M,)``: the descendants of node m hold the tokens ``stops[m]:subtree_stops[m]``; equal to ``stops`` = none."""
+    """``(M,)``: the descendants of node m hold the tokens ``stops[m]:subtree_stops[m]``; equal = it has none."""
     parents: IntArray
     """``(M,)``; −1 = a root."""
 
@@ -55,21 +55,22 @@ class _Branch(NamedTuple):
 
 
 def token_tree(rows: Sequence[IntArray], *, min_shared: int = MIN_SHARED) -> Placed:
-    """The tree of rows, none of them empty. Rows share a node where at least ``min_shared`` tokens are common to all
-    that pass through it (a shorter common run is laid out once for each branch behind it).
+    """The tree of rows, none of them empty. Rows share a node where at least ``min_shared`` tokens are common to
+    all that pass through it (a shorter common run is laid out once for each branch behind it).
 
     The layout does not depend on the order of the rows.
     """
     keys = [row.astype(">i8").tobytes() for row in rows]
     distinct = {key: np.asarray(row) for key, row in sorted(zip(keys, rows, strict=True), key=lambda each: each[0])}
     ordered = list(distinct.values())
-    common = [_common_length(first, second) for first, second in pairwise(ordered)]
+    common = [common_length(first, second) for first, second in pairwise(ordered)]
     builder = _Builder(ordered, common, min_shared)
     paths = dict(zip(distinct, builder.paths(), strict=True))
     return Placed(builder.tree(), tuple(paths[key] for key in keys))
 
 
-def _common_length(first: IntArray, second: IntArray) -> int:
+def common_length(first: IntArray, second: IntArray) -> int:
+    """How many first tokens two rows share."""
     length = min(len(first), len(second))
     differing = np.flatnonzero(first[:length] != second[:length])
     return int(differing[0]) if len(differing) else length

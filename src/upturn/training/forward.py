@@ -1,0 +1,251 @@
+"""From rows to the log-probability of every written token, with gradient: the tree-packed forward pass.
+
+The model is an unmodified causal language model of ``transformers``, adapters included: attention over the tree
+goes in through its attention registry, the output layer runs on the positions that predict a written token only.
+The first use of each attention backend is checked against the plain padded pass on a few of the real rows; where
+the two differ, or the model cannot do it at all, everything is computed padded from then on, with a warning and a
+count.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from upturn.errors import TrainingError
+from upturn.training.attention import Backend, TreeAttention, tree_attention
+from upturn.training.batch import MicroBatch, micro_batches, padded_batch, tree_batch
+from upturn.training.head import chosen_logprobs
+from upturn.training.row import TrainingRow
+from upturn.training.settings import Packing, Precision
+from upturn.training.tree import MIN_SHARED, common_length
+
+ATTENTION = "upturn_tree"
+"""Our name in the registry of attention functions."""
+_FLEX_FROM = 2048
+"""Tokens from which one masked call beats one call a node on CUDA (measured elsewhere: KempnerForge PR 207)."""
+_HEAD_TOLERANCE = 1e-3
+"""Largest difference in log-probability between our head and the model's own that rounding explains (float32
+gives about 1e-6, a model with scaled or capped logits far more)."""
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+"""Largest |Δ log p| between tree and padded pass that rounding explains; other types: ``_ROUGH_TOLERANCE``."""
+_ROUGH_TOLERANCE = 0.1
+_VERIFIED_TOKENS = 4096
+"""Rows for the check are chosen short: at most as many tokens, where there are such."""
+
+
+class Verification(NamedTuple):
+    """How the tree pass compared with the padded one on real rows."""
+
+    logprob_gap: float
+    """Largest |Δ log p|."""
+    gradient_gap: float
+    """Relative difference of the gradient's 2-norm."""
+
+
+class Forward:
+    """One model's way from micro-batches to log-probabilities. Leaves the model as it was."""
+
+    def __init__(self, model: PreTrainedModel, *, packing: Packing, precision: Precision) -> None:
+        self.model = model
+        self.packing: Packing = packing
+        """``padded`` from the moment that the tree pass is found not to work."""
+        self.precision = precision
+        self.fallbacks = 0
+        """Micro-batches computed padded though a tree was asked for."""
+        self.verification: Verification | None = None
+        """Of the latest check; None = there was none yet."""
+        self._wanted = packing
+        self._verified: set[tuple[Backend, bool]] = set()
+        self._is_head_checked = False
+
+    def batches(self, rows: Sequence[TrainingRow], max_tokens: int) -> tuple[MicroBatch, ...]:
+        """The rows as micro-batches; none for no rows. Raises TrainingError for rows that belong to another model."""
+        if not rows:
+            return ()
+        self._check_rows(rows)
+        if self.packing == "tree":
+            self._verify(rows)
+        found = micro_batches(rows, max_tokens, self.packing)
+        if self.packing != self._wanted:
+            self.fallbacks += len(found)
+        return found
+
+    @contextmanager
+    def computing(self, batch: MicroBatch) -> Iterator[None]:
+        """The model attends as the batch needs it; must span forward and backward pass."""
+        config: Any = self.model.config
+        before = config._attn_implementation
+        if batch.tree is not None:
+            config._attn_implementation = ATTENTION
+        try:
+            yield
+        finally:
+            config._attn_implementation = before
+
+    def logprobs(self, batch: MicroBatch) -> Tensor:
+        """``(N,)``: log π of the batch's written tokens at temperature 1, in float32; carries the gradient.
+
+        To be called, and differentiated, within ``computing(batch)``.
+        """
+        device = self.model.device
+        input_ids = torch.from_numpy(batch.input_ids).to(device)
+        arguments: dict[str, Any] = {"attention_mask": None, "use_cache": False}
+        if batch.tree is not None:
+            backend = self._backend(batch.input_ids.size)
+            arguments[ATTENTION] = tree_attention(batch.tree, backend, device)
+            arguments["position_ids"] = torch.from_numpy(batch.tree.depths)[None].to(device)
+        backbone, head = _parts(self.model)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            hidden = backbone(input_ids=input_ids, **arguments).last_hidden_state.flatten(0, 1)
+            chosen = hidden.index_select(0, torch.from_numpy(batch.predictors).to(device))
+            distinct = chosen_logprobs(head, chosen, torch.from_numpy(batch.targets).to(device))
+        return distinct.index_select(0, torch.from_numpy(batch.copies).to(device))
+
+    def _backend(self, tokens: int) -> Backend:
+        kind = self.model.device.type
+        if kind == "cpu":
+            return "streamed"
+        return "flex" if kind == "cuda" and tokens > _FLEX_FROM else "by_node"
+
+    def _check_rows(self, rows: Sequence[TrainingRow]) -> None:
+        config: Any = self.model.config  # configurations of transformers are open-ended
+        context = getattr(config, "max_position_embeddings", None)
+        longest = max(row.computed_length for row in rows)
+        if context is not None and longest > context:
+            raise TrainingError(
+                f"a row needs {longest} tokens of context, the model has {context}; "
+                "limit the rollout's tokens or leave the row out"
+            )
+        highest = max(int(row.token_ids[: row.computed_length + 1].max()) for row in rows)
+        lowest = min(int(row.token_ids[: row.computed_length + 1].min()) for row in rows)
+        if lowest < 0 or highest >= config.vocab_size:
+            raise TrainingError(
+                f"token ids run from {lowest} to {highest}, the model knows 0 to {config.vocab_size - 1}; "
+                "the rows belong to another model"
+            )
+        if not self._is_head_checked:
+            self._check_head(rows[0])
+
+    def _check_head(self, row: TrainingRow) -> None:
+        """Once: the backbone and the head alone must give what the whole model gives."""
+        input_ids = torch.from_numpy(row.token_ids[: row.computed_length])[None].to(self.model.device)
+        with torch.no_grad():
+            backbone, head = _parts(self.model)
+            ours = head(backbone(input_ids=input_ids, attention_mask=None, use_cache=False).last_hidden_state)
+            whole = self.model(input_ids=input_ids, use_cache=False).logits
+        difference = float((ours.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max())
+        if not difference <= _HEAD_TOLERANCE:
+            raise TrainingError(
+                f"{type(self.model).__name__} does more after its backbone than its output layer (log-probs differ "
+                f"by {difference:.2g}); models with scaled or capped logits cannot be trained here"
+            )
+        self._is_head_checked = True
+
+    def _verify(self, rows: Sequence[TrainingRow]) -> None:
+        """Before the first use of a backend, and before its first use on rows that share a beginning."""
+        sample = _sample(rows)
+        kind = self._backend(sum(row.computed_length for row in rows)), sample.shares
+        if kind in self._verified:
+            return
+        reason = _unfit(self.model) or self._difference(sample.rows)
+        if reason is None:
+            self._verified.add(kind)
+            return
+        self.packing = "padded"
+        warnings.warn(
+            f"{type(self.model).__name__} is trained without sharing common beginnings, each row by itself "
+            f"(slower, same result): {reason}",
+            stacklevel=2,
+        )
+
+    def _difference(self, rows: Sequence[TrainingRow]) -> str | None:
+        """What is wrong with the tree pass; None = it gives what the padded pass gives."""
+        padded, padded_norm = self._gradient(padded_batch(rows))
+        try:
+            tree, tree_norm = self._gradient(tree_batch(rows))
+        except (TypeError, ValueError, RuntimeError, LookupError) as exc:  # a model that cannot take our attention
+            return f"the tree pass failed: {type(exc).__name__}: {exc}"
+        gap = float((tree - padded).abs().max())
+        self.verification = Verification(gap, abs(tree_norm - padded_norm) / max(padded_norm, 1e-12))
+        exact = _TOLERANCE.get(self.model.dtype, _ROUGH_TOLERANCE)
+        allowed = exact if self.precision == "float32" else _ROUGH_TOLERANCE
+        if max(self.verification) <= allowed:  # False for NaN
+            return None
+        return (
+            f"tree and padded pass differ by {gap:.2g} in log-probs and by {self.verification.gradient_gap:.2g} in "
+            f"the gradient's relative norm (allowed {allowed:g})"
+        )
+
+    def _gradient(self, batch: MicroBatch) -> tuple[Tensor, float]:
+        """Log-probs, and the 2-norm of their mean's gradient."""
+        parameters = [each for each in self.model.parameters() if each.requires_grad]
+        with torch.enable_grad(), self.computing(batch):
+            logprobs = self.logprobs(batch)
+            gradients = torch.autograd.grad(logprobs.mean(), parameters, allow_unused=True)
+        squares = [each.float().square().sum() for each in gradients if each is not None]
+        return logprobs.detach(), float(torch.stack(squares).sum().sqrt())
+
+
+class _Sample(NamedTuple):
+    rows: list[TrainingRow]
+    shares: bool
+    """Whether they begin alike for long enough to share a node."""
+
+
+def _sample(rows: Sequence[TrainingRow]) -> _Sample:
+    """What to check on: the two rows that share most of their tokens, preferably short ones; else the shortest."""
+    ordered = sorted(rows, key=lambda row: row.token_ids[: row.computed_length].astype(">i8").tobytes())
+    best: tuple[bool, float] = (False, 0.0)
+    found = _Sample([min(rows, key=lambda row: row.computed_length)], shares=False)
+    for first, second in pairwise(ordered):
+        total = first.computed_length + second.computed_length
+        same = common_length(first.token_ids[: first.computed_length], second.token_ids[: second.computed_length])
+        value = total <= _VERIFIED_TOKENS, same / total
+        if MIN_SHARED <= same < max(first.computed_length, second.computed_length) and value > best:
+            best, found = value, _Sample([first, second], shares=True)
+    return found
+
+
+def _unfit(model: PreTrainedModel) -> str | None:
+    """Why attention over a tree cannot be exact for this model; None = it can."""
+    config: Any = model.config
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if kinds - {"full_attention"}:
+        return (
+            f"it has layers of type {sorted(kinds - {'full_attention'})!r}, which look at more than the tokens seen"
+        )
+    if not kinds and getattr(config, "sliding_window", None) is not None:
+        return f"it sees a window of {config.sliding_window!r} tokens only"
+    return None
+
+
+def _attend(  # the registry's signature
+    _module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    _mask: Tensor | None,
+    scaling: float | None = None,
+    **arguments: Any,  # open-ended, as the models'
+) -> tuple[Tensor, None]:
+    """What the registry calls in every layer."""
+    attention: TreeAttention = arguments[ATTENTION]
+    if torch.is_autocast_enabled(query.device.type):  # rotation leaves queries and keys in another type than values
+        kind = torch.get_autocast_dtype(query.device.type)
+        query, key, value = query.to(kind), key.to(kind), value.to(kind)
+    return attention(query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling), None
+
+
+ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
+
+
+def _parts(model: PreTrainedModel) -> tuple[nn.Module, nn.Module]:
+    """The backbone and the output layer."""
+    return model.get_decoder(), model.get_output_embeddings()

@@ -1,0 +1,112 @@
+"""Log-probabilities of given tokens under the output layer, without ever holding all logits.
+
+Letters: U predictions, d hidden size, V vocabulary, C predictions of one chunk.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+CHUNK_NUMBERS = 1 << 23
+"""Logits computed at once: 32 MB of float32. Smaller chunks make matrix products that are too small to be fast;
+larger ones leave the cache and make the process large."""
+KEPT_NUMBERS = 1 << 25
+"""Probabilities kept for the backward pass, 128 MB of float32; those beyond are computed again there, which makes
+the head a quarter slower."""
+
+
+def chosen_logprobs(
+    head: nn.Module, hidden: Tensor, targets: Tensor, *, chunk_numbers: int = CHUNK_NUMBERS
+) -> Tensor:
+    """``(U,)``: log p of each target at temperature 1, in float32, from ``(U, d)`` hidden states.
+
+    A plain linear layer is computed and differentiated chunk by chunk; any other head, such as one with an adapter,
+    runs under activation checkpointing. The backward pass can be run once.
+    """
+    rows = max(1, chunk_numbers // _vocabulary(head))
+    if type(head) is nn.Linear and head.bias is None and not head._forward_hooks:
+        found: Tensor = _ChosenLogprobs.apply(hidden, head.weight, targets, rows)
+        return found
+    parts = [
+        checkpoint(_plain, head, part, chosen, use_reentrant=False)
+        for part, chosen in zip(hidden.split(rows), targets.split(rows), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def _vocabulary(head: nn.Module) -> int:
+    weight: Any = head.weight  # every output layer of transformers has one, adapters pass it on
+    return int(weight.shape[0])
+
+
+def _plain(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:
+    return -nn.functional.cross_entropy(head(hidden).float(), targets, reduction="none")
+
+
+class _ChosenLogprobs(torch.autograd.Function):
+    """hidden (U, d), weight (V, d), targets (U,) -> (U,)."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]  # noqa: PLR0917  # autograd takes them by position
+        ctx: Any,  # autograd's context is open-ended
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        rows: int,
+    ) -> Tensor:
+        hidden, weight = _cast(hidden), _cast(weight)
+        summed = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
+        chosen = torch.empty_like(summed)
+        kept: list[Tensor] = []
+        free = KEPT_NUMBERS if any(ctx.needs_input_grad) else 0
+        for part in _chunks(len(hidden), rows):
+            logits = (hidden[part] @ weight.T).float()
+            chosen[part] = logits.gather(1, targets[part, None])[:, 0]
+            summed[part] = _softmax_(logits)
+            if logits.numel() <= free:
+                free -= logits.numel()
+                kept.append(logits)
+        ctx.save_for_backward(hidden, weight, targets, summed)
+        ctx.rows, ctx.kept = rows, kept
+        return chosen - summed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, targets, summed = ctx.saved_tensors
+        (above,) = gradients
+        d_hidden = torch.empty_like(hidden)
+        d_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
+        kept, ctx.kept = ctx.kept, []
+        for index, part in enumerate(_chunks(len(hidden), ctx.rows)):
+            # d log p[target] / d logits = 1[target] − p
+            if index < len(kept):
+                share = kept[index]
+            else:
+                share = (hidden[part] @ weight.T).float().sub_(summed[part, None]).exp_()
+            share.mul_(-above[part, None]).scatter_add_(1, targets[part, None], above[part, None])
+            share = share.to(weight.dtype)
+            torch.mm(share, weight, out=d_hidden[part])
+            d_weight.addmm_(share.T, hidden[part]) if share.dtype == d_weight.dtype else d_weight.add_(
+                share.T @ hidden[part]
+            )
+        return d_hidden, d_weight, None, None
+
+
+def _chunks(count: int, rows: int) -> list[slice]:
+    return [slice(start, start + rows) for start in range(0, count, rows)]
+
+
+def _softmax_(logits: Tensor) -> Tensor:
+    """``(C,)``: the log-sum-exp of ``(C, V)`` logits, which become their softmax."""
+    largest = logits.max(dim=1, keepdim=True).values
+    total = logits.sub_(largest).exp_().sum(dim=1, keepdim=True)
+    logits.div_(total)
+    return total.log_().add_(largest)[:, 0]
+
+
+def _cast(values: Tensor) -> Tensor:
+    """To the type of autocast, where that is on."""
+    kind = values.device.type
+    return values.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else values

@@ -1,0 +1,224 @@
+"""The tree-packed pass against the plain one, on models of several families."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from upturn.errors import TrainingError
+from upturn.training import OptimiserSettings, TrainingRow
+from upturn.training.losses import ClippedPolicy
+from upturn.training.settings import Packing
+from upturn.training.stream import Stream
+from upturn.training.trainer import StepMetrics, Trainer
+
+STILL = OptimiserSettings(learning_rate=1e-30, max_grad_norm=1e30)
+SHAPE = {
+    "vocab_size": 40,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": 128,
+}
+FAMILIES: dict[str, Callable[[], PreTrainedModel]] = {
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True)),  # type: ignore[arg-type]
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=8)),  # type: ignore[arg-type]
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE)),  # type: ignore[arg-type]
+}
+
+
+def _model(family: str) -> PreTrainedModel:
+    torch.manual_seed(0)
+    return FAMILIES[family]()
+
+
+def _rows(groups: int = 2, attempts: int = 3) -> list[TrainingRow]:
+    """Attempts of two turns each: a prompt of 24 tokens, then an own action, a result, another action."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for group in range(groups):
+        prompt = rng.integers(0, 40, 24)
+        early = rng.integers(0, 40, 20)
+        for attempt in range(attempts):
+            # the first two attempts also share their first turn
+            first = early if attempt < 2 else rng.integers(0, 40, 15)
+            tokens = np.concatenate([prompt, first, rng.integers(0, 40, int(rng.integers(3, 9)))])
+            positions = np.array([24, 25, 26, *range(24 + len(first), len(tokens))])
+            rows.append(
+                TrainingRow(
+                    f"{group}/{attempt}",
+                    tokens.astype(np.int64),
+                    positions,
+                    rng.standard_normal(len(positions)).astype(np.float32),
+                    (-3.7 + 0.3 * rng.standard_normal(len(positions))).astype(np.float32),
+                )
+            )
+    return rows
+
+
+def _step(
+    model: PreTrainedModel, rows: Sequence[TrainingRow], packing: Packing, **changes: object
+) -> tuple[StepMetrics, Tensor, Trainer]:
+    trainer = Trainer(model, replace(STILL, packing=packing, **changes))  # type: ignore[arg-type]
+    metrics = trainer.step([Stream(rows, ClippedPolicy(0.2, 0.28), 17.0)])
+    gradient = torch.cat([each.grad.reshape(-1) for each in model.parameters() if each.grad is not None])
+    return metrics, gradient, trainer
+
+
+def _relative(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).norm() / expected.norm())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("budget", [1, 90, 10_000])
+def test_tree_and_padded_pass_have_the_same_gradient(family: str, budget: int) -> None:
+    rows = _rows()
+    padded, expected, _ = _step(_model(family), rows, "padded")
+    tree, found, trainer = _step(_model(family), rows, "tree", micro_batch_tokens=budget)
+    assert _relative(found, expected) < 1e-5
+    assert tree.loss == pytest.approx(padded.loss, rel=1e-5)
+    assert tree.sums["ratio"] == pytest.approx(padded.sums["ratio"], rel=1e-5)
+    assert tree.fallbacks == 0
+    assert trainer.forward.verification is not None
+    assert trainer.forward.verification.logprob_gap == tree.verify_gap < 1e-5
+    assert tree.needed_tokens == padded.needed_tokens == sum(row.computed_length for row in rows)
+    assert tree.logical_tokens == sum(len(row.token_ids) for row in rows)
+    if budget == 10_000:
+        # by hand: per group 24 prompt, one shared first turn of 20, one own of 15, and what follows (last not fed)
+        own = sum(row.computed_length - 24 for row in rows) - 2 * 20
+        assert tree.physical_tokens == 2 * 24 + own
+
+
+def test_checkpointed_activations_give_the_same_gradient() -> None:
+    rows = _rows()
+    _, expected, _ = _step(_model("qwen2"), rows, "tree")
+    model = _model("qwen2")
+    layers = nn.ModuleList(model.get_decoder().layers)
+    calls = []
+    layers[0].mlp.register_forward_hook(lambda *_: calls.append(1))
+    _, found, _ = _step(model, rows, "tree", gradient_checkpointing=True)
+    assert _relative(found, expected) < 1e-6
+    assert len(calls) > 2  # the check's passes, the forward pass, and again in the backward pass
+
+
+def test_bfloat16_stays_close_and_shares_too() -> None:
+    rows = _rows()
+    exact, expected, _ = _step(_model("qwen2"), rows, "tree")
+    rough, found, _ = _step(_model("qwen2"), rows, "tree", precision="bfloat16")
+    assert rough.fallbacks == 0
+    assert rough.physical_tokens == exact.physical_tokens
+    assert _relative(found, expected) < 0.05
+    assert found.dtype == torch.float32
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = _model("qwen2")
+    before = model.config._attn_implementation
+    _step(model, _rows(), "tree")
+    assert model.config._attn_implementation == before
+    ids = torch.tensor([[1, 2, 3]])
+    assert model(ids).logits.isfinite().all()
+
+
+def test_scores_are_the_models_own_in_the_order_of_the_rows() -> None:
+    model, rows = _model("llama"), _rows()
+    scores = Trainer(model, replace(STILL, micro_batch_tokens=60)).score(rows)
+    for row, found in zip(rows, scores, strict=True):
+        with torch.no_grad():
+            logits = model(torch.from_numpy(row.token_ids)[None]).logits[0].log_softmax(-1)
+        expected = [float(logits[p - 1, row.token_ids[p]]) for p in row.positions.tolist()]
+        assert found.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_model_with_a_sliding_window_falls_back_with_a_warning_and_a_count() -> None:
+    torch.manual_seed(0)
+    model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=8))  # type: ignore[arg-type]
+    with pytest.warns(UserWarning, match="each row by itself"):
+        metrics, found, _ = _step(model, _rows(), "tree")
+    assert metrics.fallbacks == 1
+    assert metrics.physical_tokens >= metrics.needed_tokens
+    torch.manual_seed(0)
+    again = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=8))  # type: ignore[arg-type]
+    padded, expected, _ = _step(again, _rows(), "padded")
+    assert padded.fallbacks == 0
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_tree_pass_that_gives_something_else_is_found_out_before_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when a library replaced the shared-prefix mask by a plain causal one (ART PR 666)."""
+    from upturn.training import forward
+
+    def plainly_causal(
+        _module: object, query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object
+    ) -> object:
+        sdpa = nn.functional.scaled_dot_product_attention
+        return sdpa(query, key, value, is_causal=True, enable_gqa=True).transpose(1, 2), None
+
+    monkeypatch.setitem(forward.ALL_ATTENTION_FUNCTIONS._global_mapping, forward.ATTENTION, plainly_causal)
+    rows = _rows()
+    with pytest.warns(UserWarning, match="differ by .* in log-probs"):
+        metrics, found, trainer = _step(_model("qwen2"), rows, "tree")
+    _, expected, _ = _step(_model("qwen2"), rows, "padded")
+    assert metrics.fallbacks == 1
+    assert trainer.forward.packing == "padded"
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_model_that_does_not_pass_the_tree_on_falls_back() -> None:
+    model = _model("qwen2")
+    backbone = model.get_decoder()
+    forward = backbone.forward
+    backbone.forward = lambda *args, upturn_tree=None, **arguments: forward(*args, **arguments)
+    with pytest.warns(UserWarning, match="the tree pass failed: KeyError: 'upturn_tree'"):
+        metrics, _, _ = _step(model, _rows(), "tree")
+    assert metrics.fallbacks == 1
+
+
+def test_rows_that_share_nothing_need_no_fallback() -> None:
+    rows = [row for row in _rows(groups=4, attempts=1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metrics, _, _ = _step(_model("qwen2"), rows, "tree")
+    assert metrics.physical_tokens == metrics.needed_tokens
+
+
+def test_rows_that_share_are_checked_even_after_rows_that_did_not() -> None:
+    trainer = Trainer(_model("qwen2"), STILL)
+    alone, together = _rows(groups=3, attempts=1), _rows(groups=1)
+    trainer.step([Stream(alone, ClippedPolicy(0.2, 0.28), 1.0)])
+    first = trainer.forward.verification
+    trainer.step([Stream(together, ClippedPolicy(0.2, 0.28), 1.0)])
+    second = trainer.forward.verification
+    trainer.step([Stream(together, ClippedPolicy(0.2, 0.28), 1.0)])
+    assert first is not None and second is not None
+    assert second is not first
+    assert trainer.forward.verification is second
+
+
+def test_no_rows_are_no_batches() -> None:
+    assert Trainer(_model("qwen2"), STILL).forward.batches([], 100) == ()
+
+
+def test_a_row_longer_than_the_context_is_refused() -> None:
+    row = TrainingRow("a", np.zeros(140, dtype=np.int64), np.array([130]), np.ones(1, dtype=np.float32), None)
+    with pytest.raises(TrainingError, match="needs 130 tokens of context, the model has 128"):
+        Trainer(_model("qwen2"), STILL).forward.batches([row], 100)
