@@ -19,9 +19,11 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.errors import TrainingError
 from upturn.training import OptimiserSettings, TrainingRow
+from upturn.training.forward import ATTENTION
 from upturn.training.losses import ClippedPolicy
 from upturn.training.settings import Packing
 from upturn.training.stream import Stream
@@ -110,9 +112,8 @@ def test_checkpointed_activations_give_the_same_gradient() -> None:
     rows = _rows()
     _, expected, _ = _step(_model("qwen2"), rows, "tree")
     model = _model("qwen2")
-    layers = nn.ModuleList(model.get_decoder().layers)
-    calls = []
-    layers[0].mlp.register_forward_hook(lambda *_: calls.append(1))
+    calls: list[int] = []
+    model.get_submodule("model.layers.0.mlp").register_forward_hook(lambda *_: calls.append(1))
     _, found, _ = _step(model, rows, "tree", gradient_checkpointing=True)
     assert _relative(found, expected) < 1e-6
     assert len(calls) > 2  # the check's passes, the forward pass, and again in the backward pass
@@ -165,7 +166,6 @@ def test_a_tree_pass_that_gives_something_else_is_found_out_before_it_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As when a library replaced the shared-prefix mask by a plain causal one (ART PR 666)."""
-    from upturn.training import forward
 
     def plainly_causal(
         _module: object, query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object
@@ -173,7 +173,7 @@ def test_a_tree_pass_that_gives_something_else_is_found_out_before_it_is_used(
         sdpa = nn.functional.scaled_dot_product_attention
         return sdpa(query, key, value, is_causal=True, enable_gqa=True).transpose(1, 2), None
 
-    monkeypatch.setitem(forward.ALL_ATTENTION_FUNCTIONS._global_mapping, forward.ATTENTION, plainly_causal)
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, ATTENTION, plainly_causal)
     rows = _rows()
     with pytest.warns(UserWarning, match="differ by .* in log-probs"):
         metrics, found, trainer = _step(_model("qwen2"), rows, "tree")
@@ -187,7 +187,11 @@ def test_a_model_that_does_not_pass_the_tree_on_falls_back() -> None:
     model = _model("qwen2")
     backbone = model.get_decoder()
     forward = backbone.forward
-    backbone.forward = lambda *args, upturn_tree=None, **arguments: forward(*args, **arguments)
+
+    def closed(upturn_tree: object = None, **arguments: object) -> object:
+        return forward(**arguments)
+
+    backbone.forward = closed
     with pytest.warns(UserWarning, match="the tree pass failed: KeyError: 'upturn_tree'"):
         metrics, _, _ = _step(model, _rows(), "tree")
     assert metrics.fallbacks == 1

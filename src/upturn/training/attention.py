@@ -70,8 +70,8 @@ class TreeAttention:
         """``(1, N, H, D)`` from queries ``(1, H, N, D)`` and keys and values ``(1, K, N, D)``."""
         match self.backend:
             case "streamed":
-                found: Tensor = _Streamed.apply(query, key, value, scaling, self)
-                return found
+                apply: Callable[..., Tensor] = _Streamed.apply  # untyped in torch
+                return apply(query, key, value, scaling, self)
             case "flex":
                 return _flex(query, key, value, scaling=scaling, block_mask=self.block_mask)
             case "by_node":
@@ -132,7 +132,7 @@ class _Streamed(torch.autograd.Function):
     """Tensors inside are ``(N, heads, D)`` views of what comes in, so that a node or a range is a slice."""
 
     @staticmethod
-    def forward(  # type: ignore[override]  # noqa: PLR0917  # autograd takes them by position
+    def forward(  # noqa: PLR0917  # autograd takes them by position
         ctx: Any,  # autograd's context is open-ended
         query: Tensor,
         key: Tensor,
@@ -166,11 +166,11 @@ class _Streamed(torch.autograd.Function):
         gradient = gradients[0][0].to(q.dtype)
         d_q, d_k, d_v = (torch.empty(each.shape, dtype=each.dtype) for each in (q, k, v))
         for block in ctx.attention.blocks:
-            above, *taken = (_taken(each, block) for each in (gradient, q, k, v, output))
+            received, *taken = (_taken(each, block) for each in (gradient, q, k, v, output))
             if block.is_real is not None:  # padded queries repeat a real one and must not count twice
-                above = above.masked_fill(~block.is_real[:, None, :, None], 0.0)
+                received = received.masked_fill(~block.is_real[:, None, :, None], 0.0)
             block_summed = _taken(summed[..., None], block)[..., 0]
-            found = _BACKWARD(above, *taken, block_summed, 0.0, True, scale=ctx.scaling)
+            found = _BACKWARD(received, *taken, block_summed, 0.0, True, scale=ctx.scaling)
             for whole, part in zip((d_q, d_k, d_v), found, strict=True):
                 _put(whole, block, part.transpose(1, 2))
         for start, stop, reach in ctx.attention.reaches:
@@ -260,7 +260,8 @@ def _flex(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, block_ma
     """Compiled on CUDA; elsewhere, for tests, the slow form that holds all scores."""
     from torch.nn.attention.flex_attention import flex_attention
 
-    call = _compiled() if query.device.type == "cuda" else flex_attention
+    plain: Any = flex_attention
+    call = _compiled() if query.device.type == "cuda" else plain
     is_grouped = query.shape[1] != key.shape[1]
     found: Tensor = call(query, key, value, block_mask=block_mask, scale=scaling, enable_gqa=is_grouped)
     return found.transpose(1, 2)

@@ -66,7 +66,7 @@ class Forward:
         self._is_head_checked = False
 
     def batches(self, rows: Sequence[TrainingRow], max_tokens: int) -> tuple[MicroBatch, ...]:
-        """The rows as micro-batches; none for no rows. Raises TrainingError for rows that belong to another model."""
+        """The rows as micro-batches, none for no rows. Raises TrainingError for rows that no such model wrote."""
         if not rows:
             return ()
         self._check_rows(rows)

@@ -3,6 +3,7 @@
 Letters: U predictions, d hidden size, V vocabulary, C predictions of one chunk.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,9 +27,10 @@ def chosen_logprobs(
     runs under activation checkpointing. The backward pass can be run once.
     """
     rows = max(1, chunk_numbers // _vocabulary(head))
-    if type(head) is nn.Linear and head.bias is None and not head._forward_hooks:
-        found: Tensor = _ChosenLogprobs.apply(hidden, head.weight, targets, rows)
-        return found
+    bias: Tensor | None = getattr(head, "bias", None)
+    if type(head) is nn.Linear and bias is None and not head._forward_hooks:
+        apply: Callable[..., Tensor] = _ChosenLogprobs.apply  # untyped in torch
+        return apply(hidden, head.weight, targets, rows)
     parts = [
         checkpoint(_plain, head, part, chosen, use_reentrant=False)
         for part, chosen in zip(hidden.split(rows), targets.split(rows), strict=True)
@@ -49,7 +51,7 @@ class _ChosenLogprobs(torch.autograd.Function):
     """hidden (U, d), weight (V, d), targets (U,) -> (U,)."""
 
     @staticmethod
-    def forward(  # type: ignore[override]  # noqa: PLR0917  # autograd takes them by position
+    def forward(  # noqa: PLR0917  # autograd takes them by position
         ctx: Any,  # autograd's context is open-ended
         hidden: Tensor,
         weight: Tensor,
