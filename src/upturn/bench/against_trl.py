@@ -3,48 +3,16 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
-from typing import NamedTuple
 
 from upturn.bench.agreement import Agreement
 from upturn.bench.comparison import Bar, Pair, alternate, memory_ratio, result, speedup, spread
 from upturn.bench.measurement import LIBRARY_SIDE, Bench, Measured, Recorded, record
+from upturn.bench.rival import DEFAULT_MICRO_BATCH, Candidate, described_search, gigabytes, search
 from upturn.bench.worker import TUNED_ALLOCATOR, Made, Worker
-from upturn.errors import MeasurementError
 from upturn.records import JsonValue, Result
 
 TRL_SIDE = "upturn.bench.sides.trl:trl_side"
-TRL_VERSION = "1.16.0"
-INSTALL = "pip install -r requirements-bench.lock"
 MICRO_BATCHES = (1, 2, 4, 8)
-HOPELESS = 1.5
-"""Times the best step that a first step may take for a second one to be worth it."""
-DEFAULT_MICRO_BATCH = 8
-"""``per_device_train_batch_size`` of TRL as it comes."""
-GIBIBYTE = 2**30
-
-
-def require_trl() -> None:
-    """Raises MeasurementError with how to install TRL when it is not there, or another version is."""
-    try:
-        found = version("trl")
-    except PackageNotFoundError:
-        found = ""
-    if found != TRL_VERSION:
-        error = MeasurementError(
-            f"this measurement compares with TRL {TRL_VERSION}, and {f'TRL {found}' if found else 'no TRL'} is "
-            f"installed; run: .venv/bin/{INSTALL} (or leave it out with --only)"
-        )
-        error.exit_code = 2
-        raise error
-
-
-class Candidate(NamedTuple):
-    """A micro-batch of TRL, and one step with it."""
-
-    micro_batch: int
-    made: Made
-    worker: Worker
 
 
 def measure_vocabulary(bench: Bench, vocabulary: int, *, default_bar: float, best_bar: float) -> Measured:
@@ -76,7 +44,7 @@ def measure_unshared(bench: Bench) -> Measured:
         agreement = _agreed(recorded, theirs, ours)
         pairs = _pairs(bench, "unshared", theirs, ours)
     speed = result("speedup_unshared_vs_trl_best", speedup(pairs), "×", bench.bar(1.0))
-    return Measured((speed,), recorded.described() | _described(pairs, agreement) | _searched(candidates))
+    return Measured((speed,), recorded.described() | _described(pairs, agreement) | described_search(candidates))
 
 
 def _as_it_comes(bench: Bench, recorded: Recorded, name: str, bar: float) -> Measured:
@@ -98,7 +66,9 @@ def _as_it_comes(bench: Bench, recorded: Recorded, name: str, bar: float) -> Mea
         _gap(f"gradient_gap_vs_dense_{vocabulary}", recorded.agreement("library", ours.prepared).gradient, bench),
         result(f"memory_checkpointing_vs_trl_{vocabulary}", memory, "share", _memory_bar(bench, vocabulary)),
     )
-    return Measured(results, _described(pairs, agreement) | {"our_peak_gb_checkpointing": _gb(saved.peak_bytes)})
+    return Measured(
+        results, _described(pairs, agreement) | {"our_peak_gb_checkpointing": gigabytes(saved.peak_bytes)}
+    )
 
 
 def _at_its_best(bench: Bench, recorded: Recorded, name: str, bar: float) -> Measured:
@@ -117,26 +87,18 @@ def _at_its_best(bench: Bench, recorded: Recorded, name: str, bar: float) -> Mea
         result(f"memory_vs_trl_{vocabulary}", memory, "share", _memory_bar(bench, vocabulary)),
         result(f"memory_vs_trl_best_{vocabulary}", memory_ratio(pairs), "share"),
     )
-    return Measured(results, _described(pairs, agreement) | _searched(candidates))
+    return Measured(results, _described(pairs, agreement) | described_search(candidates))
 
 
-def _best_trl(bench: Bench, recorded: Recorded, name: str, stack: ExitStack) -> tuple[Candidate, ...]:
-    """TRL with each micro-batch, by seconds a step; the first one's process lives on, the others' are over.
-
-    A setting whose first step is far behind is not tried a second time.
-    """
+def _best_trl(bench: Bench, recorded: Recorded, name: str, stack: ExitStack) -> list[Candidate]:
+    """TRL with each micro-batch, by seconds a step."""
     attempts = len(recorded.workload.attempts)
-    found: list[Candidate] = []
-    for size in [each for each in MICRO_BATCHES if attempts % each == 0]:
-        bench.say(f"{name}: TRL's best micro-batch, trying {size}")
-        worker = stack.enter_context(_trl(bench, recorded, size, checkpointing=False, allocator=TUNED_ALLOCATOR))
-        made = worker.prepared
-        if not found or made.seconds < HOPELESS * found[0].made.seconds:
-            made = worker.step()
-        found = sorted([*found, Candidate(size, made, worker)], key=lambda each: each.made.seconds)
-        for loser in found[1:]:
-            loser.worker.close()
-    return tuple(found)
+    return search(
+        lambda size: _trl(bench, recorded, size, checkpointing=False, allocator=TUNED_ALLOCATOR),
+        [each for each in MICRO_BATCHES if attempts % each == 0],
+        stack,
+        on_try=lambda size: bench.say(f"{name}: TRL's best micro-batch, trying {size}"),
+    )
 
 
 def _trl(
@@ -185,21 +147,8 @@ def _described(pairs: Sequence[Pair], agreement: Agreement) -> dict[str, JsonVal
     return {
         "trl_seconds": [round(pair.theirs.seconds, 3) for pair in pairs],
         "our_seconds": [round(pair.ours.seconds, 3) for pair in pairs],
-        "trl_peak_gb": _gb(max(pair.theirs.peak_bytes for pair in pairs)),
-        "our_peak_gb": _gb(max(pair.ours.peak_bytes for pair in pairs)),
+        "trl_peak_gb": gigabytes(max(pair.theirs.peak_bytes for pair in pairs)),
+        "our_peak_gb": gigabytes(max(pair.ours.peak_bytes for pair in pairs)),
         "loss_gap": agreement.loss,
         "gradient_gap": agreement.gradient,
     }
-
-
-def _searched(candidates: Sequence[Candidate]) -> dict[str, JsonValue]:
-    ascending = sorted(candidates, key=lambda each: each.micro_batch)
-    return {
-        "trl_micro_batch": candidates[0].micro_batch,
-        "tried_seconds": {str(each.micro_batch): round(each.made.seconds, 3) for each in ascending},
-        "tried_peak_gb": {str(each.micro_batch): _gb(each.made.peak_bytes) for each in ascending},
-    }
-
-
-def _gb(size: float) -> float:
-    return round(size / GIBIBYTE, 3)

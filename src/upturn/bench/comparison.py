@@ -85,7 +85,7 @@ def memory_ratio(pairs: Sequence[Pair]) -> Spread:
 
 
 def result(name: str, found: Spread | float, unit: str, bar: Bar | None = None) -> Result:
-    """A plain number has no spread: it comes out the same every time. ``bar``: None = the figure is only reported."""
+    """A plain number has no spread, as it is the same each time. ``bar``: None = the figure is only reported."""
     value, low, high, n = (found, None, None, None) if isinstance(found, float) else found
     text, holds = (None, None) if bar is None else (bar.text, bar.holds(value))
     return Result(name, value, unit, low, high, n, text, holds)

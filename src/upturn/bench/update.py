@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from upturn.bench.against_trl import measure_unshared, measure_vocabulary, require_trl
+from upturn.bench.against_trl import measure_unshared, measure_vocabulary
 from upturn.bench.alone import measure_bfloat16, measure_dense, measure_groups, measure_utilisation
+from upturn.bench.iteration import measure_iteration
 from upturn.bench.measurement import Bench, Measured
+from upturn.bench.rival import require_trl
 from upturn.errors import UnknownNameError
 from upturn.records import JsonValue, Result
 
@@ -31,6 +33,7 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         True,
     ),
     "unshared": Measurement(measure_unshared, True),
+    "iteration": Measurement(measure_iteration, True),
     "bfloat16": Measurement(measure_bfloat16, False),
     "utilisation": Measurement(measure_utilisation, False),
     "groups": Measurement(measure_groups, False),
