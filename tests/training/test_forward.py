@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
     PreTrainedModel,
@@ -159,6 +161,38 @@ def test_a_model_with_a_sliding_window_falls_back_with_a_warning_and_a_count() -
     again = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=8))  # type: ignore[arg-type]
     padded, expected, _ = _step(again, _rows(), "padded")
     assert padded.fallbacks == 0
+    torch.testing.assert_close(found, expected)
+
+
+def _recurrent() -> PreTrainedModel:
+    torch.manual_seed(0)
+    return MambaForCausalLM(MambaConfig(vocab_size=40, hidden_size=16, num_hidden_layers=2, state_size=4))
+
+
+def test_a_recurrent_model_is_computed_row_by_row() -> None:
+    """ART PR 666: in packed rows the state of one attempt flowed on into its sibling."""
+    rows = _rows()
+    with pytest.warns(UserWarning, match=r"has layers of type \['linear_attention'\]"):
+        metrics, found, _ = _step(_recurrent(), rows, "tree")
+    model, total = _recurrent(), torch.zeros(())
+    for row in rows:
+        logits = model(torch.from_numpy(row.token_ids[: row.computed_length])[None]).logits[0].log_softmax(-1)
+        assert row.old_logprobs is not None
+        chosen = logits[row.positions - 1, row.token_ids[row.positions]]
+        ratios = (chosen - torch.from_numpy(row.old_logprobs)).exp()
+        weights = torch.from_numpy(row.weights)
+        total = total - torch.minimum(ratios * weights, ratios.clamp(0.8, 1.28) * weights).sum() / 17.0
+    expected = torch.cat([each.reshape(-1) for each in torch.autograd.grad(total, list(model.parameters()))])
+    assert metrics.fallbacks == 1
+    assert _relative(found, expected) < 1e-5
+
+
+def test_a_recurrent_model_that_does_not_say_so_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upturn.training.forward._unfit", lambda _: None)
+    with pytest.warns(UserWarning, match="tree and padded pass differ by"):
+        metrics, found, _ = _step(_recurrent(), _rows(), "tree")
+    _, expected, _ = _step(_recurrent(), _rows(), "padded")
+    assert metrics.fallbacks == 1
     torch.testing.assert_close(found, expected)
 
 
