@@ -205,14 +205,14 @@ class DynamicSamplingSettings:
     is trained on, not thrown away.
     """
 
-    groups: int
-    """Groups with a signal that an iteration wants."""
+    groups: int | None = None
+    """Groups with a signal that an iteration wants; None = as many as its first round has groups."""
     max_rounds: int = 3
     """Rounds of collecting in one iteration, the first included; what there is then is trained on."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
         refuse(
-            unless(self.groups, "dynamic_sampling.groups", "at least 1", is_positive),
+            unless_missing(self.groups, "dynamic_sampling.groups", "at least 1 or None", is_positive),
             unless(self.max_rounds, "dynamic_sampling.max_rounds", "at least 2", lambda value: value >= 2),
         )
