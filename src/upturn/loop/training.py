@@ -103,8 +103,9 @@ def train_grpo(
 
     ``reward``: what an attempt earns; None = the configured rubric's score.
     """
+    from upturn.training.advantages.settings import AdvantageSettings
     from upturn.training.grpo import run_grpo
-    from upturn.training.settings import AdvantageSettings, GrpoSettings, OptimiserSettings
+    from upturn.training.settings import GrpoSettings, OptimiserSettings
     from upturn.training.weights import blend, weight_tensors
 
     config = context.config.grpo

@@ -4,11 +4,12 @@ Importing this package loads no torch. What needs torch is imported by name: ``u
 ``upturn.training.grpo.run_grpo``, ``upturn.training.version`` and ``upturn.training.weights``.
 """
 
-from upturn.training.advantage import Advantage, GroupAdvantages, GroupRelative, ScoredGroup, ScoredTrajectory
+from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup, ScoredTrajectory, StateValue
+from upturn.training.advantages import AdvantageSettings, GroupRelative, advantage_of
 from upturn.training.curve import CurvePoint, read_curve
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow, policy_rows, supervised_rows
-from upturn.training.settings import AdvantageSettings, GrpoSettings, OptimiserSettings, SftSettings
+from upturn.training.settings import GrpoSettings, OptimiserSettings, SftSettings
 
 __all__ = [
     "Advantage",
@@ -21,8 +22,10 @@ __all__ = [
     "ScoredGroup",
     "ScoredTrajectory",
     "SftSettings",
+    "StateValue",
     "TrainingOutcome",
     "TrainingRow",
+    "advantage_of",
     "policy_rows",
     "read_curve",
     "supervised_rows",

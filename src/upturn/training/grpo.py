@@ -13,7 +13,8 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.training.advantage import Advantage, GroupAdvantages, GroupRelative, ScoredGroup, unscorable_count
+from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup, unscorable_count
+from upturn.training.advantages import advantage_of, rescaled
 from upturn.training.losses import ClippedPolicy
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow, policy_rows, written_count
@@ -70,11 +71,11 @@ class GroupRelativeUpdates:
         seed: int,
         advantage: Advantage | None = None,
     ) -> None:
-        """``advantage``: None = ``GroupRelative`` with the settings' options."""
+        """``advantage``: None = the estimator that the settings name."""
         self.collect = collect
         self.settings = settings
         self.seed = seed
-        self.advantage = advantage or GroupRelative(settings.advantage)
+        self.advantage = advantage or advantage_of(settings.advantage)
         self.objective = ClippedPolicy(settings.clip_low, settings.clip_high)
 
     def unit(self, index: int) -> Unit:
@@ -84,7 +85,8 @@ class GroupRelativeUpdates:
             raise TrainingError(f"iteration {index} collected no trajectories; collect at least one group")
         for group in groups:
             _check_group(group)
-        advantages = [self.advantage(group) for group in groups]
+        compared = [self.advantage(group) for group in groups]
+        advantages = rescaled(groups, compared, by=self.settings.advantage.scale)
         by_group = [_group_rows(group, found) for group, found in zip(groups, advantages, strict=True)]
         active = [rows for rows in by_group if rows]
         metrics = _metrics(groups, advantages)

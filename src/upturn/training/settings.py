@@ -5,10 +5,11 @@ Every class checks itself when it is made and raises ConfigError with all its pr
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from upturn.errors import ConfigError
+from upturn.training.advantages.settings import AdvantageSettings
 
 Keep = Literal["best", "final"]
 """Which weights the model holds when the run returns: those of the best evaluation, or the last ones."""
@@ -92,22 +93,6 @@ class OptimiserSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class AdvantageSettings:
-    """How the rewards of a group become one number per turn; see ``upturn.training.advantage``."""
-
-    gamma: float = 1.0
-    """Discount per turn, in (0, 1]; 1 = a reward counts the same in every earlier turn."""
-    baseline: Literal["group_mean", "leave_one_out"] = "group_mean"
-    scale: Literal["none", "std"] = "none"
-    """``std`` divides by the group's sample standard deviation, which favours nearly solved and nearly impossible
-    tasks (Dr. GRPO, arXiv 2503.20783); it is not the default for that reason."""
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError."""
-        _refuse(_unless(self.gamma, "gamma", "in (0, 1]", lambda value: 0 < value <= 1))
-
-
-@dataclass(frozen=True, slots=True)
 class SftSettings:
     """Supervised training on written tokens."""
 
@@ -144,7 +129,7 @@ class GrpoSettings:
     clip_low: float = 0.2
     clip_high: float = 0.28
     """The ratio is clipped to [1 − clip_low, 1 + clip_high] (DAPO, arXiv 2503.14476)."""
-    advantage: AdvantageSettings = AdvantageSettings()
+    advantage: AdvantageSettings = field(default_factory=AdvantageSettings)
     optimiser: OptimiserSettings = OptimiserSettings(learning_rate=1e-4)
     decay: Decay = "none"
     """How the learning rate falls to zero between warm-up and the last iteration's last step."""

@@ -1,16 +1,17 @@
-"""Advantages: fixtures of other projects, and what must hold for any rewards."""
+"""Whole attempts compared: fixtures of other projects, and what must hold for any rewards."""
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upturn.errors import ConfigError, TrainingError
+from upturn.errors import TrainingError
 from upturn.records import Observation, Task, Trajectory, Turn
-from upturn.training import AdvantageSettings, GroupRelative, ScoredGroup, ScoredTrajectory
+from upturn.training import GroupRelative, ScoredGroup, ScoredTrajectory
+from upturn.training.advantages import Baseline
 
 QUICK = settings(deadline=None, max_examples=40)
 TASK = Task("task", "do it", "toy", "toy")
@@ -35,7 +36,7 @@ returns = st.lists(st.integers(-50, 50).map(float), min_size=2, max_size=9)
 
 def test_leave_one_out_gives_skyrl_rloo_numbers() -> None:
     """F1: SkyRL, test_ppo_utils.py, rloo_basic."""
-    rloo = GroupRelative(AdvantageSettings(baseline="leave_one_out"))
+    rloo = GroupRelative(baseline="leave_one_out")
     assert rloo(_group([[6.0], [3.0]])).turns == ((3.0,), (-3.0,))
     assert rloo(_group([[9.0], [12.0]])).turns == ((-3.0,), (3.0,))
     assert rloo(_group([[1.0]])).turns == ((0.0,),)
@@ -49,16 +50,16 @@ def test_centred_gives_skyrl_grpo_numbers_without_std() -> None:
 
 def test_std_gives_the_closed_form_of_one_success_in_eight() -> None:
     """Sample standard deviation, k = 1 of G = 8: √((1−p)/p)·√((G−1)/G) = 2.4749 and −.3536."""
-    found = GroupRelative(AdvantageSettings(scale="std"))(_group([[1.0]] + [[0.0]] * 7))
+    found = GroupRelative(scale="std")(_group([[1.0]] + [[0.0]] * 7))
     assert found.turns[0][0] == pytest.approx(2.4749, abs=1e-4)
     assert found.turns[1][0] == pytest.approx(-0.3536, abs=1e-4)
 
 
 def test_turns_earn_their_discounted_return_to_go_minus_the_mean_return() -> None:
-    found = GroupRelative(AdvantageSettings(gamma=0.5))(_group([[1.0, 2.0], [0.0, 0.0, 8.0]]))
+    found = GroupRelative(gamma=0.5)(_group([[1.0, 2.0], [0.0, 0.0, 8.0]]))
     # to go: (1 + 1, 2) = (2, 2); (0 + 2, 0 + 4, 8) = (2, 4, 8): equal returns, so nothing to learn
     assert not found.is_informative
-    found = GroupRelative(AdvantageSettings(gamma=0.5))(_group([[1.0, 2.0], [0.0, 0.0, 16.0]]))
+    found = GroupRelative(gamma=0.5)(_group([[1.0, 2.0], [0.0, 0.0, 16.0]]))
     # to go: (2, 2) and (4, 8, 16); mean return 3
     assert found.turns == ((-1.0, -1.0), (1.0, 5.0, 13.0))
     assert found.returns == (2.0, 4.0)
@@ -101,10 +102,8 @@ def test_centred_advantages_sum_to_zero(values: list[float]) -> None:
 
 @QUICK
 @given(st.data(), returns, st.sampled_from(["group_mean", "leave_one_out"]))
-def test_order_of_members_does_not_matter(
-    data: st.DataObject, values: list[float], baseline: Literal["group_mean", "leave_one_out"]
-) -> None:
-    advantage = GroupRelative(AdvantageSettings(baseline=baseline))
+def test_order_of_members_does_not_matter(data: st.DataObject, values: list[float], baseline: Baseline) -> None:
+    advantage = GroupRelative(baseline=baseline)
     order = data.draw(st.permutations(range(len(values))))
     straight = advantage(_group([[value] for value in values])).turns
     shuffled = advantage(_group([[values[index]] for index in order])).turns
@@ -116,7 +115,7 @@ def test_order_of_members_does_not_matter(
 def test_leave_one_out_is_centred_times_g_over_g_minus_one(values: list[float]) -> None:
     group = _group([[value] for value in values])
     centred = GroupRelative()(group).turns
-    rloo = GroupRelative(AdvantageSettings(baseline="leave_one_out"))(group).turns
+    rloo = GroupRelative(baseline="leave_one_out")(group).turns
     factor = len(values) / (len(values) - 1)
     assert [turn[0] for turn in rloo] == pytest.approx([factor * turn[0] for turn in centred])
 
@@ -151,6 +150,32 @@ def test_infinite_rewards_are_refused_by_name() -> None:
         GroupRelative()(_group([[math.inf], [0.0]]))
 
 
-def test_settings_outside_their_range_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"gamma must be in \(0, 1\], got 1\.5"):
-        AdvantageSettings(gamma=1.5)
+def test_max_rl_divides_by_the_mean_as_skyrl_does() -> None:
+    """F3: SkyRL, maxrl: ±1.5/4.5 and ∓1.5/10.5."""
+    max_rl = GroupRelative(scale="mean")
+    assert max_rl(_group([[6.0], [3.0]])).turns == ((1.5 / 4.5,), (-1.5 / 4.5,))
+    assert max_rl(_group([[9.0], [12.0]])).turns == ((-1.5 / 10.5,), (1.5 / 10.5,))
+    with pytest.raises(TrainingError, match=r"task 'task' has a return of -1\.0; returns must be 0 or more"):
+        max_rl(_group([[-1.0], [3.0]]))
+
+
+def test_without_a_baseline_every_turn_keeps_its_return() -> None:
+    found = GroupRelative(baseline="none", gamma=0.5)(_group([[1.0, 2.0], None]))
+    assert found.turns == ((2.0, 2.0), (0.0,))
+    assert found.is_informative
+
+
+@pytest.mark.parametrize("baseline", ["group_mean", "leave_one_out"])
+def test_64_attempts_in_5_groups_agree_with_the_vectorised_form(baseline: Baseline) -> None:
+    """F12: verl's random 64 × 128 with 5 groups, its formulas written again for whole arrays."""
+    rng = np.random.default_rng(0)
+    rewards, index = rng.normal(size=(64, 128)), rng.integers(0, 5, size=64)
+    member = np.eye(5)[index]
+    total, count = member.T @ rewards.sum(1), member.sum(0)
+    own = rewards.sum(1)
+    mean = (total / count)[index] if baseline == "group_mean" else (total[index] - own) / (count[index] - 1)
+    expected = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1] - mean[:, None]
+    for group in range(5):
+        chosen = np.flatnonzero(index == group)
+        found = GroupRelative(baseline=baseline)(_group([rewards[place].tolist() for place in chosen]))
+        assert np.allclose(np.array(found.turns), expected[chosen], atol=1e-9)

@@ -1,0 +1,79 @@
+"""Estimators of credit: each turns a group's rewards into one number per turn, and says what else it needs.
+
+| estimator | compares | needs |
+| --- | --- | --- |
+| ``GroupRelative`` | whole attempts | nothing |
+| ``TurnRelative`` | turns of one index | nothing |
+| ``StateAnchored`` | turns that began in one state | state hashes, or nothing |
+| ``TreeSiblings`` | attempts that share a token history | token rows |
+| ``MonteCarloDelta`` | a state with the next one | state values |
+| ``FirstDivergence`` | the same, where it is shown | state values |
+"""
+
+from typing import assert_never
+
+from upturn.training.advantage import Advantage
+from upturn.training.advantages.combined import Combined
+from upturn.training.advantages.divergence import ERROR_PROBABILITY, FirstDivergence
+from upturn.training.advantages.monte_carlo import MonteCarloDelta
+from upturn.training.advantages.scale import rescaled
+from upturn.training.advantages.settings import AdvantageSettings, Anchor, Baseline, Estimator, Scale
+from upturn.training.advantages.shaping import Shaped, shaped_rewards
+from upturn.training.advantages.state import StateAnchored, anchor_groups
+from upturn.training.advantages.trajectory import GroupRelative
+from upturn.training.advantages.tree import TreeSiblings, shared_histories
+from upturn.training.advantages.turn import TurnRelative
+
+__all__ = [
+    "AdvantageSettings",
+    "Anchor",
+    "Baseline",
+    "Combined",
+    "Estimator",
+    "FirstDivergence",
+    "GroupRelative",
+    "MonteCarloDelta",
+    "Scale",
+    "Shaped",
+    "StateAnchored",
+    "TreeSiblings",
+    "TurnRelative",
+    "advantage_of",
+    "anchor_groups",
+    "rescaled",
+    "shaped_rewards",
+    "shared_histories",
+]
+
+
+def advantage_of(settings: AdvantageSettings) -> Advantage:
+    """The estimator that the settings describe, within one group; ``rescaled`` does the rest of an iteration's."""
+    own = _estimator(settings)
+    if settings.estimator in ("trajectory", "state") or settings.turn_weight is None:
+        return own
+    return Combined(GroupRelative(gamma=settings.gamma), own, settings.turn_weight)
+
+
+def _estimator(settings: AdvantageSettings) -> Advantage:
+    gamma, is_scaled = settings.gamma, settings.scale == "std"
+    match settings.estimator:
+        case "trajectory":
+            found: Advantage = GroupRelative(gamma=gamma, baseline=settings.baseline, scale=settings.scale)
+        case "turn":
+            found = TurnRelative(gamma=gamma, is_scaled=is_scaled)
+        case "state":
+            weight = 1.0 if settings.turn_weight is None else settings.turn_weight
+            return StateAnchored(gamma=gamma, turn_weight=weight, is_scaled=is_scaled, anchor=settings.anchor)
+        case "tree":
+            return TreeSiblings(baseline=settings.baseline)
+        case "monte_carlo":
+            return MonteCarloDelta(gamma=gamma)
+        case "divergence":
+            return FirstDivergence(
+                gamma=gamma,
+                error_probability=settings.error_probability or ERROR_PROBABILITY,
+                value_range=settings.value_range or 1.0,
+            )
+        case _:
+            assert_never(settings.estimator)
+    return Shaped(found, gamma=gamma) if settings.is_shaped else found

@@ -1,0 +1,79 @@
+"""Blame for the turn where an attempt went wrong, and only for that one."""
+
+import math
+from itertools import pairwise
+
+from upturn.errors import TrainingError
+from upturn.training.advantage import GroupAdvantages, Need, ScoredGroup, ScoredTrajectory, StateValue
+from upturn.training.advantages.monte_carlo import measured_values
+from upturn.training.advantages.returns import (
+    NO_DIFFERENCE,
+    TurnNumbers,
+    checked_rewards,
+    first_returns,
+    returns_to_go,
+    silent,
+    told,
+)
+
+ERROR_PROBABILITY = 0.05
+"""Of one attempt, where nothing else is said."""
+
+
+class FirstDivergence:
+    """The first turn after which the value is shown to have fallen gets the fall; turns after which it is shown to
+    have risen get the rise; all others get 0.
+
+    Shown is what the continuations of both states bear out: a change r + γ·V̂(s′) − V̂(s) counts where it is larger
+    than chance allows. By Hoeffding's inequality (returns within a range w, n and n′ independent continuations)
+    two equal values differ by more than w·√(ln(2T/α)·(1/n + 1/n′)/2) in a given direction with probability α/2T at
+    most, so over both directions of its T turns an attempt is credited without cause with probability α at most.
+    Nothing is compared with a reference attempt: another way to the goal is no divergence. Smaller changes are not
+    credited; with 64 continuations, 5 turns and α = 0.05 the threshold is 0.29 of the range, and it falls with the
+    root of their number.
+    """
+
+    needs: frozenset[Need] = frozenset({"state_values"})
+
+    def __init__(
+        self, *, gamma: float = 1.0, error_probability: float = ERROR_PROBABILITY, value_range: float = 1.0
+    ) -> None:
+        """``value_range``: w, the largest possible return minus the smallest."""
+        self.gamma = gamma
+        self.error_probability = error_probability
+        self.value_range = value_range
+
+    def __call__(self, group: ScoredGroup) -> GroupAdvantages:
+        """One number per turn of each member; at most one of each member's is negative."""
+        found = []
+        for member in group.members:
+            rewards = checked_rewards(member)
+            found.append(silent(member) if rewards is None else self._credits(member, rewards))
+        return told(found, first_returns(returns_to_go(group, self.gamma)))
+
+    def _credits(self, member: ScoredTrajectory, rewards: TurnNumbers) -> TurnNumbers:
+        found: list[float] = []
+        has_fallen = False
+        for reward, (before, after) in zip(rewards, pairwise(self._values(member)), strict=True):
+            change = reward + self.gamma * after.mean - before.mean
+            if abs(change) <= self.threshold(before, after, turns=len(rewards)) or (change < 0 and has_fallen):
+                found.append(0.0)
+                continue
+            has_fallen = has_fallen or change < 0
+            found.append(change)
+        return tuple(found)
+
+    def threshold(self, before: StateValue, after: StateValue, *, turns: int) -> float:
+        """The largest change that chance is granted in one of so many turns."""
+        spread = sum(0.0 if value.count is None else 1.0 / value.count for value in (before, after))
+        log_odds = math.log(2 * turns / self.error_probability)
+        return self.value_range * math.sqrt(log_odds * spread / 2) + NO_DIFFERENCE
+
+    def _values(self, member: ScoredTrajectory) -> list[StateValue]:
+        values = [value for value in measured_values(member) if value is not None]
+        if len(values) != len(member.trajectory.turns) + 1:
+            raise TrainingError(
+                f"trajectory {member.trajectory.id!r} has states whose value was not measured; the first "
+                "divergence is found only where all are: measure them, or choose the estimator 'monte_carlo'"
+            )
+        return values

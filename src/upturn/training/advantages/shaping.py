@@ -1,0 +1,52 @@
+"""Rewards for sub-goals, only as differences of a potential: no other bonus leaves the best policy as it is."""
+
+from dataclasses import replace
+
+from upturn.errors import TrainingError
+from upturn.training.advantage import Advantage, GroupAdvantages, Need, ScoredGroup, ScoredTrajectory
+from upturn.training.advantages.returns import checked_rewards
+
+
+def shaped_rewards(member: ScoredTrajectory, gamma: float) -> tuple[float, ...] | None:
+    """r_t + γ·Φ(s_{t+1}) − Φ(s_t) for each turn, Φ after the last turn counted as 0 (Ng, Harada and Russell 1999).
+
+    Their discounted sum is the return minus Φ(s_0), which is the same for all attempts at a task: which policy is
+    best cannot change. None = unscorable. Raises TrainingError where potentials are missing or do not fit.
+    """
+    rewards = checked_rewards(member)
+    if rewards is None:
+        return None
+    trajectory, potentials = member.trajectory, member.potentials
+    if potentials is None:
+        raise TrainingError(
+            f"trajectory {trajectory.id!r} has no potentials to shape its rewards by; give Φ of each of its "
+            "states, or leave shaping off"
+        )
+    if len(potentials) != len(rewards) + 1:
+        raise TrainingError(
+            f"trajectory {trajectory.id!r} has {len(rewards)} turns but {len(potentials)} potentials; give one "
+            "before each turn and one after the last"
+        )
+    after = (*potentials[1:-1], 0.0) if rewards else ()
+    return tuple(
+        reward + gamma * reached - left
+        for reward, reached, left in zip(rewards, after, potentials[:-1], strict=True)
+    )
+
+
+class Shaped:
+    """Another estimator, on shaped rewards. Reported returns stay those of the rewards as they were."""
+
+    def __init__(self, inner: Advantage, *, gamma: float) -> None:
+        """``gamma``: that of the inner estimator; with another one shaping would change what is learned."""
+        self.inner = inner
+        self.gamma = gamma
+        self.needs: frozenset[Need] = inner.needs | {"potentials"}
+
+    def __call__(self, group: ScoredGroup) -> GroupAdvantages:
+        """One number per turn of each member."""
+        members = tuple(
+            replace(member, turn_rewards=shaped_rewards(member, self.gamma)) for member in group.members
+        )
+        found = self.inner(replace(group, members=members))
+        return found._replace(returns=self.inner(group).returns)

@@ -1,0 +1,128 @@
+"""Generalised advantage estimation and discounted returns, by turn or by token, in plain numpy.
+
+Arrays are ``(..., T)``: T steps in time, any axes before. In a row of tokens only the written ones are steps;
+between them stand observations, which the mask leaves out of everything: their values and their TD errors are
+skipped (as verl does), so that what stands there cannot change a result. A reward on a masked place is lost,
+therefore ``token_rewards`` puts a turn's reward on the last token written in it. By turn there is nothing to mask:
+one step is one turn, and the same functions apply.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from upturn.errors import TrainingError
+from upturn.records import TokenRow
+
+Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+_VARIANCE_FLOOR = 1e-8
+
+
+class GeneralisedAdvantages(NamedTuple):
+    """Both ``(..., T)``; at a masked place the numbers of the next step that counts, 0 after the last."""
+
+    advantages: Floats
+    returns: Floats
+    """λ-returns: advantage plus value, what a value function is fitted to."""
+
+
+def generalised_advantages(
+    rewards: ArrayLike, values: ArrayLike, mask: ArrayLike | None = None, *, gamma: float, trace: float
+) -> GeneralisedAdvantages:
+    """GAE(γ, λ) of Schulman et al. (arXiv 1506.02438), equation 16, from the last step back.
+
+    ``rewards``, ``values``: ``(..., T)``; the value after the last step is 0. ``mask``: ``(..., T)``, True = a step
+    that counts, None = all do. ``trace``: λ. Raises TrainingError for shapes that differ and for γ or λ outside
+    [0, 1].
+    """
+    earned, valued, counts = _aligned(rewards, values, mask)
+    _check_share("gamma", gamma)
+    _check_share("trace", trace)
+    earned, valued = np.where(counts, earned, 0.0), np.where(counts, valued, 0.0)  # NaN may stand elsewhere
+    advantages, returns = np.zeros_like(earned), np.zeros_like(earned)
+    ahead = np.zeros(earned.shape[:-1])
+    next_value = np.zeros(earned.shape[:-1])
+    for step in range(earned.shape[-1] - 1, -1, -1):
+        is_step = counts[..., step]
+        surprise = earned[..., step] + gamma * next_value - valued[..., step]
+        ahead = np.where(is_step, surprise + gamma * trace * ahead, ahead)
+        next_value = np.where(is_step, valued[..., step], next_value)
+        advantages[..., step] = ahead
+        returns[..., step] = ahead + next_value
+    return GeneralisedAdvantages(advantages, returns)
+
+
+def discounted_returns(rewards: ArrayLike, mask: ArrayLike | None = None, *, gamma: float) -> Floats:
+    """``(..., T)``: G_t = r_t + γ·G of the next step that counts; masked places neither discount nor pass on.
+
+    Departure from REINFORCE++ as its peers write it: there the sum starts anew behind every masked place, so that a
+    turn would never learn of what came after the next observation.
+    """
+    earned, _, counts = _aligned(rewards, rewards, mask)
+    _check_share("gamma", gamma)
+    found = np.zeros_like(earned)
+    ahead = np.zeros(earned.shape[:-1])
+    for step in range(earned.shape[-1] - 1, -1, -1):
+        found[..., step] = earned[..., step] + gamma * ahead
+        ahead = np.where(counts[..., step], found[..., step], ahead)
+    return found
+
+
+def whitened(values: ArrayLike, mask: ArrayLike | None = None) -> Floats:
+    """The values with mean 0 and standard deviation 1 over all places that count, and shifted alike elsewhere.
+
+    Divisor n − 1. Fewer than two places that count give 0 everywhere.
+    """
+    numbers, _, counts = _aligned(values, values, mask)
+    chosen = numbers[counts]
+    if chosen.size < 2:
+        return np.zeros_like(numbers)
+    found: Floats = (numbers - chosen.mean()) / np.sqrt(chosen.var(ddof=1) + _VARIANCE_FLOOR)
+    return found
+
+
+def token_rewards(row: TokenRow, turn_rewards: Sequence[float]) -> Floats:
+    """``(L,)``: each turn's reward on the last token written in it, 0 elsewhere.
+
+    Raises TrainingError where a turn with a reward has no written token in the row: its reward would be lost.
+    """
+    last = {span.turn: span.stop - 1 for span in row.spans}
+    found = np.zeros(len(row.token_ids))
+    for turn, reward in enumerate(turn_rewards):
+        if turn in last:
+            found[last[turn]] = reward
+        elif reward != 0:
+            raise TrainingError(
+                f"turn {turn} has the reward {reward!r} but wrote no token in this row; give each row the rewards "
+                "of the turns written in it, and 0 for the others"
+            )
+    return found
+
+
+def written_mask(row: TokenRow) -> Mask:
+    """``(L,)``: True = written by the model."""
+    found = np.zeros(len(row.token_ids), dtype=np.bool_)
+    for span in row.spans:
+        found[span.start : span.stop] = True
+    return found
+
+
+def _aligned(rewards: ArrayLike, values: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Floats, Mask]:
+    first = np.asarray(rewards, dtype=np.float64)
+    second = np.asarray(values, dtype=np.float64)
+    counts = np.ones(first.shape, dtype=np.bool_) if mask is None else np.asarray(mask).astype(np.bool_)
+    if first.ndim == 0 or first.shape != second.shape or first.shape != counts.shape:
+        raise TrainingError(
+            f"rewards, values and mask have the shapes {first.shape}, {second.shape} and {counts.shape}; they must "
+            "be equal, with time as the last axis"
+        )
+    return first, second, counts
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise TrainingError(f"{name} must be in [0, 1], got {value!r}")

@@ -1,0 +1,128 @@
+"""Settings name an estimator, and refuse what it would not read."""
+
+from collections.abc import Callable
+
+import pytest
+
+from upturn.errors import ConfigError, TrainingError
+from upturn.training import AdvantageSettings, GroupRelative, ScoredGroup, ScoredTrajectory, advantage_of
+from upturn.training.advantage import Need
+from upturn.training.advantages import (
+    Combined,
+    Estimator,
+    FirstDivergence,
+    MonteCarloDelta,
+    Shaped,
+    StateAnchored,
+    TreeSiblings,
+    TurnRelative,
+)
+
+MakeGroup = Callable[..., ScoredGroup]
+MakeMember = Callable[..., ScoredTrajectory]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kind", "needs"),
+    [
+        ("trajectory", GroupRelative, set()),
+        ("turn", TurnRelative, set()),
+        ("state", StateAnchored, {"state_hashes"}),
+        ("tree", TreeSiblings, {"token_rows"}),
+        ("monte_carlo", MonteCarloDelta, {"state_values"}),
+        ("divergence", FirstDivergence, {"state_values"}),
+    ],
+)
+def test_each_name_makes_an_estimator_that_says_what_it_needs(
+    estimator: Estimator, kind: type, needs: set[Need]
+) -> None:
+    alone = advantage_of(AdvantageSettings(estimator=estimator))
+    assert isinstance(alone, kind)
+    assert alone.needs == needs
+
+
+def test_options_reach_their_estimator() -> None:
+    relative = advantage_of(AdvantageSettings(gamma=0.5, baseline="leave_one_out", scale="std"))
+    assert isinstance(relative, GroupRelative)
+    assert (relative.gamma, relative.baseline, relative.scale) == (0.5, "leave_one_out", "std")
+    turn = advantage_of(AdvantageSettings("turn", gamma=0.5, scale="std"))
+    assert isinstance(turn, TurnRelative)
+    assert (turn.gamma, turn.is_scaled) == (0.5, True)
+    state = advantage_of(AdvantageSettings("state", gamma=0.5, turn_weight=2.0, scale="std", anchor="observation"))
+    assert isinstance(state, StateAnchored)
+    assert (state.gamma, state.turn_weight, state.is_scaled, state.anchor) == (0.5, 2.0, True, "observation")
+    assert state.needs == frozenset()
+    tree = advantage_of(AdvantageSettings("tree", baseline="leave_one_out"))
+    assert isinstance(tree, TreeSiblings)
+    assert tree.baseline == "leave_one_out"
+    change = advantage_of(AdvantageSettings("monte_carlo", gamma=0.5))
+    assert isinstance(change, MonteCarloDelta)
+    assert change.gamma == 0.5
+    blame = advantage_of(AdvantageSettings("divergence", gamma=0.5, error_probability=0.1, value_range=2.0))
+    assert isinstance(blame, FirstDivergence)
+    assert (blame.gamma, blame.error_probability, blame.value_range) == (0.5, 0.1, 2.0)
+    shaped = advantage_of(AdvantageSettings("turn", gamma=0.5, is_shaped=True))
+    assert isinstance(shaped, Shaped)
+    assert isinstance(shaped.inner, TurnRelative)
+    assert shaped.gamma == 0.5
+
+
+def test_a_turn_weight_adds_turn_credit_to_the_outcome_s(make_group: MakeGroup, make_member: MakeMember) -> None:
+    group = make_group(
+        [
+            make_member([0.0, 1.0], values=[(0.5, 4), (0.75, 4), (0.0, None)]),
+            make_member([0.0, 0.0], values=[(0.5, 4), (0.25, 4), (0.0, None)]),
+        ]
+    )
+    combined = advantage_of(AdvantageSettings("monte_carlo", turn_weight=2.0))
+    assert isinstance(combined, Combined)
+    assert combined.needs == {"state_values"}
+    found = combined(group)
+    # ±.5 of the outcome, and twice (.25, .25) and (−.25, −.25)
+    assert found.turns == ((1.0, 1.0), (-1.0, -1.0))
+    assert found.returns == (1.0, 0.0)
+
+
+def test_the_turn_weight_of_state_is_the_method_s_own() -> None:
+    assert isinstance(advantage_of(AdvantageSettings("state")), StateAnchored)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gamma": 1.5}, r"gamma must be in \(0, 1\], got 1\.5"),
+        ({"estimator": "turn", "turn_weight": -1.0}, "turn_weight must be positive or None, got -1.0"),
+        ({"turn_weight": 1.0}, "turn_weight=1.0 would do nothing with estimator='trajectory'"),
+        ({"estimator": "tree", "gamma": 0.9}, "gamma=0.9 would do nothing with estimator='tree'"),
+        ({"estimator": "turn", "baseline": "leave_one_out"}, "baseline='leave_one_out' would do nothing with"),
+        ({"estimator": "tree", "scale": "std"}, "scale='std' would do nothing with estimator='tree'; it takes"),
+        ({"estimator": "turn", "scale": "mean"}, "scale='mean' would do nothing with estimator='turn'"),
+        ({"estimator": "state", "is_shaped": True}, "is_shaped=True would do nothing with estimator='state'"),
+        ({"estimator": "monte_carlo", "is_shaped": True}, "is_shaped=True would do nothing"),
+        ({"anchor": "observation"}, "anchor='observation' would do nothing with estimator='trajectory'"),
+        ({"error_probability": 0.1}, "error_probability=0.1 would do nothing.*it belongs to 'divergence'"),
+        ({"value_range": 2.0}, "value_range=2.0 would do nothing.*it belongs to 'divergence'"),
+        ({"estimator": "divergence", "error_probability": 1.0}, r"error_probability must be in \(0, 1\)"),
+        ({"estimator": "divergence", "value_range": 0.0}, "value_range must be positive, got 0.0"),
+        ({"baseline": "none"}, "baseline='none' with scale='none' leaves every turn the raw return"),
+        ({"baseline": "leave_one_out", "scale": "mean"}, "scale='mean' divides by the baseline"),
+    ],
+)
+def test_unusable_settings_are_refused_by_name(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        AdvantageSettings(**options)  # type: ignore[arg-type]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        AdvantageSettings("tree", gamma=0.5, is_shaped=True, anchor="observation")
+    assert len(caught.value.problems) == 3
+
+
+@pytest.mark.parametrize("estimator", ["trajectory", "turn", "state", "tree", "monte_carlo", "divergence"])
+def test_rewards_that_do_not_fit_the_turns_are_refused_by_every_estimator(
+    make_group: MakeGroup, make_member: MakeMember, estimator: Estimator
+) -> None:
+    group = make_group([make_member([1.0], turns=2), [0.0]])
+    with pytest.raises(TrainingError, match="trajectory 't' has 2 turns but 1 turn rewards"):
+        advantage_of(AdvantageSettings(estimator=estimator))(group)
