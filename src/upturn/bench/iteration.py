@@ -31,7 +31,7 @@ SPREADS = 5.0
 
 
 def measure_iteration(bench: Bench) -> Measured:
-    """TRL as it comes (checkpointing, batch 8) and at its best (no checkpointing, best batch, allocator tuned for both)."""
+    """TRL as it comes (checkpointing, batch 8) and at its best (none, best batch, allocator tuned for both)."""
     small = not bench.has_bars
     task = PracticeTask(
         QUICK_TASKS if small else TASKS, QUICK_ATTEMPTS if small else ATTEMPTS, MOST_ITERATIONS, bench.threads
