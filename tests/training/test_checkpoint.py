@@ -1,8 +1,11 @@
 """Checkpoints: whole or not there, and only for the run they belong to."""
 
+import json
 from pathlib import Path
 
 import pytest
+import safetensors
+import safetensors.torch
 import torch
 
 from upturn.errors import TrainingError
@@ -33,6 +36,34 @@ def test_everything_round_trips_exactly(tmp_path: Path) -> None:
         expected, tensors = getattr(CONTENT, part), getattr(found, part)
         assert expected.keys() == tensors.keys()
         assert all(torch.equal(expected[name], tensors[name]) for name in expected)
+
+
+def test_what_an_algorithm_remembers_round_trips_numbers_as_numbers_and_tensors_as_tensors(tmp_path: Path) -> None:
+    path, weights = tmp_path / "checkpoint.safetensors", torch.arange(6.0).reshape(2, 3)
+    shared: dict[str, float | torch.Tensor] = {"coefficient": 0.1 + 0.2, "count": 3}
+    shared |= {"stale.0": weights, "turned": weights.T}
+    write_checkpoint(path, IDENTITY, CONTENT._replace(weights={"layer.weight": weights}, algorithm=shared))
+    found = read_checkpoint(path, IDENTITY).algorithm
+    assert found.keys() == shared.keys()
+    assert (found["coefficient"], found["count"]) == (0.1 + 0.2, 3.0)
+    assert isinstance(found["coefficient"], float)
+    for name in ("stale.0", "turned"):
+        tensor, expected = found[name], shared[name]
+        assert isinstance(tensor, torch.Tensor)
+        assert isinstance(expected, torch.Tensor)
+        assert torch.equal(tensor, expected)
+
+
+def test_a_checkpoint_from_before_algorithms_remembered_is_read_as_remembering_nothing(tmp_path: Path) -> None:
+    path = _written(tmp_path)
+    with safetensors.safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["upturn"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
+    del header["record"]["numbers"], header["record"]["progress"]["is_within_limits"]
+    safetensors.torch.save_file(tensors, path, metadata={"upturn": json.dumps(header)})
+    found = read_checkpoint(path, IDENTITY)
+    assert found.progress == PROGRESS
+    assert found.algorithm == {}
 
 
 def test_writing_leaves_nothing_else_behind(tmp_path: Path) -> None:

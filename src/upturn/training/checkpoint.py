@@ -1,23 +1,26 @@
 """Checkpoints: all that a run needs to go on exactly as if it had not stopped, in one file.
 
-One file and one rename make it atomic: weights, optimiser, counters and the best weights so far always belong
-together. A checkpoint carries what it belongs to (model, settings, seed, rows) and is refused by anything else; it
-carries a digest of its tensors, so damage is found before it is trained on.
+One file and one rename make it atomic: weights, optimiser, counters, what the algorithm remembers and the best
+weights so far always belong together. A checkpoint carries what it belongs to (model, settings, seed, rows) and is
+refused by anything else; it carries a digest of its tensors, so damage is found before it is trained on.
 """
 
 import os
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 import safetensors
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
 from upturn.errors import RecordError, TrainingError
 from upturn.records import from_json, record, to_json
 from upturn.training.outcome import StopReason
+from upturn.training.stream import NO_STATE, State
 from upturn.training.weights import digest
 
 
@@ -35,6 +38,8 @@ class TrainingProgress:
     best_units: int | None = None
     """``units`` when the best evaluation was made; None = there was none."""
     evaluations_since_best: int = 0
+    is_within_limits: bool = True
+    """False: the latest evaluation found a cost above its limit."""
     stopped: StopReason | None = None
     """None = the run is not done."""
 
@@ -46,6 +51,8 @@ class _Header:
     identity: Mapping[str, str]
     progress: TrainingProgress
     digest: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """Those of the algorithm's state; its tensors stand in the file."""
 
 
 class Checkpoint(NamedTuple):
@@ -55,21 +62,31 @@ class Checkpoint(NamedTuple):
     weights: Mapping[str, Tensor]
     optimiser: Mapping[str, Tensor]
     best: Mapping[str, Tensor]
-    """The weights of the best evaluation; empty = none are kept."""
+    """The weights of the best evaluation that broke no limit, or until there is one those from before training;
+    empty = none are kept."""
+    algorithm: State = NO_STATE
+    """What the algorithm remembers; empty = nothing, or written before algorithms could."""
 
 
 def write_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkpoint) -> None:
     """Durable when it returns; a crash before that leaves the earlier checkpoint as it was."""
+    numbers = {name: float(value) for name, value in checkpoint.algorithm.items() if not isinstance(value, Tensor)}
+    remembered = {
+        name: value.detach().clone(memory_format=torch.contiguous_format)  # may share memory with the weights
+        for name, value in checkpoint.algorithm.items()
+        if isinstance(value, Tensor)
+    }
     tensors = {
         f"{part}.{name}": tensor
         for part, named in (
             ("weights", checkpoint.weights),
             ("optimiser", checkpoint.optimiser),
             ("best", checkpoint.best),
+            ("algorithm", remembered),
         )
         for name, tensor in named.items()
     }
-    header = to_json(_Header(identity, checkpoint.progress, digest(tensors)))
+    header = to_json(_Header(identity, checkpoint.progress, digest(tensors), numbers))
     partial = path.with_name(path.name + ".partial")
     safetensors.torch.save_file(tensors, partial, metadata={"upturn": header})
     sync(partial)
@@ -101,11 +118,12 @@ def read_checkpoint(path: Path, identity: Mapping[str, str]) -> Checkpoint:
         )
     if digest(tensors) != header.digest:
         raise TrainingError(f"{_damaged(path)}: its tensors do not have the digest that was written. {_CURE}")
-    parts: dict[str, dict[str, Tensor]] = {"weights": {}, "optimiser": {}, "best": {}}
+    parts: dict[str, dict[str, Tensor]] = {"weights": {}, "optimiser": {}, "best": {}, "algorithm": {}}
     for name, tensor in tensors.items():
         part, inner = name.split(".", 1)
         parts[part][inner] = tensor
-    return Checkpoint(header.progress, **parts)
+    remembered: dict[str, float | Tensor] = {**header.numbers, **parts["algorithm"]}
+    return Checkpoint(header.progress, parts["weights"], parts["optimiser"], parts["best"], remembered)
 
 
 def sync(path: Path) -> None:

@@ -1,7 +1,7 @@
 """Learning curves: one JSON object a line, written as it happens. No torch here.
 
-A resumed run cuts its curve back to the checkpoint it goes on from, so every unit stands on it once. Only timings
-(``seconds``, ``tokens_per_second``, ``unit_seconds``) differ between a resumed and an undisturbed run.
+A resumed run cuts its curve back to the checkpoint it goes on from, so every unit stands on it once. What the
+metrics mean, and in which of them a resumed run differs, stands in ``upturn.training.metric``.
 """
 
 import json
@@ -31,10 +31,11 @@ class Curve:
 
     def __init__(self, path: Path, *, keep_units: int | None) -> None:
         """Cuts an existing file to the points of at most ``keep_units`` units; None = to nothing."""
-        kept = read_curve(path) if keep_units is not None and path.exists() else ()
-        lines = [_line(point) for point in kept if keep_units is not None and point.units <= keep_units]
+        found = read_curve(path) if keep_units is not None and path.exists() else ()
+        self.kept = tuple(point for point in found if keep_units is not None and point.units <= keep_units)
+        """The points that the curve began with."""
         partial = path.with_name(path.name + ".partial")
-        partial.write_text("".join(lines))
+        partial.write_text("".join(map(_line, self.kept)))
         partial.replace(path)
         self._file = path.open("a")
 

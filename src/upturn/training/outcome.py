@@ -5,8 +5,9 @@ from typing import Literal
 from upturn.records import record
 from upturn.training.settings import Keep
 
-StopReason = Literal["finished", "target", "patience"]
-"""All units done, the target score reached, or no new best for as long as patience lasts."""
+StopReason = Literal["finished", "target", "patience", "safety"]
+"""All units done; the target score reached; no new best for as long as patience lasts; a cost above its limit after
+an evaluation within all of them, or no evaluation within them at all."""
 
 
 @record
@@ -19,6 +20,7 @@ class TrainingOutcome:
     steps: int
     """Of the optimiser, over the whole run."""
     kept: Keep
+    """With limits on costs and no evaluation within them: ``best`` are the weights from before training."""
     kept_units: int
     """The unit after which the model had the weights it has now."""
     weights_hash: str
@@ -26,3 +28,4 @@ class TrainingOutcome:
     final_score: float | None
     """Of the last evaluation; None = the run was never evaluated."""
     best_score: float | None
+    """Of the best evaluation within the limits; None = there was none."""

@@ -212,7 +212,9 @@ def pretrain(
             learning_rate=phase.learning_rate, weight_decay=0.05, micro_batch_tokens=8192, threads=threads
         )
         trainer = Trainer(model, settings, phase.learning_rate_factor)
-        plan = RunPlan(units=phase.steps, evaluate_every=None, checkpoint_every=50, keep="final")
+        plan = RunPlan(
+            units=phase.steps, evaluate_every=None, checkpoint_every=50, keep="final", unit="optimiser step"
+        )
         identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase)
         Run(
             trainer,

@@ -8,52 +8,50 @@ same weights, bit for bit on a CPU with the same number of threads, as one that 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from torch import Tensor
 
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
+from upturn.training.assessment import Assessment, Evaluate, assessed
 from upturn.training.checkpoint import Checkpoint, TrainingProgress, read_checkpoint, write_checkpoint
 from upturn.training.curve import Curve, CurvePoint
+from upturn.training.event import EventFile
 from upturn.training.outcome import StopReason, TrainingOutcome
-from upturn.training.settings import Keep
-from upturn.training.stream import Algorithm
+from upturn.training.place import (
+    CHECKPOINT_FILE,
+    CURVE_FILE,
+    DESCRIPTION_FILE,
+    EVENTS_FOLDER,
+    OUTCOME_FILE,
+    RunDescription,
+    RunPlace,
+    RunPlan,
+    read_description,
+    write_description,
+    write_outcome,
+)
+from upturn.training.stream import NO_STATE, Algorithm, State, Stateful
 from upturn.training.trainer import StepMetrics, Trainer, torch_threads
 from upturn.training.weights import copied, put_back, weight_tensors
 
-CHECKPOINT_FILE = "checkpoint.safetensors"
-CURVE_FILE = "curve.jsonl"
+__all__ = [
+    "CHECKPOINT_FILE",
+    "CURVE_FILE",
+    "Evaluate",
+    "Progress",
+    "Run",
+    "RunPlace",
+    "RunPlan",
+    "check_evaluation",
+    "identity_of",
+    "summary",
+]
 
-Evaluate: TypeAlias = Callable[[int], float]
-"""The score of the weights as they are; higher is better. Must not depend on anything but them."""
 Progress: TypeAlias = Callable[[CurvePoint], None]
-
-
-@dataclass(frozen=True, slots=True)
-class RunPlan:
-    """When a run evaluates, saves and stops; counted in units."""
-
-    units: int
-    evaluate_every: int | None
-    """None = never."""
-    checkpoint_every: int
-    keep: Keep
-    target_score: float | None = None
-    """None = no target."""
-    patience: int | None = None
-    """None = never stops for want of progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunPlace:
-    """Where a run keeps its files, and what it is."""
-
-    folder: Path
-    identity: Mapping[str, str]
-    """By name, everything that decides the result; a checkpoint of another identity is refused."""
 
 
 def identity_of(trainer: Trainer, algorithm: str, settings: object, **further: object) -> dict[str, str]:
@@ -68,7 +66,7 @@ def identity_of(trainer: Trainer, algorithm: str, settings: object, **further: o
     }
 
 
-def check_evaluation(evaluate: Evaluate | None, evaluate_every: int | None) -> None:
+def check_evaluation(evaluate: object, evaluate_every: int | None) -> None:
     """Raises TrainingError when one of the two is given without the other."""
     if (evaluate is None) != (evaluate_every is None):
         shown = "no evaluate function" if evaluate is None else "an evaluate function"
@@ -90,6 +88,7 @@ class Run:
     progress: Progress | None = None
     _done: TrainingProgress = field(default_factory=TrainingProgress)
     _best: Mapping[str, Tensor] = field(default_factory=dict)
+    _records: "_Records" = field(init=False)
 
     def finish(self) -> TrainingOutcome:
         """Starts, or goes on from the checkpoint in the folder, and trains to the end.
@@ -100,19 +99,27 @@ class Run:
         """
         self.place.folder.mkdir(parents=True, exist_ok=True)
         is_resumed = self._resume()
-        kept_units = self._done.units if is_resumed else None
-        with (
-            torch_threads(self.trainer.settings.threads),
-            Curve(self.place.folder / CURVE_FILE, keep_units=kept_units) as curve,
-        ):
-            if not is_resumed and self.evaluate is not None:
-                self._record(curve, {"score": self._evaluate(self.evaluate)})
-                self._save(curve)
+        with ExitStack() as stack:
+            stack.enter_context(torch_threads(self.trainer.settings.threads))
+            self._records = stack.enter_context(
+                _Records(self.place, self.plan, self._done.units if is_resumed else None)
+            )
+            if not is_resumed:
+                self._begin()
             while (stopped := self._done.stopped) is None:
-                self._advance(curve)
-        return self._outcome(stopped)
+                self._advance()
+        outcome = self._outcome(stopped)
+        write_outcome(self.place.folder, outcome)
+        return outcome
 
-    def _advance(self, curve: Curve) -> None:
+    def _begin(self) -> None:
+        if self.plan.cost_limits:
+            self._best = copied(weight_tensors(self.trainer.model))  # until an evaluation is within the limits
+        if self.evaluate is not None:
+            self._record(self._evaluate(self.evaluate))
+            self._save()
+
+    def _advance(self) -> None:
         started = time.perf_counter()
         unit = self.algorithm.unit(self._done.units)
         made = time.perf_counter()
@@ -122,50 +129,63 @@ class Run:
         is_last = self._done.units >= self.plan.units
         every = self.plan.evaluate_every
         if self.evaluate is not None and every is not None and (is_last or self._done.units % every == 0):
-            metrics["score"] = self._evaluate(self.evaluate)
+            metrics.update(self._evaluate(self.evaluate))
         self._stop_if_due(is_last)
-        self._record(curve, metrics)
+        self._record(metrics)
         if self._done.stopped is not None or self._done.units % self.plan.checkpoint_every == 0:
-            self._save(curve)
+            self._save()
 
-    def _evaluate(self, evaluate: Evaluate) -> float:
-        score = float(evaluate(self._done.units))
-        if not math.isfinite(score):
-            raise TrainingError(f"the evaluation after {self._done.units} units gave {score!r}; it must be finite")
-        best = self._done.best_score
-        if best is None or score > best:
-            self._done = replace(
-                self._done,
-                last_score=score,
-                best_score=score,
-                best_units=self._done.units,
-                evaluations_since_best=0,
-            )
+    def _evaluate(self, evaluate: Evaluate) -> dict[str, float | None]:
+        """The metrics of an evaluation, which is taken into account."""
+        started = time.perf_counter()
+        found = assessed(evaluate(self._done.units), self.plan.cost_limits, self._done.units)
+        seconds = time.perf_counter() - started
+        self._compare(found)
+        self._records.describe(found.measure)
+        return {**found.metrics(), "evaluate_seconds": seconds}
+
+    def _compare(self, found: Assessment) -> None:
+        """With the best evaluation so far. One that breaks a limit is never the best."""
+        done, is_within = self._done, found.is_within(self.plan.cost_limits)
+        done = replace(done, last_score=found.score, is_within_limits=is_within)
+        if is_within and (done.best_score is None or found.score > done.best_score):
+            done = replace(done, best_score=found.score, best_units=done.units, evaluations_since_best=0)
             if self.plan.keep == "best":
                 self._best = copied(weight_tensors(self.trainer.model))
         else:
-            since = self._done.evaluations_since_best + 1
-            self._done = replace(self._done, last_score=score, evaluations_since_best=since)
-        return score
+            done = replace(done, evaluations_since_best=done.evaluations_since_best + 1)
+        self._done = done
 
     def _stop_if_due(self, is_last: bool) -> None:
         target, patience, done = self.plan.target_score, self.plan.patience, self._done
-        if target is not None and done.best_score is not None and done.best_score >= target:
-            self._done = replace(done, stopped="target")
+        stopped: StopReason | None = None
+        if not done.is_within_limits and done.best_units is not None:
+            stopped = "safety"
+        elif target is not None and done.best_score is not None and done.best_score >= target:
+            stopped = "target"
         elif patience is not None and done.evaluations_since_best >= patience:
-            self._done = replace(done, stopped="patience")
+            stopped = "patience"
         elif is_last:
-            self._done = replace(done, stopped="finished")
+            stopped = "finished"
+        if stopped is not None and self.plan.cost_limits and done.best_units is None:
+            stopped = "safety"
+        self._done = replace(done, stopped=stopped)
 
-    def _record(self, curve: Curve, metrics: Mapping[str, float | None]) -> None:
+    def _record(self, metrics: Mapping[str, float | None]) -> None:
         point = CurvePoint(self._done.units, self._done.steps, metrics)
-        curve.append(point)
+        self._records.append(point)
         if self.progress is not None:
             self.progress(point)
 
-    def _save(self, curve: Curve) -> None:
-        curve.sync()
-        checkpoint = Checkpoint(self._done, weight_tensors(self.trainer.model), self.trainer.state(), self._best)
+    def _save(self) -> None:
+        self._records.sync()
+        checkpoint = Checkpoint(
+            self._done,
+            weight_tensors(self.trainer.model),
+            self.trainer.state(),
+            self._best,
+            self.algorithm.state() if isinstance(self.algorithm, Stateful) else NO_STATE,
+        )
         write_checkpoint(self.place.folder / CHECKPOINT_FILE, self.place.identity, checkpoint)
 
     def _resume(self) -> bool:
@@ -174,6 +194,7 @@ class Run:
         if not path.exists():
             return False
         found = read_checkpoint(path, self.place.identity)
+        _restore(self.algorithm, found.algorithm)
         put_back(self.trainer.model, found.weights)
         self.trainer.load_state(found.optimiser, found.progress.steps)
         self._done, self._best = found.progress, found.best
@@ -183,9 +204,9 @@ class Run:
         done, model = self._done, self.trainer.model
         model.eval()
         kept_units = done.units
-        if self.plan.keep == "best" and done.best_units is not None:
+        if self.plan.keep == "best" and self._best:
             put_back(model, self._best)
-            kept_units = done.best_units
+            kept_units = 0 if done.best_units is None else done.best_units
         return TrainingOutcome(
             stopped,
             done.units,
@@ -196,6 +217,62 @@ class Run:
             done.last_score,
             done.best_score,
         )
+
+
+class _Records:
+    """What a run tells as it goes: its description, its curve, and the curve for TensorBoard."""
+
+    def __init__(self, place: RunPlace, plan: RunPlan, resumed_units: int | None) -> None:
+        """``resumed_units``: units that the checkpoint has; None = the run starts."""
+        self._folder = place.folder
+        self._description = RunDescription(place.identity, plan)
+        if resumed_units is not None and (place.folder / DESCRIPTION_FILE).exists():
+            self._description = replace(self._description, measure=read_description(place.folder).measure)
+        (place.folder / OUTCOME_FILE).unlink(missing_ok=True)
+        write_description(place.folder, self._description)
+        self._curve = Curve(place.folder / CURVE_FILE, keep_units=resumed_units)
+        self._events = EventFile(place.folder / EVENTS_FOLDER, self._curve.kept)
+
+    def describe(self, measure: str) -> None:
+        """Says what evaluations measure, if that is new."""
+        if measure and measure != self._description.measure:
+            self._description = replace(self._description, measure=measure)
+            write_description(self._folder, self._description)
+
+    def append(self, point: CurvePoint) -> None:
+        """Adds a point to both."""
+        self._curve.append(point)
+        self._events.append(point)
+
+    def sync(self) -> None:
+        """Makes both durable."""
+        self._curve.sync()
+        self._events.sync()
+
+    def __enter__(self) -> "_Records":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._curve.close()
+        self._events.close()
+
+
+def _restore(algorithm: Algorithm, state: State) -> None:
+    """Gives the algorithm back what it remembered; raises TrainingError where only one side knows of it."""
+    own = algorithm.state() if isinstance(algorithm, Stateful) else NO_STATE
+    if own and not state:
+        raise TrainingError(
+            f"the checkpoint holds nothing of what the algorithm remembers ({', '.join(map(repr, own))}): it was "
+            "written before algorithms could. Use another run folder, or delete it to train from the start"
+        )
+    if not state:
+        return
+    if not isinstance(algorithm, Stateful):
+        raise TrainingError(
+            f"the checkpoint holds what an algorithm remembered ({', '.join(map(repr, state))}), this one "
+            "remembers nothing. Resume with what it was started with, or use another run folder"
+        )
+    algorithm.load_state(state)
 
 
 def summary(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
@@ -216,6 +293,7 @@ def summary(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
         "share_ratio": sum(step.needed_tokens for step in steps) / physical,
         "action_fraction": written / logical,
         "fallbacks": float(sum(step.fallbacks for step in steps)),
+        **({} if math.isnan(steps[-1].verify_gap) else {"verify_gap": steps[-1].verify_gap}),
         "update_seconds": seconds,
         "tokens_per_second": logical / seconds,
         **{name: sum(step.sums.get(name, 0.0) for step in steps) / written for name in steps[0].sums},

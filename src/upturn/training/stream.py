@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol, TypeAlias, Union, runtime_checkable
 
 from upturn.training.row import TrainingRow
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from upturn.training.loss import Objective
 
 
@@ -44,5 +47,26 @@ class Algorithm(Protocol):
     def unit(self, index: int) -> Unit:
         """The unit with this index. Called once each, in order, with the weights that the units before it left.
 
-        What it does may depend on the index, the seed and the weights only, so that resuming repeats it exactly.
+        What it does may depend on the index, the seed and the weights only (and on what a ``Stateful`` algorithm
+        remembers), so that resuming repeats it exactly.
         """
+
+
+State: TypeAlias = Mapping[str, Union[float, "Tensor"]]
+"""Finite numbers and tensors by name."""
+NO_STATE: State = MappingProxyType({})
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An algorithm that remembers more than the weights from one unit to the next: a coefficient that adapts, or
+    earlier weights that are still sampled from.
+
+    A checkpoint holds it, so that resuming repeats an undisturbed run exactly.
+    """
+
+    def state(self) -> State:
+        """All of it, as it is after the units so far. Empty = nothing to remember."""
+
+    def load_state(self, state: State) -> None:
+        """Goes back to what ``state`` gave; called at most once, before any unit."""

@@ -1,0 +1,131 @@
+"""What every number on a training curve means. No torch here.
+
+``docs/training_metrics.md`` is made from this file. Algorithms of other people may add metrics of their own; those
+stand under ``other`` wherever metrics are grouped.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from upturn.training.curve import CurvePoint
+
+MetricGroup = Literal["score", "cost", "reward", "policy", "credit", "update", "tokens", "time", "other"]
+
+GROUPS: Mapping[MetricGroup, str] = {
+    "score": "Held-out evaluations",
+    "cost": "Held-out costs",
+    "reward": "What was sampled",
+    "policy": "The policy and its sampler",
+    "credit": "Credit",
+    "update": "The optimiser",
+    "tokens": "Tokens",
+    "time": "Time",
+    "other": "Other",
+}
+"""In the order in which they are shown."""
+
+
+class Metric(NamedTuple):
+    """One name on the curve."""
+
+    name: str
+    """With ``*`` at its end: every name that begins so."""
+    group: MetricGroup
+    unit: str
+    """Empty = a plain number."""
+    meaning: str
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("score", "score", "", "What the evaluation gave; higher is better. The best weights are chosen by it."),
+    Metric("score_low", "score", "", "Lower end of the score's 95 % interval, where the evaluation gives one."),
+    Metric("score_high", "score", "", "Upper end of it."),
+    Metric("score_tasks", "score", "tasks", "How many tasks (or rows) the score is of."),
+    Metric("cost_*", "cost", "", "A cost that the evaluation gave; lower is better. Never added to the score."),
+    Metric(
+        "mean_return", "reward", "", "Mean reward of the trajectories that could be scored, before any baseline."
+    ),
+    Metric("trajectories", "reward", "trajectories", "Attempts that were sampled in the iteration."),
+    Metric("groups", "reward", "groups", "Tasks that they are attempts at."),
+    Metric("filtered_groups", "reward", "groups", "Groups whose attempts all earned the same: they teach nothing."),
+    Metric(
+        "unscorable", "reward", "trajectories", "Attempts without a usable reward; they stay out of the baseline."
+    ),
+    Metric("forks", "reward", "rows", "Rows begun because a prompt did not extend the tokens before it."),
+    Metric("trained_rows", "reward", "rows", "Rows that have a gradient."),
+    Metric("written_tokens", "tokens", "tokens", "Tokens that the model wrote in all sampled attempts."),
+    Metric("ratio", "policy", "", "Mean probability ratio of model and sampler over the written tokens."),
+    Metric(
+        "ratio_squared", "policy", "", "Mean of its square; ratio² / ratio_squared is the effective sample share."
+    ),
+    Metric("kl_sampler", "policy", "nats a token", "KL divergence of the model from its sampler (estimator k3)."),
+    Metric("clip_fraction", "policy", "share", "Written tokens whose gradient the clip removes."),
+    Metric("clip_fraction_low", "policy", "share", "Those at the lower clip: unlikelier already, and bad."),
+    Metric("clip_fraction_high", "policy", "share", "Those at the upper clip: likelier already, and good."),
+    Metric("entropy", "policy", "nats a token", "Mean −log π of what the sampler wrote: how undecided it is."),
+    Metric("token_logprob", "policy", "nats a token", "Mean log π of the written tokens in supervised training."),
+    Metric(
+        "max_logprob_gap",
+        "policy",
+        "nats",
+        "Largest |log π − log π_sampler| before the first step: 0 but for "
+        "rounding where sampler and trainer agree.",
+    ),
+    Metric("optimiser_steps", "update", "steps", "Optimiser steps of the unit."),
+    Metric("loss", "update", "", "Mean loss of the unit's steps. Of a policy gradient its value says little."),
+    Metric("grad_norm", "update", "", "Mean 2-norm of the gradient before clipping."),
+    Metric("learning_rate", "update", "", "Of the unit's last step."),
+    Metric("epoch", "update", "epochs", "Passes over the rows that were finished before this step."),
+    Metric("logical_tokens", "tokens", "tokens", "Tokens of the trained rows as recorded."),
+    Metric(
+        "physical_tokens",
+        "tokens",
+        "tokens",
+        "Positions that went through the model: shared beginnings once, padding included.",
+    ),
+    Metric(
+        "share_ratio",
+        "tokens",
+        "",
+        "Tokens that rows computed each by itself would feed, over physical_tokens: "
+        "2 = half of the work was saved.",
+    ),
+    Metric("action_fraction", "tokens", "share", "Written tokens among the logical ones."),
+    Metric(
+        "fallbacks", "tokens", "micro-batches", "Micro-batches computed row by row although sharing was asked for."
+    ),
+    Metric(
+        "verify_gap", "tokens", "nats", "Largest |Δ log π| between shared and plain computation when last checked."
+    ),
+    Metric("collect_seconds", "time", "s", "Making the unit: sampling, judging, advantages."),
+    Metric("update_seconds", "time", "s", "The optimiser steps, forward and backward passes included."),
+    Metric("evaluate_seconds", "time", "s", "The evaluation, where there was one."),
+    Metric("tokens_per_second", "time", "tokens/s", "Logical tokens over update_seconds."),
+)
+
+PHASES = ("collect_seconds", "update_seconds", "evaluate_seconds")
+"""What a unit's time goes into, in order; writing checkpoints is not in them."""
+UNREPEATED = frozenset({*PHASES, "tokens_per_second", "verify_gap"})
+"""The only metrics in which a resumed run may differ from an undisturbed one: the shared computation is checked anew
+after a resume, on other rows."""
+
+_EXACT = {metric.name: metric for metric in METRICS}
+_BEGINNINGS = tuple((metric.name[:-1], metric) for metric in METRICS if metric.name.endswith("*"))
+
+
+def metric_of(name: str) -> Metric | None:
+    """What is known of a name on the curve; None = nothing, it is somebody's own."""
+    if name in _EXACT:
+        return _EXACT[name]
+    return next((metric for beginning, metric in _BEGINNINGS if name.startswith(beginning)), None)
+
+
+def group_of(name: str) -> MetricGroup:
+    """Where a metric is shown."""
+    metric = metric_of(name)
+    return "other" if metric is None else metric.group
+
+
+def seconds_of(point: CurvePoint) -> float:
+    """How long a point's unit took."""
+    return sum(point.metrics.get(phase) or 0.0 for phase in PHASES)
