@@ -19,7 +19,9 @@ from upturn.training import (
     ScoredTrajectory,
     read_curve,
 )
-from upturn.training.grpo import GroupRelativeUpdates, run_grpo
+from upturn.training.grpo import run_grpo
+from upturn.training.metric import UNREPEATED
+from upturn.training.policy_gradient import PolicyGradient
 from upturn.training.run import CURVE_FILE
 from upturn.training.weights import copied, weight_tensors
 
@@ -136,8 +138,8 @@ def test_the_turn_that_earns_the_reward_is_the_one_that_learns(
     assert float((first * second).sum()) > 0.9
 
 
-def _updates(groups: Sequence[ScoredGroup], **changes: object) -> GroupRelativeUpdates:
-    return GroupRelativeUpdates(lambda _: groups, replace(PLAIN, **changes), seed=0)  # type: ignore[arg-type]
+def _updates(groups: Sequence[ScoredGroup], **changes: object) -> PolicyGradient:
+    return PolicyGradient(lambda _: groups, replace(PLAIN, **changes), seed=0)  # type: ignore[arg-type]
 
 
 def _group(make: Make, rewards: Sequence[float | None], *, task: str = "task", length: int = 1) -> ScoredGroup:
@@ -187,7 +189,7 @@ def test_an_iteration_without_signal_takes_no_step(
 ) -> None:
     model = tiny_model()
     before = copied(weight_tensors(model))
-    groups = [_group(make_trajectory, [1.0, 1.0]), _group(make_trajectory, [None, None])]
+    groups = [_group(make_trajectory, [1.0, 1.0]), _group(make_trajectory, [None, None], task="other")]
     outcome = run_grpo(model, lambda _: groups, PLAIN, seed=0, run_dir=tmp_path)
     assert (outcome.units, outcome.steps) == (3, 0)
     assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
@@ -284,9 +286,8 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
 
 
 def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
-    timings = {"update_seconds", "collect_seconds", "tokens_per_second"}
     return [
-        (point.units, {name: value for name, value in point.metrics.items() if name not in timings})
+        (point.units, {name: value for name, value in point.metrics.items() if name not in UNREPEATED})
         for point in read_curve(folder / CURVE_FILE)
     ]
 
@@ -299,8 +300,8 @@ def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, make_trajecto
     run(tiny_model(), PLAIN, 0)
     with pytest.raises(TrainingError, match="seed is '1', the checkpoint has '0'"):
         run(tiny_model(), PLAIN, 1)
-    with pytest.raises(TrainingError, match=r"setting clip_high is '0\.3', the checkpoint has '0\.28'"):
-        run(tiny_model(), replace(PLAIN, clip_high=0.3), 0)
+    with pytest.raises(TrainingError, match=r"setting passes is '2', the checkpoint has '1'"):
+        run(tiny_model(), replace(PLAIN, passes=2), 0)
     with pytest.raises(TrainingError, match="initial weights is"):
         run(tiny_model(1), PLAIN, 0)
 

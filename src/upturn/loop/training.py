@@ -105,6 +105,7 @@ def train_grpo(
     """
     from upturn.training.advantages.settings import AdvantageSettings
     from upturn.training.grpo import run_grpo
+    from upturn.training.policy_settings import ObjectiveSettings
     from upturn.training.settings import GrpoSettings, OptimiserSettings
     from upturn.training.weights import blend, weight_tensors
 
@@ -117,8 +118,7 @@ def train_grpo(
     settings = GrpoSettings(
         iterations=config.iterations,
         minibatches=config.minibatches,
-        clip_low=config.clip_low,
-        clip_high=config.clip_high,
+        objective=ObjectiveSettings(clip_low=config.clip_low, clip_high=config.clip_high),
         advantage=AdvantageSettings(gamma=config.gamma),
         optimiser=OptimiserSettings(learning_rate=config.learning_rate),
         decay=config.decay,

@@ -4,12 +4,21 @@ Every class checks itself when it is made and raises ConfigError with all its pr
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from upturn.errors import ConfigError
 from upturn.training.advantages.settings import AdvantageSettings
+from upturn.training.policy_settings import DynamicSamplingSettings, MismatchSettings, ObjectiveSettings
+from upturn.training.requirement import (
+    is_not_negative,
+    is_positive,
+    is_rate,
+    refuse,
+    unless,
+    unless_missing,
+    useless,
+)
 
 Keep = Literal["best", "final"]
 """Which weights the model holds when the run returns: those of the best evaluation, or the last ones."""
@@ -20,28 +29,10 @@ Precision = Literal["float32", "bfloat16"]
 """Of the forward and backward pass; ``bfloat16`` by autocast, weights and optimiser stay in float32."""
 
 
-def _unless(value: float, name: str, allowed: str, is_allowed: Callable[[float], bool]) -> str | None:
-    if math.isfinite(value) and is_allowed(value):
-        return None
-    return f"{name} must be {allowed}, got {value!r}"
-
-
-def _is_positive(value: float) -> bool:
-    return value > 0
-
-
-def _is_not_negative(value: float) -> bool:
-    return value >= 0
-
-
-def _is_decay_rate(value: float) -> bool:
-    return 0 <= value < 1
-
-
 def _every(evaluate_every: int | None) -> str | None:
     if evaluate_every is None:
         return None
-    return _unless(evaluate_every, "evaluate_every", "at least 1 or None (never)", _is_positive)
+    return unless(evaluate_every, "evaluate_every", "at least 1 or None (never)", is_positive)
 
 
 def _keep_needs_evaluation(keep: Keep, evaluate_every: int | None) -> str | None:
@@ -50,10 +41,13 @@ def _keep_needs_evaluation(keep: Keep, evaluate_every: int | None) -> str | None
     return None
 
 
-def _refuse(*problems: str | None) -> None:
-    found = [problem for problem in problems if problem is not None]
-    if found:
-        raise ConfigError(found)
+def _limit_problems(limits: Mapping[str, float], keep: Keep, evaluate_every: int | None) -> Iterator[str | None]:
+    for name, limit in limits.items():
+        yield unless(limit, f"cost_limits[{name!r}]", "finite", math.isfinite)
+    if limits and evaluate_every is None:
+        yield "cost_limits would do nothing with evaluate_every=None; set evaluate_every or leave them out"
+    if limits and keep == "final":
+        yield "cost_limits cannot keep keep='final' from keeping weights that break them; set keep='best'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +74,15 @@ class OptimiserSettings:
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
-        _refuse(
-            _unless(self.learning_rate, "learning_rate", "positive", _is_positive),
-            _unless(self.warmup_steps, "warmup_steps", "0 or more", _is_not_negative),
-            _unless(self.weight_decay, "weight_decay", "0 or more", _is_not_negative),
-            _unless(self.beta1, "beta1", "in [0, 1)", _is_decay_rate),
-            _unless(self.beta2, "beta2", "in [0, 1)", _is_decay_rate),
-            _unless(self.max_grad_norm, "max_grad_norm", "positive", _is_positive),
-            _unless(self.micro_batch_tokens, "micro_batch_tokens", "at least 1", _is_positive),
-            None if self.threads is None else _unless(self.threads, "threads", "at least 1", _is_positive),
+        refuse(
+            unless(self.learning_rate, "learning_rate", "positive", is_positive),
+            unless(self.warmup_steps, "warmup_steps", "0 or more", is_not_negative),
+            unless(self.weight_decay, "weight_decay", "0 or more", is_not_negative),
+            unless(self.beta1, "beta1", "in [0, 1)", is_rate),
+            unless(self.beta2, "beta2", "in [0, 1)", is_rate),
+            unless(self.max_grad_norm, "max_grad_norm", "positive", is_positive),
+            unless(self.micro_batch_tokens, "micro_batch_tokens", "at least 1", is_positive),
+            unless_missing(self.threads, "threads", "at least 1", is_positive),
         )
 
 
@@ -104,32 +98,43 @@ class SftSettings:
     """How the learning rate falls to zero between warm-up and the last step."""
     evaluate_every: int | None = None
     """Epochs between two evaluations; None = never evaluated."""
+    patience: int | None = None
+    """Training stops after this many evaluations in a row without a new best; None = never for this reason."""
     keep: Keep = "final"
     checkpoint_every: int = 100
     """Optimiser steps between two checkpoints."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
-        _refuse(
-            _unless(self.epochs, "epochs", "at least 1", _is_positive),
-            _unless(self.batch_rows, "batch_rows", "at least 1", _is_positive),
-            _unless(self.checkpoint_every, "checkpoint_every", "at least 1", _is_positive),
+        refuse(
+            unless(self.epochs, "epochs", "at least 1", is_positive),
+            unless(self.batch_rows, "batch_rows", "at least 1", is_positive),
+            unless(self.checkpoint_every, "checkpoint_every", "at least 1", is_positive),
+            unless_missing(self.patience, "patience", "at least 1", is_positive),
             _every(self.evaluate_every),
             _keep_needs_evaluation(self.keep, self.evaluate_every),
+            None
+            if self.patience is None or self.evaluate_every is not None
+            else f"patience={self.patience!r} would do nothing with evaluate_every=None; set evaluate_every or "
+            "leave it out",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class GrpoSettings:
-    """Group-relative policy optimisation on rollouts of the current weights."""
+    """Policy optimisation on groups of rollouts of the current weights; the named algorithms are ``presets``."""
 
     iterations: int = 40
     minibatches: int = 2
-    """Optimiser steps that an iteration's groups are split over; every rollout is used once."""
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    """The ratio is clipped to [1 − clip_low, 1 + clip_high] (DAPO, arXiv 2503.14476)."""
+    """Optimiser steps that one pass over an iteration's groups is split into."""
+    passes: int = 1
+    """How often an iteration's rollouts are used."""
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     advantage: AdvantageSettings = field(default_factory=AdvantageSettings)
+    mismatch: MismatchSettings | None = None
+    """None = the sampler's recorded log-probs are taken for the trainer's own, which saves a pass over the rows."""
+    dynamic_sampling: DynamicSamplingSettings | None = None
+    """None = an iteration collects once; groups without a signal stay in the denominator."""
     optimiser: OptimiserSettings = OptimiserSettings(learning_rate=1e-4)
     decay: Decay = "none"
     """How the learning rate falls to zero between warm-up and the last iteration's last step."""
@@ -139,27 +144,39 @@ class GrpoSettings:
     """Training stops once an evaluation reaches it; None = no target."""
     patience: int | None = None
     """Training stops after this many evaluations in a row without a new best; None = never for this reason."""
+    cost_limits: Mapping[str, float] = field(default_factory=dict)
+    """The most that each of these costs may be in an evaluation: weights that cost more are never kept, and a run
+    that leaves the limits, once within them, stops."""
     keep: Keep = "best"
     checkpoint_every: int = 1
     """Iterations between two checkpoints."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
-        needs_evaluation = [name for name in ("target_score", "patience") if getattr(self, name) is not None]
-        _refuse(
-            _unless(self.iterations, "iterations", "at least 1", _is_positive),
-            _unless(self.minibatches, "minibatches", "at least 1", _is_positive),
-            _unless(self.clip_low, "clip_low", "in (0, 1)", lambda value: 0 < value < 1),
-            _unless(self.clip_high, "clip_high", "positive", _is_positive),
-            _unless(self.checkpoint_every, "checkpoint_every", "at least 1", _is_positive),
-            None if self.patience is None else _unless(self.patience, "patience", "at least 1", _is_positive),
-            None
-            if self.target_score is None
-            else _unless(self.target_score, "target_score", "finite", math.isfinite),
+        watched = ("target_score", "patience")
+        needs_evaluation = [name for name in watched if getattr(self, name) is not None]
+        limit = self.objective.stale_limit
+        refuse(
+            unless(self.iterations, "iterations", "at least 1", is_positive),
+            unless(self.minibatches, "minibatches", "at least 1", is_positive),
+            unless(self.passes, "passes", "at least 1", is_positive),
+            unless(self.checkpoint_every, "checkpoint_every", "at least 1", is_positive),
+            unless_missing(self.patience, "patience", "at least 1", is_positive),
+            unless_missing(self.target_score, "target_score", "finite", math.isfinite),
+            *_limit_problems(self.cost_limits, self.keep, self.evaluate_every),
             _every(self.evaluate_every),
             _keep_needs_evaluation(self.keep, self.evaluate_every),
             f"{' and '.join(needs_evaluation)} would do nothing with evaluate_every=None; "
             "set evaluate_every or leave them out"
             if needs_evaluation and self.evaluate_every is None
             else None,
+            f"objective.stale_limit={limit!r} measures the gap to the sampler, which recomputed log-probs hide: "
+            "leave mismatch out, or take a mismatch.mask by sequence instead"
+            if limit is not None and self.mismatch is not None
+            else None,
+            useless(
+                self.dynamic_sampling is not None and self.advantage.baseline == "none",
+                "dynamic_sampling",
+                "with advantage.baseline='none', where every group has a signal; leave one out",
+            ),
         )
