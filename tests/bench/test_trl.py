@@ -1,0 +1,125 @@
+"""TRL itself, where it is installed: it computes what the dense path does, and reads the office's tokens as ours."""
+
+import inspect
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from upturn.bench.against_trl import TRL_SIDE
+from upturn.bench.agreement import compare
+from upturn.bench.iteration import TRL_SIDE as PRACTICE_SIDE
+from upturn.bench.measurement import DENSE_SIDE
+from upturn.bench.rival import INSTALL
+from upturn.bench.sides.practice import PracticeTask
+from upturn.bench.sides.task import UpdateTask
+from upturn.bench.worker import Worker
+from upturn.environments.office import LEARNED, OfficeEnvironment
+from upturn.environments.office.kit import OfficeKit
+from upturn.models import CompactRenderer, write_call
+from upturn.models.nano import NANO_FOLDER
+from upturn.records import Action, fields_json
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("trl") is None, reason=f"TRL is not installed: {INSTALL}"),
+    pytest.mark.filterwarnings("ignore"),  # TRL's and its dependencies' own
+]
+
+
+@pytest.mark.parametrize(("micro_batch", "checkpointing"), [(1, False), (2, False), (4, True)])
+def test_trl_computes_what_the_dense_path_does(
+    task: UpdateTask, tmp_path: Path, micro_batch: int, checkpointing: bool
+) -> None:
+    assert task.gradient is not None
+    theirs = replace(task, gradient=tmp_path / "trl.safetensors")
+    own = {"micro_batch": micro_batch, "gradient_checkpointing": checkpointing}
+    with Worker(DENSE_SIDE, task.settings(), 1) as dense, Worker(TRL_SIDE, theirs.settings() | own, 1) as trl:
+        agreement = compare(
+            trl.prepared.number("loss"),
+            tmp_path / "trl.safetensors",
+            reference_loss=dense.prepared.number("loss"),
+            reference_gradient=task.gradient,
+        )
+        agreement.check("TRL and the dense path")
+        assert trl.step().seconds > 0
+        assert trl.step().peak_bytes > 0
+
+
+def test_a_conversation_has_the_tokens_that_our_renderer_gives_it() -> None:
+    from upturn.bench.sides.practice_trl import office_tokenizer
+
+    tokenizer: Any = office_tokenizer()  # its methods give strings, lists or more, as the arguments have it
+    renderer = CompactRenderer(Tokenizer.from_file(str(NANO_FOLDER / "tokenizer.json")))
+    environment = OfficeEnvironment()
+    for task in islice(OfficeKit().tasks(seed=3, split="train", families=LEARNED), 2 * len(LEARNED)):
+        observation, _ = environment.reset(task)
+        message = {"role": "user", "content": observation.text}
+        prompt = tokenizer.apply_chat_template([message], add_generation_prompt=True, return_dict=False)
+        assert tuple(prompt) == renderer.open(observation, "")
+        for action in (Action("mail", "search", {"from": "nobody"}), Action("mail", "list"), Action("no", "such")):
+            seen = environment.step(action).observation
+            text = f"error {seen.code}" if seen.is_error else seen.text
+            call = {"function": {"name": "act", "arguments": {}}}
+            before = [message, {"role": "assistant", "content": "", "tool_calls": [call]}]
+            after = [*before, {"role": "tool", "name": "act", "content": text}]
+            whole = tokenizer.apply_chat_template(after, add_generation_prompt=True, return_dict=False)
+            start = tokenizer.apply_chat_template(before, return_dict=False)
+            assert whole[: len(start)] == start
+            assert tuple(whole[len(start) :]) == renderer.extend(seen)
+
+
+def test_what_the_model_wrote_is_a_call_unless_it_ends_the_task() -> None:
+    from upturn.bench.sides.practice_trl import office_tokenizer
+
+    tokenizer = office_tokenizer()
+    renderer = CompactRenderer(Tokenizer.from_file(str(NANO_FOLDER / "tokenizer.json")))
+    search, finish = Action("mail", "search", {"from": "ann"}), Action("user", "finish")
+    called = tokenizer.parse_response(list(renderer.write(search)))
+    assert called["tool_calls"][0]["function"] == {"name": "act", "arguments": {"call": write_call(search)}}
+    ended = tokenizer.parse_response(list(renderer.write(finish)))
+    assert ended == {"role": "assistant", "content": "user.finish"}
+    cut = tokenizer.parse_response(list(renderer.write(finish)[:-1]))
+    assert cut["tool_calls"][0]["function"]["arguments"] == {"call": ""}
+
+
+def test_the_office_judges_what_was_done_in_it() -> None:
+    from upturn.bench.sides.practice_trl import OfficeTools, office_reward
+    from upturn.environments.office import compose
+
+    for task in islice(OfficeKit().tasks(seed=3, split="train", families=LEARNED), len(LEARNED)):
+        offices, completions = [OfficeTools(), OfficeTools()], []
+        *steps, last = compose(task).draft.oracle
+        for office, is_diligent in zip(offices, (True, False), strict=True):
+            office.reset(task=fields_json(task), prompt=[])
+            if is_diligent:
+                for action in steps:
+                    office.act(write_call(action))
+            completions.append([{"role": "assistant", "content": write_call(last) if is_diligent else "user.ask"}])
+        assert office_reward(completions, offices) == [1.0, 0.0]
+
+
+def test_every_method_of_the_office_is_a_documented_tool() -> None:
+    from transformers.utils.chat_template_utils import get_json_schema
+
+    from upturn.bench.sides.practice_trl import OfficeTools
+
+    tools = [
+        name
+        for name, _ in inspect.getmembers(OfficeTools, inspect.isfunction)
+        if not name.startswith("_") and name != "reset"
+    ]
+    assert tools == ["act"]
+    assert get_json_schema(OfficeTools().act)["function"]["parameters"]["required"] == ["call"]
+
+
+def test_an_iteration_of_trl_samples_and_earns() -> None:
+    settings = PracticeTask(2, 4, 5, 1).settings() | {"micro_batch": 8, "gradient_checkpointing": False}
+    with Worker(PRACTICE_SIDE, settings, 1) as worker:
+        made = worker.step()
+    assert made.number("written_tokens") >= 8
+    assert 0 <= made.number("reward") <= 1
