@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedModel
 
-from upturn.errors import TrainingError
+from upturn.errors import ConfigError, TrainingError
 from upturn.records import Trajectory
 from upturn.training import OptimiserSettings, SftSettings, TrainingRow, read_curve, supervised_rows
 from upturn.training.curve import CurvePoint
-from upturn.training.run import CURVE_FILE
-from upturn.training.sft import SupervisedSteps, epoch_order, run_sft
+from upturn.training.place import CURVE_FILE, read_description
+from upturn.training.sft import SupervisedSteps, epoch_order, held_out_loss, run_sft
+from upturn.training.trainer import Trainer
 from upturn.training.weights import copied, weight_tensors
 
 Model = Callable[..., PreTrainedModel]
@@ -68,6 +69,29 @@ def test_the_order_of_an_epoch_is_a_permutation_known_from_seed_and_epoch(
 def test_orders_differ_between_epochs_and_seeds() -> None:
     orders = {tuple(epoch_order(40, seed, epoch)) for seed in range(3) for epoch in range(3)}
     assert len(orders) == 9
+
+
+def test_which_row_comes_next_is_pinned() -> None:
+    """A checkpoint names no rows: another order in another version would train some rows twice and others never."""
+    assert epoch_order(8, seed=0, epoch=0) == [2, 4, 3, 6, 5, 0, 1, 7]
+    assert epoch_order(8, seed=0, epoch=1) == [1, 3, 7, 6, 0, 4, 2, 5]
+    assert epoch_order(8, seed=7, epoch=3) == [3, 5, 0, 4, 2, 7, 1, 6]
+
+
+def test_a_step_holds_the_same_rows_whatever_was_asked_for_before(make_trajectory: Make) -> None:
+    """A pure function of (seed, epoch, step): asked for in any order, twice, or by an object that knows no past."""
+    rows = _rows(make_trajectory)
+
+    def step(steps: SupervisedSteps, index: int) -> list[str]:
+        return [row.trajectory_id for row in steps.unit(index).minibatches[0][0].rows]
+
+    straight = SupervisedSteps(rows, 3, seed=4)
+    expected = [step(straight, index) for index in range(10)]
+    jumping = SupervisedSteps(rows, 3, seed=4)
+    for index in (9, 0, 5, 5, 2, 8, 1):
+        assert step(jumping, index) == expected[index]
+        assert step(SupervisedSteps(rows, 3, seed=4), index) == expected[index]
+    assert len({tuple(each) for each in expected}) > 2
 
 
 def test_an_epoch_holds_every_row_once_and_duplicates_twice(make_trajectory: Make) -> None:
@@ -157,6 +181,78 @@ def test_best_weights_are_those_of_the_best_evaluated_epoch(
     assert all(torch.equal(at_best[name], tensor) for name, tensor in weight_tensors(model).items())
 
 
+def test_held_out_loss_is_the_mean_over_written_tokens(tiny_model: Model, make_trajectory: Make) -> None:
+    model, rows = tiny_model(), _rows(make_trajectory)
+    total, count = 0.0, 0
+    for tokens in SEQUENCES:
+        with torch.no_grad():
+            logprobs = model(torch.tensor([tokens])).logits[0].log_softmax(-1)
+        for place in range(2, len(tokens)):
+            total -= float(logprobs[place - 1, tokens[place]])
+            count += 1
+    trainer = Trainer(model, OptimiserSettings(micro_batch_tokens=10))
+    assert held_out_loss(trainer, rows) == pytest.approx(total / count, rel=1e-5)
+
+
+def test_training_stops_when_held_out_loss_stops_falling_and_keeps_the_lowest(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    """The held-out row begins like a trained one and ends otherwise: learning by heart makes it worse."""
+    model, rows = tiny_model(), _rows(make_trajectory)
+    other = make_trajectory((1, 3, 9, 4, 8, 15), ((0, 2, 6),), origin="rendered", name="other")
+    held_out = supervised_rows([other])
+    plan = SftSettings(
+        epochs=60,
+        batch_rows=4,
+        optimiser=OptimiserSettings(learning_rate=1e-2),
+        evaluate_every=1,
+        patience=3,
+        keep="best",
+    )
+    outcome = run_sft(model, rows, plan, seed=0, run_dir=tmp_path, evaluate=held_out)
+    scores = [point.metrics["score"] for point in read_curve(tmp_path / CURVE_FILE)]
+    assert outcome.stopped == "patience"
+    assert 1 < outcome.kept_units == outcome.units - 3 < 57
+    assert outcome.best_score == scores[outcome.kept_units] == max(score for score in scores if score is not None)
+    assert -held_out_loss(Trainer(model, plan.optimiser), held_out) == outcome.best_score
+    assert read_description(tmp_path).measure.startswith("minus the mean loss")
+
+
+@pytest.mark.parametrize("stop_at", [1, 3])
+def test_evaluating_held_out_rows_leaves_no_trace_in_the_weights(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path, stop_at: int
+) -> None:
+    rows, held_out = _rows(make_trajectory)[:3], _rows(make_trajectory)[3:]
+    plain = SftSettings(epochs=2, batch_rows=1)
+    watched = SftSettings(epochs=2, batch_rows=1, evaluate_every=1, checkpoint_every=2)
+    never, resumed = tiny_model(), tiny_model()
+    run_sft(never, rows, plain, seed=0, run_dir=tmp_path / "a")
+
+    def stop(point: CurvePoint) -> None:
+        if point.units == stop_at:
+            raise _InterruptedError
+
+    with pytest.raises(_InterruptedError):
+        run_sft(tiny_model(), rows, watched, seed=0, run_dir=tmp_path / "b", evaluate=held_out, progress=stop)
+    run_sft(resumed, rows, watched, seed=0, run_dir=tmp_path / "b", evaluate=held_out)
+    ours = weight_tensors(resumed)
+    assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(never).items())
+    with pytest.raises(TrainingError, match="held-out rows is"):
+        run_sft(tiny_model(), rows[1:], watched, seed=0, run_dir=tmp_path / "b", evaluate=rows[:1])
+
+
+def test_held_out_rows_that_say_nothing_are_refused(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    rows, plan = _rows(make_trajectory), SftSettings(evaluate_every=1)
+    with pytest.raises(TrainingError, match="1 of 2 held-out rows are trained on too"):
+        run_sft(tiny_model(), rows[:3], plan, seed=0, run_dir=tmp_path, evaluate=rows[2:])
+    with pytest.raises(TrainingError, match="there are no held-out rows"):
+        run_sft(tiny_model(), rows, plan, seed=0, run_dir=tmp_path, evaluate=())
+    with pytest.raises(ConfigError, match="patience=3 would do nothing with evaluate_every=None"):
+        SftSettings(patience=3)
+
+
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     rows = _rows(make_trajectory)
     with pytest.raises(TrainingError, match="no rows to train on"):
@@ -167,7 +263,7 @@ def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tm
         run_sft(tiny_model(), rows, SftSettings(), seed=0, run_dir=tmp_path, evaluate=lambda _: 1.0)
     with pytest.raises(TrainingError, match="evaluate_every=1 with no evaluate function"):
         run_sft(tiny_model(), rows, SftSettings(evaluate_every=1), seed=0, run_dir=tmp_path)
-    with pytest.raises(TrainingError, match="evaluation after 0 units gave nan"):
+    with pytest.raises(TrainingError, match="evaluation after 0 units gave score nan"):
         run_sft(
             tiny_model(),
             rows,

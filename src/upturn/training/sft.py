@@ -14,6 +14,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
+from upturn.training.assessment import Assessment
 from upturn.training.losses import CrossEntropy
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow
@@ -31,13 +32,14 @@ def run_sft(  # noqa: PLR0913  # a run's seed, place and two callbacks are indep
     *,
     seed: int,
     run_dir: Path,
-    evaluate: Evaluate | None = None,
+    evaluate: Evaluate | Sequence[TrainingRow] | None = None,
     progress: Progress | None = None,
 ) -> TrainingOutcome:
     """Trains the model in place on ``rows`` (duplicates count as often as they appear); resumes from ``run_dir``.
 
-    A unit is one optimiser step; ``evaluate`` is called with the number of finished *epochs*, first with 0.
-    Resuming needs the model as it was before training, the same rows, settings and seed. Raises TrainingError.
+    A unit is one optimiser step. ``evaluate`` is called with the number of finished *epochs*, first with 0; rows in
+    its place are held out, and the score is their negative mean loss. Resuming needs the model as it was before
+    training, the same rows, settings and seed. Raises TrainingError.
     """
     if not rows:
         raise TrainingError("there are no rows to train on; supervised training needs at least one")
@@ -53,10 +55,49 @@ def run_sft(  # noqa: PLR0913  # a run's seed, place and two callbacks are indep
         evaluate_every=None if settings.evaluate_every is None else settings.evaluate_every * per_epoch,
         checkpoint_every=settings.checkpoint_every,
         keep=settings.keep,
+        patience=settings.patience,
+        unit="optimiser step",
     )
-    identity = identity_of(trainer, "sft", settings, seed=seed, rows=rows_digest(rows))
-    by_epoch = None if evaluate is None else lambda units: evaluate(units // per_epoch)
-    return Run(trainer, algorithm, plan, RunPlace(run_dir, identity), by_epoch, progress).finish()
+    further = {"rows": rows_digest(rows)}
+    if isinstance(evaluate, Sequence):
+        _refuse_seen(rows, evaluate)
+        further["held-out rows"] = rows_digest(evaluate)
+    identity = identity_of(trainer, "sft", settings, seed=seed, **further)
+    return Run(
+        trainer, algorithm, plan, RunPlace(run_dir, identity), _by_epoch(evaluate, trainer, per_epoch), progress
+    ).finish()
+
+
+def _by_epoch(
+    evaluate: Evaluate | Sequence[TrainingRow] | None, trainer: Trainer, per_epoch: int
+) -> Evaluate | None:
+    """The evaluation as a function of finished units."""
+    if isinstance(evaluate, Sequence):
+        held_out = evaluate
+        return lambda _: Assessment(
+            -held_out_loss(trainer, held_out),
+            tasks=len(held_out),
+            measure="minus the mean loss (nats a written token) of rows that were held out",
+        )
+    return None if evaluate is None else lambda units: evaluate(units // per_epoch)
+
+
+def held_out_loss(trainer: Trainer, rows: Sequence[TrainingRow]) -> float:
+    """Mean −log π of the rows' written tokens under the weights as they are, each token weighing 1."""
+    logprobs = trainer.score(rows)
+    return -math.fsum(float(each.sum(dtype=np.float64)) for each in logprobs) / sum(map(len, logprobs))
+
+
+def _refuse_seen(rows: Sequence[TrainingRow], held_out: Sequence[TrainingRow]) -> None:
+    if not held_out:
+        raise TrainingError("there are no held-out rows to evaluate on; give at least one, or None")
+    trained = {rows_digest([row]) for row in rows}
+    seen = sum(rows_digest([row]) in trained for row in held_out)
+    if seen:
+        raise TrainingError(
+            f"{seen} of {len(held_out)} held-out rows are trained on too: their loss would say nothing of what was "
+            "not seen. Leave them out on one side"
+        )
 
 
 class SupervisedSteps:

@@ -1,0 +1,101 @@
+"""A program that trains in one folder undisturbed, and in another while it is killed again and again.
+
+Each try is a child process that kills itself with SIGKILL at its n-th operation on a file, so that it dies between
+and within the writing of every file there is. Prints how often it was killed, as JSON.
+"""
+
+import itertools
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+from upturn.training import OptimiserSettings, TrainingRow
+from upturn.training.assessment import Assessment
+from upturn.training.losses import CrossEntropy
+from upturn.training.run import Run, RunPlace, RunPlan, identity_of
+from upturn.training.stream import State, Stream, Unit
+from upturn.training.trainer import Trainer
+
+UNITS = 5
+STEP = 4
+"""File operations that each try gets further than the one before it; a unit takes about six."""
+
+
+class Adapting:
+    """One row whose weight is an accumulated number: forgetting it changes all that follows."""
+
+    def __init__(self) -> None:
+        self.weight = 1.0
+
+    def unit(self, index: int) -> Unit:
+        self.weight = self.weight * 1.3 + 0.1 * index
+        tokens, positions = np.array([1, 5, 2, 7, 3]), np.array([2, 3, 4])
+        row = TrainingRow("t", tokens, positions, np.full(3, self.weight, dtype=np.float32), None)
+        return Unit([[Stream([row], CrossEntropy(), 3.0)]], {"weight": self.weight})
+
+    def state(self) -> State:
+        return {"weight": self.weight}
+
+    def load_state(self, state: State) -> None:
+        self.weight = float(state["weight"])
+
+
+def model() -> PreTrainedModel:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return Qwen2ForCausalLM(Qwen2Config(vocab_size=12, num_key_value_heads=1, **sizes))  # type: ignore[arg-type]
+
+
+def train(folder: Path) -> None:
+    torch.set_num_threads(1)
+    trainer = Trainer(model(), OptimiserSettings(learning_rate=1e-2))
+    plan = RunPlan(UNITS, 1, 1, "best", cost_limits={"length": 9.0})
+    place = RunPlace(folder, identity_of(trainer, "toy", trainer.settings))
+
+    def evaluate(units: int) -> Assessment:
+        return Assessment(float(units), {"length": 1.0}, measure="how long it was trained")
+
+    Run(trainer, Adapting(), plan, place, evaluate).finish()
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """The signal that ended it; 0 = it finished."""
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "a child failed; its traceback is above"
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def killed_at(operation: int, folder: Path) -> None:
+    left = itertools.count(operation, -1)
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        is_ours = event in {"open", "os.rename", "os.remove"} and str(folder) in str(arguments[0])
+        if is_ours and next(left) <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+    train(folder)
+
+
+def main(calm: Path, shaken: Path) -> None:
+    assert in_child(partial(train, calm)) == 0
+    killed = 0
+    while in_child(partial(killed_at, 1 + STEP * killed, shaken)) == signal.SIGKILL:
+        killed += 1
+    print(json.dumps({"killed": killed}))  # noqa: T201  # what the test reads
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
