@@ -25,7 +25,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.errors import TrainingError
 from upturn.training import OptimiserSettings, TrainingRow
-from upturn.training.forward import ATTENTION
+from upturn.training.forward import ATTENTION, backends
 from upturn.training.losses import ClippedPolicy
 from upturn.training.settings import Packing
 from upturn.training.stream import Stream
@@ -215,6 +215,29 @@ def test_a_tree_pass_that_gives_something_else_is_found_out_before_it_is_used(
     assert metrics.fallbacks == 1
     assert trainer.forward.packing == "padded"
     torch.testing.assert_close(found, expected)
+
+
+def test_a_backend_that_fails_makes_way_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FlexAttention has no backward pass on a CPU: as good as any other reason for it to fail."""
+    monkeypatch.setattr("upturn.training.forward.backends", lambda *_: ("flex", "by_node"))
+    rows = _rows()
+    with (
+        pytest.warns(
+            UserWarning, match="attention by 'flex' is not used: the tree pass failed: NotImplementedError"
+        ),
+    ):
+        metrics, found, _ = _step(_model("qwen2"), rows, "tree")
+    _, expected, _ = _step(_model("qwen2"), rows, "padded")
+    assert metrics.fallbacks == 0
+    assert metrics.physical_tokens < metrics.needed_tokens
+    assert _relative(found, expected) < 1e-5
+
+
+def test_which_backends_there_are_depends_on_the_device() -> None:
+    assert backends("cpu", 10) == ("streamed", "by_node")
+    assert backends("cuda", 2048) == ("by_node",)
+    assert backends("cuda", 2049) == ("flex", "by_node")
+    assert backends("mps", 5000) == ("by_node",)
 
 
 def test_a_model_that_does_not_pass_the_tree_on_falls_back() -> None:

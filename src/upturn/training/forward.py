@@ -63,6 +63,7 @@ class Forward:
         """Of the latest check; None = there was none yet."""
         self._wanted = packing
         self._verified: set[tuple[Backend, bool]] = set()
+        self._failed: set[Backend] = set()
         self._is_head_checked = False
 
     def batches(self, rows: Sequence[TrainingRow], max_tokens: int) -> tuple[MicroBatch, ...]:
@@ -94,11 +95,14 @@ class Forward:
 
         To be called, and differentiated, within ``computing(batch)``.
         """
+        return self._logprobs(batch, None if batch.tree is None else self._backend(batch.input_ids.size))
+
+    def _logprobs(self, batch: MicroBatch, backend: Backend | None) -> Tensor:
+        """``backend``: None for a padded batch."""
         device = self.model.device
         input_ids = torch.from_numpy(batch.input_ids).to(device)
         arguments: dict[str, Any] = {"attention_mask": None, "use_cache": False}
-        if batch.tree is not None:
-            backend = self._backend(batch.input_ids.size)
+        if batch.tree is not None and backend is not None:
             arguments[ATTENTION] = tree_attention(batch.tree, backend, device)
             arguments["position_ids"] = torch.from_numpy(batch.tree.depths)[None].to(device)
         backbone, head = _parts(self.model)
@@ -108,11 +112,10 @@ class Forward:
             distinct = chosen_logprobs(head, chosen, torch.from_numpy(batch.targets).to(device))
         return distinct.index_select(0, torch.from_numpy(batch.copies).to(device))
 
-    def _backend(self, tokens: int) -> Backend:
-        kind = self.model.device.type
-        if kind == "cpu":
-            return "streamed"
-        return "flex" if kind == "cuda" and tokens > _FLEX_FROM else "by_node"
+    def _backend(self, tokens: int) -> Backend | None:
+        """The best way to attend over so many tokens that has not failed yet; None = there is none left."""
+        known = backends(self.model.device.type, tokens)
+        return next((backend for backend in known if backend not in self._failed), None)
 
     def _check_rows(self, rows: Sequence[TrainingRow]) -> None:
         config: Any = self.model.config  # configurations of transformers are open-ended
@@ -151,13 +154,20 @@ class Forward:
     def _verify(self, rows: Sequence[TrainingRow]) -> None:
         """Before the first use of a backend, and before its first use on rows that share a beginning."""
         sample = _sample(rows)
-        kind = self._backend(sum(row.computed_length for row in rows)), sample.shares
-        if kind in self._verified:
-            return
-        reason = _unfit(self.model) or self._difference(sample.rows)
-        if reason is None:
-            self._verified.add(kind)
-            return
+        tokens = sum(row.computed_length for row in rows)
+        reason = _unfit(self.model)
+        while reason is None and (backend := self._backend(tokens)) is not None:
+            if (backend, sample.shares) in self._verified:
+                return
+            difference = self._difference(sample.rows, backend)
+            if difference is None:
+                self._verified.add((backend, sample.shares))
+                return
+            self._failed.add(backend)
+            if self._backend(tokens) is None:
+                reason = difference
+            else:
+                warnings.warn(f"attention by {backend!r} is not used: {difference}", stacklevel=2)
         self.packing = "padded"
         warnings.warn(
             f"{type(self.model).__name__} is trained without sharing common beginnings, each row by itself "
@@ -165,11 +175,11 @@ class Forward:
             stacklevel=2,
         )
 
-    def _difference(self, rows: Sequence[TrainingRow]) -> str | None:
+    def _difference(self, rows: Sequence[TrainingRow], backend: Backend) -> str | None:
         """What is wrong with the tree pass; None = it gives what the padded pass gives."""
-        padded, padded_norm = self._gradient(padded_batch(rows))
+        padded, padded_norm = self._gradient(padded_batch(rows), None)
         try:
-            tree, tree_norm = self._gradient(tree_batch(rows))
+            tree, tree_norm = self._gradient(tree_batch(rows), backend)
         except (TypeError, ValueError, RuntimeError, LookupError) as exc:  # a model that cannot take our attention
             return f"the tree pass failed: {type(exc).__name__}: {exc}"
         gap = float((tree - padded).abs().max())
@@ -183,14 +193,21 @@ class Forward:
             f"the gradient's relative norm (allowed {allowed:g})"
         )
 
-    def _gradient(self, batch: MicroBatch) -> tuple[Tensor, float]:
+    def _gradient(self, batch: MicroBatch, backend: Backend | None) -> tuple[Tensor, float]:
         """Log-probs, and the 2-norm of their mean's gradient."""
         parameters = [each for each in self.model.parameters() if each.requires_grad]
         with torch.enable_grad(), self.computing(batch):
-            logprobs = self.logprobs(batch)
+            logprobs = self._logprobs(batch, backend)
             gradients = torch.autograd.grad(logprobs.mean(), parameters, allow_unused=True)
         squares = [each.float().square().sum() for each in gradients if each is not None]
         return logprobs.detach(), float(torch.stack(squares).sum().sqrt())
+
+
+def backends(device: str, tokens: int) -> tuple[Backend, ...]:
+    """How a tree of so many tokens can be attended to on a kind of device, the fastest first."""
+    if device == "cpu":
+        return "streamed", "by_node"
+    return ("flex", "by_node") if device == "cuda" and tokens > _FLEX_FROM else ("by_node",)
 
 
 class _Sample(NamedTuple):
