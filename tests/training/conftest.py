@@ -1,13 +1,15 @@
 """Tiny models and hand-made rollouts for the tests of training."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pytest
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from upturn.records import Observation, Origin, TokenRow, Trajectory, Turn, WrittenSpan
-from upturn.training import OptimiserSettings
+from upturn.records import Observation, Origin, Task, TokenRow, Trajectory, Turn, WrittenSpan
+from upturn.training import OptimiserSettings, ScoredGroup, ScoredTrajectory
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +87,53 @@ def make_trajectory() -> Callable[..., Trajectory]:
 def fast() -> OptimiserSettings:
     """An optimiser for toys."""
     return OptimiserSettings(learning_rate=1e-2)
+
+
+@dataclass
+class CopyTask:
+    """Prompt ``[1, x, 2]``, one written token, reward 1 for x: the optimum is 1, guessing earns 1/20."""
+
+    model: PreTrainedModel
+    symbols: Sequence[int] = (3, 4, 5, 6)
+    attempts: int = 12
+
+    def collect(self, iteration: int) -> list[ScoredGroup]:
+        """One group a symbol, sampled with the model's weights and the iteration's own generator."""
+        return self.refill(iteration, 0)
+
+    def refill(self, iteration: int, attempt: int) -> list[ScoredGroup]:
+        """The same once more, with a generator of its own."""
+        generator = torch.Generator().manual_seed(iteration + 100_000 * attempt)
+        return [self._group(symbol, generator, f"{attempt}/{symbol}") for symbol in self.symbols]
+
+    def score(self, _: int) -> float:
+        """The exact expected reward."""
+        return float(self._distribution()[range(len(self.symbols)), list(self.symbols)].mean())
+
+    def _distribution(self) -> Tensor:
+        with torch.no_grad():
+            logits: Tensor = self.model(torch.tensor([[1, x, 2] for x in self.symbols])).logits
+        return logits[:, -1].softmax(-1)
+
+    def _group(self, symbol: int, generator: torch.Generator, name: str) -> ScoredGroup:
+        probabilities = self._distribution()[list(self.symbols).index(symbol)]
+        drawn = torch.multinomial(probabilities, self.attempts, replacement=True, generator=generator).tolist()
+        members = [
+            ScoredTrajectory(
+                _trajectory(
+                    (1, symbol, 2, token),
+                    name=f"{name}/{attempt}",
+                    task=f"copy {symbol}",
+                    logprobs=(float(probabilities[token].log()),),
+                ),
+                (float(token == symbol),),
+            )
+            for attempt, token in enumerate(drawn)
+        ]
+        return ScoredGroup(Task(f"copy {symbol}", "copy", "copy", "toy"), tuple(members))
+
+
+@pytest.fixture
+def copy_task() -> Callable[..., CopyTask]:
+    """A task that a policy gradient can learn in seconds, for a model."""
+    return CopyTask

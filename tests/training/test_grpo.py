@@ -1,12 +1,12 @@
 """GRPO learns toys with known answers, counts what it filters, and stops and resumes without a trace."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
@@ -21,59 +21,31 @@ from upturn.training import (
 )
 from upturn.training.grpo import run_grpo
 from upturn.training.metric import UNREPEATED
+from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_gradient import PolicyGradient
+from upturn.training.policy_settings import (
+    DynamicSamplingSettings,
+    KlSettings,
+    MismatchSettings,
+    ObjectiveSettings,
+)
 from upturn.training.run import CURVE_FILE
 from upturn.training.weights import copied, weight_tensors
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]
+Toy = Callable[..., Any]
+"""``CopyTask`` of conftest."""
 PLAIN = GrpoSettings(iterations=3, evaluate_every=None, keep="final")
-
-
-@dataclass
-class CopyTask:
-    """Prompt ``[1, x, 2]``, one written token, reward 1 for x: the optimum is 1, guessing earns 1/20."""
-
-    model: PreTrainedModel
-    make: Make
-    symbols: Sequence[int] = (3, 4, 5, 6)
-    attempts: int = 12
-
-    def collect(self, iteration: int) -> list[ScoredGroup]:
-        """One group a symbol, sampled with the model's weights and the iteration's own generator."""
-        generator = torch.Generator().manual_seed(iteration)
-        return [self._group(symbol, generator) for symbol in self.symbols]
-
-    def score(self, _: int) -> float:
-        """The exact expected reward."""
-        return float(self._distribution()[range(len(self.symbols)), list(self.symbols)].mean())
-
-    def _distribution(self) -> Tensor:
-        with torch.no_grad():
-            logits: Tensor = self.model(torch.tensor([[1, x, 2] for x in self.symbols])).logits
-        return logits[:, -1].softmax(-1)
-
-    def _group(self, symbol: int, generator: torch.Generator) -> ScoredGroup:
-        probabilities = self._distribution()[list(self.symbols).index(symbol)]
-        drawn = torch.multinomial(probabilities, self.attempts, replacement=True, generator=generator).tolist()
-        members = [
-            ScoredTrajectory(
-                self.make(
-                    (1, symbol, 2, token),
-                    name=f"{symbol}/{attempt}",
-                    task=f"copy {symbol}",
-                    logprobs=(float(probabilities[token].log()),),
-                ),
-                (float(token == symbol),),
-            )
-            for attempt, token in enumerate(drawn)
-        ]
-        return ScoredGroup(Task(f"copy {symbol}", "copy", "copy", "toy"), tuple(members))
 
 
 def _toy(**changes: object) -> GrpoSettings:
     base = GrpoSettings(
-        iterations=100, optimiser=OptimiserSettings(learning_rate=5e-3), evaluate_every=5, target_score=0.95
+        iterations=100,
+        optimiser=OptimiserSettings(learning_rate=5e-3),
+        evaluate_every=5,
+        target_score=0.95,
+        checkpoint_every=100,
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -88,9 +60,9 @@ def _toy(**changes: object) -> GrpoSettings:
     ids=["centred", "leave one out", "std"],
 )
 def test_copying_is_learned_to_95_percent(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path, advantage: AdvantageSettings
+    tiny_model: Model, copy_task: Toy, tmp_path: Path, advantage: AdvantageSettings
 ) -> None:
-    task = CopyTask(tiny_model(), make_trajectory)
+    task = copy_task(tiny_model())
     before = task.score(0)
     outcome = run_grpo(
         task.model, task.collect, _toy(advantage=advantage), seed=0, run_dir=tmp_path, evaluate=task.score
@@ -252,37 +224,48 @@ class _InterruptedError(Exception):
     """What a test stops a run with."""
 
 
-@pytest.mark.parametrize(("stop_at", "every"), [(0, 1), (3, 1), (5, 2), (6, 1)])
+EVERYTHING = {
+    "passes": 2,
+    "objective": ObjectiveSettings("cispo", kl=KlSettings(0.05, target=0.01, horizon=500)),
+    "advantage": AdvantageSettings(scale="batch_std"),
+    "mismatch": MismatchSettings("token", 2.0, "geometric", 0.5, 2.0),
+    "dynamic_sampling": DynamicSamplingSettings(max_rounds=2),
+}
+"""What remembers and what draws more: an adaptive coefficient, a reference, recomputed log-probs, refills."""
+
+
+@pytest.mark.parametrize(
+    ("stop_at", "every", "changes"),
+    [(0, 1, {}), (3, 1, {}), (5, 2, {}), (6, 1, {}), (4, 2, EVERYTHING)],
+    ids=["first", "fourth", "sixth", "last", "everything"],
+)
 def test_resuming_gives_bitwise_the_weights_of_not_stopping(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path, stop_at: int, every: int
+    tiny_model: Model, copy_task: Toy, tmp_path: Path, stop_at: int, every: int, changes: dict[str, object]
 ) -> None:
-    settings = _toy(iterations=7, evaluate_every=3, target_score=None, checkpoint_every=every)
-    undisturbed = CopyTask(tiny_model(), make_trajectory)
-    expected = run_grpo(
-        undisturbed.model,
-        undisturbed.collect,
-        settings,
-        seed=1,
-        run_dir=tmp_path / "a",
-        evaluate=undisturbed.score,
-    )
-    stopped = CopyTask(tiny_model(), make_trajectory)
+    settings = _toy(iterations=7, evaluate_every=3, target_score=None, checkpoint_every=every, **changes)
 
-    def collect(iteration: int) -> list[ScoredGroup]:
-        if iteration == stop_at:
-            raise _InterruptedError
-        return stopped.collect(iteration)
+    def run(task: Any, folder: str, stop_at: int | None = None) -> TrainingOutcome:
+        def collect(iteration: int) -> list[ScoredGroup]:
+            if iteration == stop_at:
+                raise _InterruptedError
+            groups: list[ScoredGroup] = task.collect(iteration)
+            return groups
 
+        refill = task.refill if settings.dynamic_sampling else None
+        return run_grpo(
+            task.model, collect, settings, seed=1, run_dir=tmp_path / folder, refill=refill, evaluate=task.score
+        )
+
+    undisturbed, resumed = copy_task(tiny_model()), copy_task(tiny_model())
+    expected = run(undisturbed, "a")
     with pytest.raises(_InterruptedError):
-        run_grpo(stopped.model, collect, settings, seed=1, run_dir=tmp_path / "b", evaluate=stopped.score)
-    resumed = CopyTask(tiny_model(), make_trajectory)
-    found = run_grpo(
-        resumed.model, resumed.collect, settings, seed=1, run_dir=tmp_path / "b", evaluate=resumed.score
-    )
-    assert found == expected
+        run(copy_task(tiny_model()), "b", stop_at)
+    assert run(resumed, "b") == expected
     ours = weight_tensors(resumed.model)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed.model).items())
     assert _timeless(tmp_path / "a") == _timeless(tmp_path / "b")
+    last = read_curve(tmp_path / "b" / CURVE_FILE)[-1].metrics
+    assert ("kl_coefficient" in last) == bool(changes)
 
 
 def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
@@ -292,9 +275,9 @@ def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
     ]
 
 
-def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     def run(model: PreTrainedModel, settings: GrpoSettings, seed: int) -> None:
-        task = CopyTask(model, make_trajectory, attempts=2)
+        task = copy_task(model, attempts=2)
         run_grpo(model, task.collect, settings, seed=seed, run_dir=tmp_path)
 
     run(tiny_model(), PLAIN, 0)
@@ -306,8 +289,45 @@ def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, make_trajecto
         run(tiny_model(1), PLAIN, 0)
 
 
+def test_sampler_and_trainer_agree_and_recomputing_changes_nothing_then(
+    tiny_model: Model, copy_task: Toy, tmp_path: Path
+) -> None:
+    """The toy's sampler is the model itself: w = 1 up to rounding, so both ways lead to the same policy."""
+    settings = _toy(iterations=4, evaluate_every=None, target_score=None, keep="final")
+    scores = []
+    for name, mismatch in (("recorded", None), ("recomputed", MismatchSettings())):
+        task = copy_task(tiny_model())
+        run_grpo(task.model, task.collect, replace(settings, mismatch=mismatch), seed=0, run_dir=tmp_path / name)
+        scores.append(task.score(0))
+    assert scores[1] == pytest.approx(scores[0], abs=1e-4)
+    for point in read_curve(tmp_path / "recomputed" / CURVE_FILE):
+        assert point.metrics["mismatch_weight_max"] == pytest.approx(1.0, abs=1e-5)
+        assert point.metrics["mismatch_kl"] == pytest.approx(0.0, abs=1e-9)
+        assert point.metrics["mismatch_masked"] == 0.0
+
+
+def test_a_divergence_term_holds_the_model_near_the_weights_it_started_from(
+    tiny_model: Model, copy_task: Toy, tmp_path: Path
+) -> None:
+    """Not near those of the last step: the reference is a copy that training does not touch."""
+    found = []
+    for coefficient in (0.01, 1.0):
+        task = copy_task(tiny_model())
+        objective = ObjectiveSettings(kl=KlSettings(coefficient, unbiased=True))
+        settings = _toy(iterations=30, evaluate_every=None, target_score=None, keep="final", objective=objective)
+        folder = tmp_path / str(coefficient)
+        run_grpo(task.model, task.collect, settings, seed=0, run_dir=folder)
+        points = read_curve(folder / CURVE_FILE)
+        assert points[0].metrics["kl_reference"] == pytest.approx(0.0, abs=1e-2)
+        found.append((points[-1].metrics["kl_reference"], task.score(0)))
+    (loose, learned), (held, kept) = found
+    assert loose is not None and held is not None
+    assert loose > 10 * held
+    assert learned > 2 * kept
+
+
 def _scripted(
-    scores: Sequence[float], model: PreTrainedModel, make: Make, folder: Path, **changes: object
+    scores: Sequence[float], model: PreTrainedModel, copy_task: Toy, folder: Path, **changes: object
 ) -> tuple[object, ...]:
     """Trains with the given scores as evaluations; returns (stopped, units, kept_units, asked)."""
     asked: list[int] = []
@@ -316,42 +336,42 @@ def _scripted(
         asked.append(iterations)
         return scores[len(asked) - 1]
 
-    task = CopyTask(model, make, attempts=4)
+    task = copy_task(model, attempts=4)
     settings = _toy(iterations=8, evaluate_every=2, **{"target_score": None, **changes})
     outcome = run_grpo(model, task.collect, settings, seed=0, run_dir=folder, evaluate=evaluate)
     return outcome.stopped, outcome.units, outcome.kept_units, asked
 
 
-def test_training_stops_at_the_target(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
-    found = _scripted([0.1, 0.5, 0.9], tiny_model(), make_trajectory, tmp_path, target_score=0.9)
+def test_training_stops_at_the_target(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+    found = _scripted([0.1, 0.5, 0.9], tiny_model(), copy_task, tmp_path, target_score=0.9)
     assert found == ("target", 4, 4, [0, 2, 4])
 
 
-def test_training_stops_when_patience_runs_out(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
-    found = _scripted([0.1, 0.5, 0.5, 0.4], tiny_model(), make_trajectory, tmp_path, patience=2)
+def test_training_stops_when_patience_runs_out(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+    found = _scripted([0.1, 0.5, 0.5, 0.4], tiny_model(), copy_task, tmp_path, patience=2)
     assert found == ("patience", 6, 2, [0, 2, 4, 6])
 
 
 def test_untrained_weights_are_kept_when_training_only_hurts(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+    tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     model = tiny_model()
     before = copied(weight_tensors(model))
-    found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, make_trajectory, tmp_path)
+    found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, copy_task, tmp_path)
     assert found == ("finished", 8, 0, [0, 2, 4, 6, 8])
     assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
 
 
-def test_final_weights_are_kept_when_asked_for(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+def test_final_weights_are_kept_when_asked_for(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     model = tiny_model()
     before = copied(weight_tensors(model))
-    found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, make_trajectory, tmp_path, keep="final")
+    found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, copy_task, tmp_path, keep="final")
     assert found == ("finished", 8, 8, [0, 2, 4, 6, 8])
     assert not all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
 
 
-def test_learning_rate_falls_over_the_iterations(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
-    task = CopyTask(tiny_model(), make_trajectory)
+def test_learning_rate_falls_over_the_iterations(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+    task = copy_task(tiny_model())
     settings = replace(PLAIN, minibatches=1, decay="linear", optimiser=OptimiserSettings(learning_rate=3e-3))
     run_grpo(task.model, task.collect, settings, seed=0, run_dir=tmp_path)
     points = read_curve(tmp_path / CURVE_FILE)

@@ -1,0 +1,142 @@
+"""Settings of a policy gradient refuse what cannot work and what would do nothing, naming both sides."""
+
+from collections.abc import Callable
+
+import pytest
+
+from upturn.errors import ConfigError
+from upturn.training import AdvantageSettings, GrpoSettings
+from upturn.training.policy_settings import (
+    DynamicSamplingSettings,
+    KlSettings,
+    MismatchSettings,
+    ObjectiveSettings,
+)
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "dual clip elsewhere": (
+        lambda: ObjectiveSettings("cispo", dual_clip=6.0),
+        "dual_clip=6.0 would do nothing with kind='cispo'; take kind='clipped' or leave it out",
+    ),
+    "dual clip within the clip": (
+        lambda: ObjectiveSettings(dual_clip=1.2),
+        "dual_clip must be more than 1 + clip_high, got 1.2",
+    ),
+    "clip of everything": (lambda: ObjectiveSettings(clip_low=1.0), "clip_low must be in (0, 1), got 1.0"),
+    "band below zero": (
+        lambda: ObjectiveSettings("cispo", clip_low=1.5),
+        "clip_low must be in (0, 1] for cispo, got 1.5",
+    ),
+    "no upper clip": (lambda: ObjectiveSettings(clip_high=0.0), "clip_high must be positive, got 0.0"),
+    "sequence ratio over tokens": (
+        lambda: ObjectiveSettings("gspo"),
+        "kind='gspo' is a mean over each sequence; aggregation='token_mean' would weigh its one ratio by length. "
+        "Set aggregation='sequence_mean'",
+    ),
+    "constant missing": (
+        lambda: ObjectiveSettings(aggregation="constant"),
+        "aggregation='constant' needs constant_tokens; set the longest a rollout may be",
+    ),
+    "constant unused": (
+        lambda: ObjectiveSettings(constant_tokens=9),
+        "constant_tokens=9 would do nothing with aggregation='token_mean'; take aggregation='constant' or leave it "
+        "out",
+    ),
+    "stale limit": (lambda: ObjectiveSettings(stale_limit=-1.0), "stale_limit must be 0 or more, got -1.0"),
+    "no KL": (lambda: KlSettings(0.0), "kl.coefficient must be positive (leave kl out for none), got 0.0"),
+    "k1 alone": (
+        lambda: KlSettings(0.1, "k1"),
+        "kl.estimator='k1' would do nothing as a loss: the mean of its gradient is 0; set kl.unbiased=True, or "
+        "take 'k2' or 'k3'",
+    ),
+    "k2 unbiased": (
+        lambda: KlSettings(0.1, "k2", unbiased=True),
+        "kl.unbiased=True cannot make kl.estimator='k2' unbiased; take 'k1' or 'k3'",
+    ),
+    "target without horizon": (
+        lambda: KlSettings(0.1, target=0.1),
+        "kl.target=0.1 needs kl.horizon; set over how many trajectories it adapts",
+    ),
+    "horizon without target": (
+        lambda: KlSettings(0.1, horizon=10),
+        "kl.horizon=10 would do nothing without kl.target; set both or neither",
+    ),
+    "weight without cap": (
+        lambda: MismatchSettings("token"),
+        "mismatch.weight='token' needs weight_cap: a ratio without bound has no bounded variance",
+    ),
+    "cap without weight": (
+        lambda: MismatchSettings(weight_cap=2.0),
+        "mismatch.weight_cap=2.0 would do nothing with mismatch.weight='none'; choose 'token' or 'sequence' or "
+        "leave it out",
+    ),
+    "cap beyond the mask": (
+        lambda: MismatchSettings("token", 3.0, "token", 0.5, 2.0),
+        "mismatch.weight_cap=3.0 would do nothing with mismatch.mask_high=2.0 on the same level; leave it out or "
+        "make it smaller",
+    ),
+    "bounds without mask": (
+        lambda: MismatchSettings(mask_low=0.5, mask_high=2.0),
+        "mismatch.mask_low and mismatch.mask_high would do nothing with mismatch.mask='none'; choose a mask or "
+        "leave it out",
+    ),
+    "mask without bounds": (
+        lambda: MismatchSettings(mask="geometric", mask_high=2.0),
+        "mismatch.mask='geometric' needs mask_low; set it",
+    ),
+    "lower bound of k3": (
+        lambda: MismatchSettings(mask="k3", mask_low=0.1, mask_high=0.2),
+        "mismatch.mask_low=0.1 would do nothing with mismatch.mask='k3', which only has an upper limit; leave it "
+        "out",
+    ),
+    "mask without 1": (
+        lambda: MismatchSettings(mask="token", mask_low=1.5, mask_high=2.0),
+        "mismatch.mask_low=1.5 and mask_high=2.0 must enclose 1, where nothing differs",
+    ),
+    "one round": (
+        lambda: DynamicSamplingSettings(max_rounds=1),
+        "dynamic_sampling.max_rounds must be at least 2, got 1",
+    ),
+    "no groups": (
+        lambda: DynamicSamplingSettings(groups=0),
+        "dynamic_sampling.groups must be at least 1 or None, got 0",
+    ),
+    "no pass": (lambda: GrpoSettings(passes=0), "passes must be at least 1, got 0"),
+    "stale and recomputed": (
+        lambda: GrpoSettings(objective=ObjectiveSettings(stale_limit=1.0), mismatch=MismatchSettings()),
+        "objective.stale_limit=1.0 measures the gap to the sampler, which recomputed log-probs hide: leave "
+        "mismatch out, or take a mismatch.mask by sequence instead",
+    ),
+    "nothing to refill": (
+        lambda: GrpoSettings(
+            advantage=AdvantageSettings(baseline="none", scale="whiten"), dynamic_sampling=DynamicSamplingSettings()
+        ),
+        "dynamic_sampling would do nothing with advantage.baseline='none', where every group has a signal; leave "
+        "one out",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "problem"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_does_not_work_is_refused_naming_both_sides(make: Callable[[], object], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert caught.value.problems == (problem,)
+
+
+def test_clips_are_those_usual_for_the_kind_unless_chosen() -> None:
+    assert ObjectiveSettings().clips == (0.2, 0.28)
+    assert ObjectiveSettings("gspo", aggregation="sequence_mean").clips == (3e-4, 4e-4)
+    assert ObjectiveSettings("cispo").clips == (1.0, 4.0)
+    assert ObjectiveSettings("cispo", clip_low=0.2).clips == (0.2, 4.0)
+
+
+def test_icepop_and_mis_need_no_cap_beside_their_mask() -> None:
+    for level in ("token", "sequence"):
+        assert MismatchSettings(level, None, level, 0.5, 2.0).weight_cap is None
+
+
+def test_all_problems_are_listed_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ObjectiveSettings("gspo", clip_low=2.0, clip_high=-1.0, dual_clip=0.5, constant_tokens=4)
+    assert len(caught.value.problems) == 5
