@@ -1,4 +1,4 @@
-"""TRL itself, where it is installed: it computes what the dense path does, and reads the office's tokens as ours."""
+"""TRL itself, where it is installed: it computes what the dense path does, and reads office tokens as ours."""
 
 import inspect
 from dataclasses import replace
