@@ -48,6 +48,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("trajectories", "reward", "trajectories", "Attempts that were sampled in the iteration."),
     Metric("groups", "reward", "groups", "Tasks that they are attempts at."),
     Metric("filtered_groups", "reward", "groups", "Groups whose attempts all earned the same: they teach nothing."),
+    Metric("sampling_rounds", "reward", "rounds", "Rounds of dynamic sampling, the first included."),
     Metric(
         "unscorable", "reward", "trajectories", "Attempts without a usable reward; they stay out of the baseline."
     ),
@@ -62,6 +63,15 @@ METRICS: tuple[Metric, ...] = (
     Metric("clip_fraction", "policy", "share", "Written tokens whose gradient the clip removes."),
     Metric("clip_fraction_low", "policy", "share", "Those at the lower clip: unlikelier already, and bad."),
     Metric("clip_fraction_high", "policy", "share", "Those at the upper clip: likelier already, and good."),
+    Metric("clip_fraction_dual", "policy", "share", "Those at the dual clip: far likelier already, though bad."),
+    Metric("stale_fraction", "policy", "share", "Written tokens of bad turns dropped as too far from the sampler."),
+    Metric("kl_reference", "policy", "nats a token", "KL divergence from the weights before training (k3)."),
+    Metric("kl_coefficient", "policy", "", "β of the iteration, where it adapts."),
+    Metric("mismatch_weight_mean", "policy", "", "Mean of w, the trainer's probability over the sampler's."),
+    Metric("mismatch_weight_max", "policy", "", "The largest w of any token."),
+    Metric("mismatch_ess", "policy", "share", "Effective share of the sample under w: 1 = no mismatch."),
+    Metric("mismatch_kl", "policy", "nats a token", "KL divergence of the sampler from the trainer (k3)."),
+    Metric("mismatch_masked", "policy", "share", "Written tokens that the mismatch mask leaves out."),
     Metric("entropy", "policy", "nats a token", "Mean −log π of what the sampler wrote: how undecided it is."),
     Metric("token_logprob", "policy", "nats a token", "Mean log π of the written tokens in supervised training."),
     Metric(

@@ -1,0 +1,60 @@
+"""Length and repetition against TRL's numbers, and what must hold for all lengths."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upturn.rewards.budget import cosine_length, repetition, soft_overlong
+
+
+@pytest.mark.parametrize(("length", "expected"), [(50, 0.0), (80, 0.0), (90, -0.5), (100, -1.0), (110, -1.0)])
+def test_soft_overlong_is_that_of_trl(length: int, expected: float) -> None:
+    """TRL get_soft_overlong_punishment, its test retyped: L = 100, c = 20."""
+    assert soft_overlong(length, limit=100, buffer=20) == expected
+
+
+def test_cosine_is_that_of_trl() -> None:
+    """TRL get_cosine_scaled_reward, its docstring: half of the length gives the middle of the bounds."""
+    assert cosine_length(50, limit=100, is_correct=True) == pytest.approx(0.75)
+    assert cosine_length(50, limit=100, is_correct=False) == pytest.approx(-0.75)
+
+
+def test_short_is_best_when_correct_and_worst_when_wrong() -> None:
+    assert [cosine_length(each, limit=100, is_correct=True) for each in (0, 100, 900)] == [1.0, 0.5, 0.5]
+    assert [cosine_length(each, limit=100, is_correct=False) for each in (0, 100, 900)] == [-1.0, -0.5, -0.5]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "size", "expected"),
+    [
+        ([5] * 5, 2, -0.75),
+        ([1, 2, 1, 2, 1, 2], 2, -0.6),
+        ([1, 2, 3, 1, 2, 3], 3, -0.25),
+        ([1, 2, 3], 2, 0.0),
+        ([1], 2, 0.0),
+        ([], 1, 0.0),
+    ],
+)
+def test_repetition_is_that_of_trl(tokens: list[int], size: int, expected: float) -> None:
+    """TRL get_repetition_penalty_reward, its tests retyped, with a penalty of −1."""
+    assert repetition(tokens, size=size) == pytest.approx(expected)
+
+
+@given(lengths=st.tuples(st.integers(0, 300), st.integers(0, 300)))
+def test_longer_never_earns_more_than_shorter_when_correct(lengths: tuple[int, int]) -> None:
+    short, long = sorted(lengths)
+    assert soft_overlong(long, limit=100, buffer=20) <= soft_overlong(short, limit=100, buffer=20) <= 0
+    correct = [cosine_length(each, limit=100, is_correct=True) for each in (short, long)]
+    wrong = [cosine_length(each, limit=100, is_correct=False) for each in (short, long)]
+    assert correct[1] <= correct[0]
+    assert wrong[1] >= wrong[0]
+    assert min(correct) > max(wrong)
+
+
+def test_impossible_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="0 < buffer < limit"):
+        soft_overlong(1, limit=10, buffer=10)
+    with pytest.raises(ValueError, match="limit > 0"):
+        cosine_length(1, limit=0, is_correct=True)
+    with pytest.raises(ValueError, match="size 1 or more, got 0"):
+        repetition([1], size=0)
