@@ -3,10 +3,12 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 from transformers import (
     LlamaConfig,
@@ -108,6 +110,23 @@ def test_tree_and_padded_pass_have_the_same_gradient(family: str, budget: int) -
         # by hand: per group 24 prompt, one shared first turn of 20, one own of 15, and what follows (last not fed)
         own = sum(row.computed_length - 24 for row in rows) - 2 * 20
         assert tree.physical_tokens == 2 * 24 + own
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers has renamed
+@pytest.mark.parametrize("targets", [["q_proj", "v_proj"], "all-linear"])
+def test_models_with_adapters_share_too_and_train_the_adapter_only(targets: list[str] | str) -> None:
+    def adapted() -> PreTrainedModel:
+        torch.manual_seed(1)
+        config = LoraConfig(r=4, target_modules=targets, lora_dropout=0.0, init_lora_weights=False)
+        return cast(PreTrainedModel, get_peft_model(_model("qwen2"), config))
+
+    rows = _rows()
+    padded, expected, trainer = _step(adapted(), rows, "padded")
+    tree, found, _ = _step(adapted(), rows, "tree")
+    assert len(trainer.parameters) == sum("lora" in name for name, _ in trainer.model.named_parameters())
+    assert tree.fallbacks == 0
+    assert tree.physical_tokens < padded.physical_tokens
+    assert _relative(found, expected) < 1e-5
 
 
 def test_checkpointed_activations_give_the_same_gradient() -> None:
