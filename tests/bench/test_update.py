@@ -142,8 +142,3 @@ def test_unknown_measurements_are_refused_with_the_known_ones() -> None:
     result = run("--only", "speed")
     assert result.exit_code == 2
     assert "unknown measurement 'speed'; known: dense, trl-small" in printed(result)["error"]["message"]
-
-
-def test_a_hopeless_micro_batch_makes_no_second_step() -> None:
-    result = run("--quick", "--reps", "1", "--only", "unshared")
-    assert printed(result)["unshared"]["tried_seconds"] == {"1": 8.0, "2": 4.0}

@@ -18,7 +18,7 @@ MICRO_BATCHES = (1, 2, 4, 8)
 def measure_vocabulary(bench: Bench, vocabulary: int, *, default_bar: float, best_bar: float) -> Measured:
     """One group of long-prompted rollouts: TRL as it comes, and TRL at its best."""
     name = f"trl-{vocabulary}"
-    recorded = record(bench, name, bench.sizes.subject, replace(bench.sizes.workload, vocabulary=vocabulary))
+    recorded = record(bench, bench.sizes.subject, replace(bench.sizes.workload, vocabulary=vocabulary))
     as_it_comes = _as_it_comes(bench, recorded, name, default_bar)
     at_its_best = _at_its_best(bench, recorded, name, best_bar)
     details = recorded.described() | {
@@ -36,7 +36,7 @@ def measure_unshared(bench: Bench) -> Measured:
         attempts=2,
         vocabulary=bench.sizes.vocabularies[0],
     )
-    recorded = record(bench, "unshared", bench.sizes.subject, settings)
+    recorded = record(bench, bench.sizes.subject, settings)
     with ExitStack() as stack:
         candidates = _best_trl(bench, recorded, "unshared", stack)
         theirs = candidates[0].worker

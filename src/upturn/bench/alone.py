@@ -18,7 +18,7 @@ NO_BFLOAT16 = "not measured: this processor has neither avx512_bf16 nor amx_bf16
 
 def measure_dense(bench: Bench) -> Measured:
     """The library's gradient against the dense path's."""
-    recorded = record(bench, "dense", bench.sizes.subject, bench.sizes.workload)
+    recorded = record(bench, bench.sizes.subject, bench.sizes.workload)
     with Worker(LIBRARY_SIDE, recorded.settings("library", optimiser={}), bench.threads) as ours:
         agreement = recorded.agreement("library", ours.prepared)
     agreement.check("the library and the dense path")
@@ -35,7 +35,7 @@ def measure_utilisation(bench: Bench) -> Measured:
     settings = replace(
         bench.sizes.workload, attempts=bench.sizes.wide_attempts, vocabulary=bench.sizes.wide.vocabulary
     )
-    recorded = record(bench, "utilisation", bench.sizes.wide, settings)
+    recorded = record(bench, bench.sizes.wide, settings)
     count = count_tree(training_rows(recorded.workload, recorded.task.load_own_logprobs()))
     flops = update_flops(count, recorded.task.subject)
     bench.say(f"utilisation: {bench.repetitions} steps, products of large matrices in between")
@@ -62,7 +62,7 @@ def measure_bfloat16(bench: Bench) -> Measured:
     """Autocast against float32, both ours; how far the log-probs are apart, and whether it learns as fast."""
     if not has_bfloat16():
         return Measured((Result("bfloat16_speedup", NO_BFLOAT16),))
-    recorded = record(bench, "bfloat16", bench.sizes.subject, bench.sizes.workload)
+    recorded = record(bench, bench.sizes.subject, bench.sizes.workload)
     half: dict[str, JsonValue] = {"precision": "bfloat16"}
     with ExitStack() as stack:
         full, rounded = (
@@ -103,7 +103,7 @@ def measure_groups(bench: Bench) -> Measured:
         workers, tokens = [], []
         for size in sizes:
             settings = replace(bench.sizes.workload, attempts=size)
-            recorded = record(bench, f"group-{size}", bench.sizes.subject, settings)
+            recorded = record(bench, bench.sizes.subject, settings)
             worker = Worker(
                 LIBRARY_SIDE, recorded.settings("library", optimiser={}), bench.threads, TUNED_ALLOCATOR
             )

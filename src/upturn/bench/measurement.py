@@ -59,6 +59,8 @@ class Bench:
     """False = figures are only shown: they are of sizes that say nothing."""
     say: Callable[[str], None] = lambda _: None
     """Takes one line for people: what is happening now."""
+    recorded: "dict[tuple[Subject, WorkloadSettings], Recorded]" = field(default_factory=dict)
+    """What was recorded so far: measurements of the same rollouts share them."""
 
     def bar(self, limit: float, *, is_upper: bool = False) -> Bar | None:
         """The bar, where bars count."""
@@ -114,15 +116,25 @@ class Recorded:
         }
 
 
-def record(bench: Bench, name: str, subject: Subject, settings: WorkloadSettings) -> Recorded:
-    """Makes rollouts for the subject and lets the dense path compute them. ``name`` is unique within the bench."""
-    folder = bench.folder / name
-    folder.mkdir()
+def record(bench: Bench, subject: Subject, settings: WorkloadSettings) -> Recorded:
+    """Rollouts for the subject, whose vocabulary becomes theirs, and what the dense path made of them; made once."""
     chosen = replace(subject, vocabulary=settings.vocabulary)
+    key = (chosen, settings)
+    if key not in bench.recorded:
+        bench.recorded[key] = _record(bench, chosen, settings)
+    return bench.recorded[key]
+
+
+def _record(bench: Bench, chosen: Subject, settings: WorkloadSettings) -> Recorded:
+    folder = bench.folder / f"rollouts-{len(bench.recorded)}"
+    folder.mkdir()
     workload = make_workload(settings)
     save_workload(workload, folder / "rollouts.npz")
     task = UpdateTask(chosen, folder / "rollouts.npz", folder / "own_logprobs.npy", bench.threads)
     gradient = folder / "dense.safetensors"
-    bench.say(f"{name}: the dense path, one rollout after the other")
+    bench.say(
+        f"the dense path, rollout by rollout: {settings.attempts} attempts, vocabulary {settings.vocabulary:,}, "
+        f"width {chosen.width}"
+    )
     with Worker(DENSE_SIDE, replace(task, gradient=gradient).settings(), bench.threads) as dense:
         return Recorded(task, workload, dense.prepared.number("loss"), gradient)

@@ -13,7 +13,7 @@ TRL_VERSION = "1.16.0"
 INSTALL = ".venv/bin/pip install -r requirements-bench.lock"
 DEFAULT_MICRO_BATCH = 8
 """``per_device_train_batch_size`` of TRL as it comes."""
-HOPELESS = 1.5
+HOPELESS = 1.25
 """Times the best step so far that a setting's first step may take for a second one to be worth it."""
 
 

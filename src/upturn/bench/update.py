@@ -53,16 +53,17 @@ def chosen(names: Sequence[str]) -> dict[str, Measurement]:
 
 
 def bench_update(bench: Bench, names: Sequence[str]) -> tuple[list[Result], dict[str, JsonValue]]:
-    """Results and details of the named measurements; no names = all. Each has a folder of its own.
+    """Results and details of the named measurements; no names = all. The bench's folder is not used.
 
     Raises UnknownNameError, and MeasurementError when TRL is missing or two sides do not compute the same.
     """
     measurements = chosen(names)
     results: list[Result] = []
     details: dict[str, JsonValue] = {}
-    for name, measurement in measurements.items():
-        with tempfile.TemporaryDirectory(prefix="upturn-bench-") as folder:
-            measured = measurement.run(replace(bench, folder=Path(folder)))
-        results += measured.results
-        details[name] = dict(measured.details)
+    with tempfile.TemporaryDirectory(prefix="upturn-bench-") as folder:
+        placed = replace(bench, folder=Path(folder), recorded={})
+        for name, measurement in measurements.items():
+            measured = measurement.run(placed)
+            results += measured.results
+            details[name] = dict(measured.details)
     return results, details
