@@ -117,7 +117,7 @@ class Recorded:
 
 
 def record(bench: Bench, subject: Subject, settings: WorkloadSettings) -> Recorded:
-    """Rollouts for the subject, whose vocabulary becomes theirs, and what the dense path made of them; made once."""
+    """Rollouts for the subject, whose vocabulary becomes theirs, with what the dense path made of them."""
     chosen = replace(subject, vocabulary=settings.vocabulary)
     key = (chosen, settings)
     if key not in bench.recorded:
