@@ -1,7 +1,7 @@
-"""Writes docs/cli.md and docs/configuration.md from the program itself; ``--check`` fails when they are stale.
+"""Writes the generated pages of docs/ from the program itself; ``--check`` fails when they are stale.
 
 The command line comes from the commands' own parameters, the configuration from its classes: types and defaults
-from pydantic, words from the docstring under each field.
+from pydantic, words from the docstring under each field; the metrics from the list that pages and files use.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typer.main import get_command as as_command
 
 from upturn.cli.app import app
 from upturn.config import Config, section
+from upturn.training.metric import GROUPS, METRICS
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTICE = "<!-- Made by `make docs`; edit the program, not this file. -->"
@@ -174,7 +175,37 @@ def _toml_value(value: object) -> str:
     return str(value)
 
 
-PAGES = {"docs/cli.md": cli_page, "docs/configuration.md": configuration_page}
+def metrics_page() -> str:
+    """The meaning of every number on a training curve as Markdown."""
+    lines = [
+        NOTICE,
+        "# Metrics of a training run",
+        "",
+        "A training run writes one point after each unit (an iteration, or in supervised training an optimiser",
+        "step) into its folder: `curve.jsonl`, one JSON object a line with `units`, `steps` (of the optimiser, so",
+        "far) and the metrics below, `null` where a number was not finite; the same in `tensorboard/`, under group",
+        "and name, such as `policy/entropy`; and at any time `upturn train report` makes `report.html` of it.",
+        "",
+        "A resumed run cuts its files back to the checkpoint, so every unit stands there once. It repeats an",
+        "undisturbed run in all metrics but the times and `verify_gap`, which is measured anew on other rows.",
+        "",
+        "An algorithm of your own may add metrics; they are shown under “Other”.",
+    ]
+    for group, title in GROUPS.items():
+        found = [metric for metric in METRICS if metric.group == group]
+        if found:
+            lines += ["", f"## {title}", "", "| metric | unit | meaning |", "|---|---|---|"]
+            lines += [
+                f"| `{each.name}` | {each.unit} | {each.meaning.replace('|', chr(92) + '|')} |" for each in found
+            ]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "docs/cli.md": cli_page,
+    "docs/configuration.md": configuration_page,
+    "docs/training_metrics.md": metrics_page,
+}
 
 
 def main() -> int:

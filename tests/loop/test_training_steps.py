@@ -17,17 +17,20 @@ from upturn.loop.fleet import Purpose
 from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.loop.training import (
+    SELECTION_TASKS,
     configured_reward,
     demonstrations_in,
     practice_weights,
     take_training_snapshot,
     told,
     train_grpo,
+    watcher,
     with_rows,
 )
 from upturn.models.nano import load_local, model_folder
 from upturn.pool import PoolSink, Selection
 from upturn.records import Evaluation
+from upturn.training.assessment import Assessment
 from upturn.training.curve import CurvePoint
 from upturn.training.version import save_version
 from upturn.training.weights import weight_tensors
@@ -158,6 +161,9 @@ def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleT
         second = train(context, "cycle-2/")
         stored = {version.id: version for version in context.pool.agent_versions()}
     for number, made in ((1, first), (2, second)):
+        for kind in ("sft", "grpo"):
+            page = tmp_path / "run" / "training" / f"cycle-{number}" / kind / "report.html"
+            assert "<h1>" in page.read_text()
         assert made.incumbent.id == "nano@base"
         assert made.candidate.version.startswith(f"cycle-{number}-grpo-")
         assert made.candidate.parent is not None
@@ -168,6 +174,23 @@ def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleT
         assert (made.candidate.run, made.candidate.tenants) == ("run", ("default",))
         assert Path(made.candidate.model).is_dir()
         assert [mark.task_id for mark in made.before.marks] == [mark.task_id for mark in made.after.marks]
+
+
+def test_practice_is_watched_on_tasks_with_an_interval_and_costs(desk: ModuleType, tmp_path: Path) -> None:
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    config = plain.model_copy(update={"agents": (NANO,)})
+    with desk.opened(tmp_path / "run", config) as context:
+        trainee = Trainee(context.fleet, version_of(NANO))
+        found = watcher(context, trainee, "grpo")(0)
+        again = watcher(context, trainee, "grpo")(5)
+    assert isinstance(found, Assessment)
+    assert found == again  # of the weights alone
+    assert found.tasks == SELECTION_TASKS
+    assert found.low is not None and found.high is not None
+    assert 0 <= found.low <= found.score <= found.high <= 1
+    assert set(found.costs) == {"error", "safety"}
+    assert found.costs["error"] > 0  # the office's model answers in words that the desk refuses
+    assert found.measure == "success on training templates in unseen worlds"
 
 
 def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: Path) -> None:

@@ -75,6 +75,15 @@ def visible(page: str) -> str:
     return " ".join(" ".join(outline(page).text).split()).replace("\u00a0", " ")
 
 
+def test_a_learning_curve_leads_to_its_run_s_own_page_where_there_is_one(content: ReportContent) -> None:
+    few = replace(content, measurements=(), canaries=(), routing=None, changes=())
+    linked = replace(few, curves=(replace(few.curves[0], page="training/grpo/report.html"),))
+    assert [
+        a["href"] for tag, a in outline(render(linked)).tags if tag == "a" and "training" in str(a["href"])
+    ] == ["training/grpo/report.html"]
+    assert "Everything that was measured" not in visible(render(few))
+
+
 @pytest.fixture(scope="module")
 def page(content: ReportContent) -> str:
     return render(content)

@@ -38,6 +38,7 @@ from upturn.report import (
     TaskStory,
     transcript,
 )
+from upturn.report.training import PAGE_FILE
 
 SHARE_WINDOW = 96
 """Decisions that a routing share is taken over."""
@@ -144,12 +145,21 @@ def _curves(context: Context) -> tuple[LearningCurve, ...]:
                 CurvePoint(
                     iteration=point.units,
                     reward=point.metrics.get("mean_return"),
-                    unseen=None if score is None else Estimate(score),
+                    unseen=None if score is None else _watched(score, point.metrics),
                     tokens=int(tokens),
                 )
             )
-        found.append(LearningCurve("GRPO", tuple(points)))
+        page = path.parent / PAGE_FILE
+        link = page.relative_to(context.run_dir).as_posix() if page.exists() else ""
+        found.append(LearningCurve("GRPO", tuple(points), link))
     return tuple(found)
+
+
+def _watched(score: float, metrics: Mapping[str, float | None]) -> Estimate:
+    tasks = metrics.get("score_tasks")
+    return Estimate(
+        score, metrics.get("score_low"), metrics.get("score_high"), None if tasks is None else int(tasks)
+    )
 
 
 def _routing(context: Context, facts: Facts) -> Routing:

@@ -7,6 +7,7 @@ decide.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from upturn.agents.rendering import rendered_rows
 from upturn.errors import TrainingError
@@ -19,7 +20,9 @@ from upturn.models.nano import load_local
 from upturn.pool import PoolSink, Selection
 from upturn.pool.snapshot import experiences_in, take_snapshot
 from upturn.records import AgentVersion, Evaluation, Snapshot, Trajectory
+from upturn.report.training import write_training_report
 from upturn.rewards import Rubric
+from upturn.training.assessment import Assessment, Evaluate
 from upturn.training.curve import CurvePoint
 
 SELECTION_TASKS = 108
@@ -81,9 +84,10 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
         rows,
         settings,
         seed=context.seed,
-        run_dir=context.run_dir / "training" / name,
+        run_dir=training_folder(context, name),
         progress=told(context.progress, loss="loss"),
     )
+    write_training_report(training_folder(context, name))
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 
 
@@ -126,30 +130,52 @@ def train_grpo(
         target_score=config.target_score,
         patience=config.patience,
     )
-    watched = exam_tasks(
-        context.kit, context.practised, SELECTION_TASKS, seed=context.seed + SELECTION_SEED, split="train"
-    )
-
-    def evaluate(_iterations: int) -> float:
-        version = trainee.serve_as(trainee.version)
-        rate = sit(context.fleet, version, watched, context.purpose(f"{name}/watch"), pool=None).rate()
-        context.progress.figure("unseen worlds", rate)
-        return rate
-
     context.progress.stage("Practice with group-relative policy optimisation", config.iterations)
     run_grpo(
         trainee.model,
         lambda iteration: trainee.practise(sampler.tasks(iteration), iteration, practice, sink),
         settings,
         seed=context.seed,
-        run_dir=context.run_dir / "training" / name,
-        evaluate=evaluate,
+        run_dir=training_folder(context, name),
+        evaluate=watcher(context, trainee, name),
         progress=told(context.progress, reward="mean_return"),
     )
+    write_training_report(training_folder(context, name))
     if config.incumbent_share:
         incumbent = context.router.registry.served(parent.agent).incumbent
         blend(trainee.model, weight_tensors(load_local(incumbent.model).model), config.incumbent_share)
     return keep_version(context, trainee, parent, name)
+
+
+def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
+    """The evaluation that a training run is watched by, and its best weights are chosen by."""
+    tasks = exam_tasks(
+        context.kit, context.practised, SELECTION_TASKS, seed=context.seed + SELECTION_SEED, split="train"
+    )
+
+    def evaluate(_iterations: int) -> Assessment:
+        version = trainee.serve_as(trainee.version)
+        found = sit(context.fleet, version, tasks, context.purpose(f"{name}/watch"), pool=None)
+        context.progress.figure("unseen worlds", found.rate())
+        interval = found.interval()
+        return Assessment(
+            found.rate(),
+            {
+                "error": sum(mark.errors for mark in found.marks) / len(found.marks),
+                "safety": sum(mark.violations for mark in found.marks) / len(found.marks),
+            },
+            low=interval.low,
+            high=interval.high,
+            tasks=len(found.marks),
+            measure="success on training templates in unseen worlds",
+        )
+
+    return evaluate
+
+
+def training_folder(context: Context, name: str) -> Path:
+    """Where the training run of a step lies, with its report."""
+    return context.run_dir / "training" / name
 
 
 def keep_version(

@@ -113,6 +113,8 @@ class LearningCurve:
 
     algorithm: str
     points: tuple[CurvePoint, ...]
+    page: str = ""
+    """Address of the run's own page, relative to this one; empty = there is none."""
 
 
 @record

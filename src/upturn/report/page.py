@@ -28,19 +28,19 @@ _UNPRINTABLE = {
 
 def render(content: ReportContent) -> str:
     """The whole page as HTML5 text."""
-    template = _environment().get_template("report.html")
+    template = environment().get_template("report.html")
     pictures = picture.draw(content)
     return template.render(content=content, pictures={item.name: item for item in pictures})
 
 
 def write_report(content: ReportContent, path: Path) -> None:
     """Writes the page to ``path``: either all of it or, if that fails, nothing; the folder must exist."""
-    _replace(path, render(content))
+    write_whole(path, render(content))
 
 
 def write_content(content: ReportContent, path: Path) -> None:
     """Saves what the page is made from (``report.json``), all or nothing."""
-    _replace(path, to_json(content) + "\n")
+    write_whole(path, to_json(content) + "\n")
 
 
 def read_content(path: Path) -> ReportContent:
@@ -54,10 +54,11 @@ def read_content(path: Path) -> ReportContent:
     return from_json(ReportContent, text)
 
 
-def _environment() -> "Environment":
+def environment() -> "Environment":
+    """The templates with the filters and sentences that they use; everything is escaped but our own drawings."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
+    made = Environment(
         loader=PackageLoader("upturn", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -65,7 +66,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         finalize=_printable,
     )
-    environment.filters |= {
+    made.filters |= {
         "percent": number.percent,
         "points": number.points,
         "number": number.number,
@@ -78,8 +79,8 @@ def _environment() -> "Environment":
         "clip": _clip,
         "drawing": _drawing,
     }
-    environment.globals["say"] = sentence
-    return environment
+    made.globals["say"] = sentence
+    return made
 
 
 def _printable(value: object) -> object:
@@ -101,7 +102,8 @@ def _drawing(item: picture.Picture) -> str:
     return Markup(item.svg.translate(_UNPRINTABLE))
 
 
-def _replace(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Writes the file: either all of it or, if that fails, nothing; its folder must exist."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     temporary = Path(name)
     try:

@@ -1,0 +1,72 @@
+"""One training run as its folder tells it, finished or not; the page is a pure function of this."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from upturn.records import record
+from upturn.training.curve import CurvePoint, read_curve
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.place import CURVE_FILE, RunDescription, read_description, read_outcome
+
+
+@record
+class TrainingReport:
+    """What a page about a training run is made from."""
+
+    name: str
+    """Of the run's folder."""
+    description: RunDescription
+    points: tuple[CurvePoint, ...]
+    outcome: TrainingOutcome | None
+    """None = under way, or interrupted."""
+    written: str = ""
+    """When the latest point was written, of a run that has not ended; empty = it has, or there is no point."""
+
+    @property
+    def evaluations(self) -> tuple[CurvePoint, ...]:
+        """The points that hold a score, in order."""
+        return tuple(point for point in self.points if point.metrics.get("score") is not None)
+
+    @property
+    def kept(self) -> CurvePoint | None:
+        """The evaluation whose weights are kept, or would be if the run ended now.
+
+        None = there was none within the limits, or the last weights are kept whatever they score.
+        """
+        if self.description.plan.keep == "final":
+            return None
+        allowed = [point for point in self.evaluations if not broken_limits(point, self.description)]
+        return max(allowed, key=lambda point: (point.metrics["score"], -point.units), default=None)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every name on the curve, in the order of its first appearance."""
+        return tuple(dict.fromkeys(name for point in self.points for name in point.metrics))
+
+    def values(self, metric: str) -> list[tuple[int, float]]:
+        """(units, value) wherever the metric is known."""
+        found = ((point.units, point.metrics.get(metric)) for point in self.points)
+        return [(units, value) for units, value in found if value is not None]
+
+
+def broken_limits(point: CurvePoint, description: RunDescription) -> tuple[str, ...]:
+    """The costs of an evaluation that are above their limits."""
+    costs = {name: point.metrics.get(f"cost_{name}") for name in description.plan.cost_limits}
+    limits = description.plan.cost_limits
+    return tuple(name for name, cost in costs.items() if cost is not None and cost > limits[name])
+
+
+def read_training(folder: Path) -> TrainingReport:
+    """What the folder of a training run tells now; raises TrainingError when it is none, or is damaged."""
+    description, outcome = read_description(folder), read_outcome(folder)
+    curve = folder / CURVE_FILE
+    points = read_curve(curve) if curve.exists() else ()
+    is_open = outcome is None and bool(points)
+    moment = datetime.fromtimestamp(curve.stat().st_mtime, UTC) if is_open else None
+    return TrainingReport(
+        folder.resolve().name,
+        description,
+        points,
+        outcome,
+        "" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC",
+    )

@@ -1,0 +1,256 @@
+"""The drawings of a page about a training run. Call them within ``canvas.style()``."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from upturn.report import canvas
+from upturn.report.number import number
+from upturn.report.training.content import TrainingReport, broken_limits
+from upturn.report.training.panel import Line, Panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDE = (9.6, 3.0)
+_NARROW = (5.0, 2.7)
+"""Inches; the page scales them to its columns."""
+_MOST_POINTS = 400
+"""More than fit on the width of a picture; beyond that each point drawn is the mean of several."""
+_SMOOTHED_FROM = 12
+"""Points from which a bold mean says more than the points."""
+_LONGEST_KEY = 48
+"""Characters of a key that stand beside each other above a picture."""
+_ROUND = (1, 2, 2.5, 5, 10)
+"""Steps between two numbers on an axis, times a power of ten."""
+_SMALLEST = 1e-9
+"""What 0 is drawn as on a logarithmic axis."""
+
+Course = Sequence[tuple[float, float]]
+"""(units, value), ascending."""
+
+
+def draw(panel: Panel, report: TrainingReport) -> "Figure":
+    """The panel's picture."""
+    figure = canvas.new_figure(*(_WIDE if panel.is_wide else _NARROW))
+    figure.set_layout_engine("none")  # measuring every text takes as long as drawing the picture
+    axes = figure.add_axes(_room(panel))
+    courses = [(line, thinned(report.values(line.metric))) for line in panel.lines]
+    if panel.kind == "score":
+        _score(axes, report)
+    elif panel.kind == "stack":
+        _stack(axes, courses)
+    else:
+        _lines(axes, panel, courses)
+    if panel.name == "costs":
+        _limits(axes, panel, report)
+    _kept_mark(axes, report, is_named=panel.is_wide)
+    _axes(axes, panel, report)
+    return figure
+
+
+def _key_rows(panel: Panel) -> int:
+    """Lines of text above the picture."""
+    if len(panel.lines) == 1:
+        return 0
+    return len(panel.lines) if sum(len(line.label) for line in panel.lines) > _LONGEST_KEY else 1
+
+
+def _room(panel: Panel) -> tuple[float, float, float, float]:
+    """Left, bottom, width and height of the picture without its texts, as shares of the figure."""
+    width, height = _WIDE if panel.is_wide else _NARROW
+    left, right, below, above = 0.95, 0.65, 0.55, 0.12 + 0.22 * _key_rows(panel) + 0.18 * panel.is_wide
+    return left / width, below / height, 1 - (left + right) / width, 1 - (below + above) / height
+
+
+def thinned(course: Course, most: int = _MOST_POINTS) -> Course:
+    """At most ``most`` points: means of stretches of equal length, the last one perhaps shorter."""
+    if len(course) <= most:
+        return course
+    length = -(-len(course) // most)
+    parts = [course[start : start + length] for start in range(0, len(course), length)]
+    return [
+        (sum(units for units, _ in part) / len(part), sum(value for _, value in part) / len(part)) for part in parts
+    ]
+
+
+def smoothed(course: Course) -> Course:
+    """At each point the mean of the latest points: a twentieth of the run, at least five."""
+    window = max(5, len(course) // 20)
+    means, total = [], 0.0
+    for place, (units, value) in enumerate(course):
+        total += value - (course[place - window][1] if place >= window else 0.0)
+        means.append((units, total / min(place + 1, window)))
+    return means
+
+
+def _lines(axes: "Axes", panel: Panel, courses: Sequence[tuple[Line, Course]]) -> None:
+    for place, (line, course) in enumerate(courses):
+        colour = canvas.SERIES[place % len(canvas.SERIES)]
+        shown = [(x, max(y, _SMALLEST)) for x, y in course] if panel.scale == "log" else course
+        is_smoothed = panel.kind == "noisy" and len(shown) >= _SMOOTHED_FROM
+        if is_smoothed:
+            axes.plot(*_columns(shown), color=colour, linewidth=1.0, alpha=0.35)
+            shown = smoothed(shown)
+        marker = "" if len(shown) > _SMOOTHED_FROM else canvas.MARKERS[place % len(canvas.MARKERS)]
+        style = "-" if place == 0 else (0, (5, 1 + place))
+        axes.plot(
+            *_columns(shown),
+            color=colour,
+            linewidth=2.0,
+            linestyle=style,
+            marker=marker,
+            markersize=4.5,
+            label=line.label,
+        )
+        if len(courses) == 1:
+            _end_label(axes, *shown[-1])
+
+
+def _stack(axes: "Axes", courses: Sequence[tuple[Line, Course]]) -> None:
+    """Bands of the parts; a part that was not measured at a point is 0 there."""
+    places = sorted({x for _, course in courses for x, _ in course})
+    values = [[dict(course).get(x, 0.0) for x in places] for _, course in courses]
+    if len(places) < _SMOOTHED_FROM:
+        below = [0.0] * len(places)
+        for index, (band, (line, _)) in enumerate(zip(values, courses, strict=True)):
+            axes.bar(places, band, 0.7, bottom=below, color=canvas.SERIES[index], label=line.label, alpha=0.9)
+            below = [low + high for low, high in zip(below, band, strict=True)]
+        return
+    axes.stackplot(
+        places,
+        *values,
+        colors=canvas.SERIES[: len(values)],
+        labels=[line.label for line, _ in courses],
+        alpha=0.9,
+        linewidth=0.0,
+    )
+
+
+def _score(axes: "Axes", report: TrainingReport) -> None:
+    plan = report.description.plan
+    for point in report.evaluations:
+        value, low, high = (point.metrics.get(name) for name in ("score", "score_low", "score_high"))
+        assert value is not None
+        is_broken = bool(broken_limits(point, report.description))
+        colour = canvas.BAD if is_broken else canvas.GOOD
+        if low is not None and high is not None:
+            axes.plot([point.units] * 2, [low, high], color=colour, linewidth=1.5)
+        axes.plot(point.units, value, "X" if is_broken else "o", color=colour, markersize=6.5, zorder=3)
+    course = report.values("score")
+    axes.plot(*_columns(course), color=canvas.GOOD, linewidth=1.3)
+    if plan.target_score is not None:
+        _dashed(axes, plan.target_score, f"target {number(plan.target_score)}")
+    _end_label(axes, *course[-1])
+
+
+def _limits(axes: "Axes", panel: Panel, report: TrainingReport) -> None:
+    for line in panel.lines:
+        limit = report.description.plan.cost_limits.get(line.label)
+        if limit is not None:
+            _dashed(axes, limit, f"limit of {canvas.label(line.label)}: {number(limit)}")
+
+
+def _dashed(axes: "Axes", value: float, text: str) -> None:
+    axes.axhline(value, color=canvas.INK, linewidth=1.1, linestyle=(0, (5, 3)))
+    axes.annotate(
+        text,
+        (0, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, 3),
+        textcoords="offset points",
+        fontsize=9.5,
+    )
+
+
+def _kept_mark(axes: "Axes", report: TrainingReport, *, is_named: bool) -> None:
+    kept = report.kept
+    if kept is None:
+        return
+    axes.axvline(kept.units, color=canvas.MUTED, linewidth=1.1, linestyle=(0, (1, 2)), zorder=1)
+    if is_named:
+        axes.annotate(
+            "kept",
+            (kept.units, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            fontsize=9.5,
+            color=canvas.MUTED,
+            annotation_clip=False,
+        )
+
+
+def _axes(axes: "Axes", panel: Panel, report: TrainingReport) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    last = max(point.units for point in report.points)
+    first = min(point.units for point in report.points)
+    axes.set_xlim(first - 0.02 * max(last - first, 1), last + 0.02 * max(last - first, 1))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=_ROUND))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.set_xlabel(report.description.plan.unit)
+    axes.set_ylabel(canvas.label(panel.axis))
+    axes.tick_params(labelsize=10)
+    if panel.scale == "log":
+        _power_axis(axes)
+    else:
+        if panel.scale == "from zero":
+            low, high = axes.get_ylim()
+            axes.set_ylim(low if low < -0.06 * high else 0.0, high)
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value, 6)))
+    rows = _key_rows(panel)
+    if rows:
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1.0),
+            borderaxespad=0.1,
+            ncols=-(-len(panel.lines) // rows),
+            frameon=False,
+            fontsize=9.5,
+            handlelength=1.8,
+            columnspacing=1.2,
+        )
+
+
+def _power_axis(axes: "Axes") -> None:
+    """Logarithmic, with powers of ten as people write them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.set_ylim(10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high)))
+    axes.yaxis.set_major_locator(LogLocator(numticks=6))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"10{_superscript(round(math.log10(value)))}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _superscript(power: int) -> str:
+    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def _end_label(axes: "Axes", x: float, y: float) -> None:
+    axes.annotate(
+        _short(y, 3),
+        (x, y),
+        xytext=(7, 0),
+        textcoords="offset points",
+        va="center",
+        fontweight="bold",
+        fontsize=9.5,
+        annotation_clip=False,
+    )
+
+
+def _short(value: float, digits: int) -> str:
+    """As few signs as this many digits need: it has to fit beside a picture."""
+    if abs(value) >= 1000:
+        return number(float(f"{value:.{digits}g}"))
+    return f"{value:.{digits if abs(value) >= 0.001 else 2}g}".replace("-", "−")
+
+
+def _columns(course: Course) -> tuple[list[float], list[float]]:
+    return [x for x, _ in course], [y for _, y in course]

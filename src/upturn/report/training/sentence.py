@@ -1,0 +1,155 @@
+"""What the page about a training run says in words; no more than its figures say."""
+
+from typing import assert_never
+
+from upturn.report.number import duration, number
+from upturn.report.sentence import NO_CHANGE
+from upturn.report.training.content import TrainingReport, broken_limits
+from upturn.training.curve import CurvePoint
+from upturn.training.metric import seconds_of
+
+UNITS = {"iteration": "iterations", "optimiser step": "optimiser steps"}
+
+
+def status(report: TrainingReport) -> tuple[str, str]:
+    """The run's state in a word or two, and its kind: ``good``, ``bad`` or empty."""
+    if report.outcome is None:
+        return "not finished", ""
+    match report.outcome.stopped:
+        case "finished":
+            return "finished", "good"
+        case "target":
+            return "target reached", "good"
+        case "patience":
+            return "stopped early", ""
+        case "safety":
+            return "stopped for safety", "bad"
+        case _:
+            assert_never(report.outcome.stopped)
+
+
+def ending(report: TrainingReport) -> str:
+    """How far the run got, and why it stopped there."""
+    plan, outcome = report.description.plan, report.outcome
+    units = UNITS[plan.unit]
+    stopped = f"It stopped after {0 if outcome is None else outcome.units:,} of {plan.units:,} {units}"
+    if outcome is None:
+        done = report.points[-1].units if report.points else 0
+        seen = f" The latest was written {report.written}." if report.written else ""
+        return (
+            f"{done:,} of {plan.units:,} {units} stand on the curve.{seen} The run is under way or was "
+            "interrupted: started again, it goes on from its checkpoint."
+        )
+    match outcome.stopped:
+        case "finished":
+            return f"All {plan.units:,} {units} were done." if plan.units > 1 else f"Its one {plan.unit} was done."
+        case "target":
+            return f"{stopped}: the target score {number(plan.target_score or 0.0)} was reached."
+        case "patience":
+            return f"{stopped}: the last {plan.patience or 0} evaluations brought no new best."
+        case "safety":
+            return f"{stopped}: {_broken(report)}."
+        case _:
+            assert_never(outcome.stopped)
+
+
+def _broken(report: TrainingReport) -> str:
+    if report.kept is None:
+        return "no evaluation was within the limits on costs"
+    last = report.evaluations[-1]
+    limits = report.description.plan.cost_limits
+    costs = [
+        f"{name} was {number(last.metrics[f'cost_{name}'] or 0.0)}, above its limit of {number(limits[name])}"
+        for name in broken_limits(last, report.description)
+    ]
+    return "; ".join(costs)
+
+
+def keeping(report: TrainingReport) -> str:
+    """Which weights came out of it."""
+    outcome, unit = report.outcome, report.description.plan.unit
+    if outcome is None:
+        return ""
+    if outcome.kept == "final":
+        return "The last weights are kept."
+    if outcome.best_score is None:
+        return "The weights from before training are kept."
+    where = "before any training" if outcome.kept_units == 0 else f"after {unit} {outcome.kept_units:,}"
+    return f"The weights {where} are kept: the best of {len(report.evaluations)} evaluations."
+
+
+def measuring(report: TrainingReport) -> str:
+    """What the evaluations measured, and on how much; empty = there were none."""
+    if not report.evaluations:
+        return ""
+    tasks = report.evaluations[-1].metrics.get("score_tasks")
+    on = "" if tasks is None else f" (n\u00a0=\u00a0{tasks:,.0f})"
+    return f"The score is {report.description.measure or 'what the evaluation returned'}{on}."
+
+
+def change(report: TrainingReport) -> str:
+    """From the first evaluation to the one that counts; nothing is claimed that the intervals do not say."""
+    if len(report.evaluations) < 2:
+        return ""
+    before, after = report.evaluations[0], report.kept or report.evaluations[-1]
+    if before is after:
+        return "No evaluation was better than the first one."
+    text = f"The score went from {_figure(before)} to {_figure(after)}"
+    if not (_has_interval(before) and _has_interval(after)):
+        return f"{text}. There are no intervals, so nothing is claimed."
+    if _low(after) > _high(before):
+        return f"{text}. The intervals do not overlap."
+    if _high(after) < _low(before):
+        return f"{text}. It fell, and the intervals do not overlap."
+    return f"{text}: {NO_CHANGE}, the intervals overlap."
+
+
+def tiles(report: TrainingReport) -> list[tuple[str, str, str]]:
+    """What the run took, as (word, figure, explanation)."""
+    plan, points = report.description.plan, report.points
+    if not points:
+        return []
+    found = [(UNITS[plan.unit].capitalize(), f"{points[-1].units:,}", f"of {plan.units:,} planned")]
+    if plan.unit != "optimiser step":
+        found.append(("Optimiser steps", f"{points[-1].steps:,}", "over the whole run"))
+    for metric, word, more in (
+        ("trajectories", "Attempts", "sampled and judged"),
+        ("written_tokens", "Tokens written", "by the model, in those attempts"),
+        ("logical_tokens", "Tokens trained", "as recorded, prompts included"),
+    ):
+        total = sum(value for _, value in report.values(metric))
+        if total:
+            found.append((word, _short(total), more))
+    seconds = sum(map(seconds_of, points))
+    if seconds:
+        found.append(("Time", duration(seconds), "of work, pauses not counted"))
+    return found
+
+
+def _short(count: float) -> str:
+    """``1234567`` → ``1.23 M``."""
+    return f"{count / 1e6:,.3g}\u00a0M" if count >= 1e6 else number(float(f"{count:.4g}"))
+
+
+def _figure(point: CurvePoint) -> str:
+    score = number(_rounded(point.metrics["score"] or 0.0))
+    if not _has_interval(point):
+        return score
+    low, high = number(_rounded(_low(point))), number(_rounded(_high(point)))
+    return f"{score} (95\u00a0% interval {low} to {high})"
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _has_interval(point: CurvePoint) -> bool:
+    return point.metrics.get("score_low") is not None and point.metrics.get("score_high") is not None
+
+
+def _low(point: CurvePoint) -> float:
+    return point.metrics.get("score_low") or 0.0
+
+
+def _high(point: CurvePoint) -> float:
+    return point.metrics.get("score_high") or 0.0

@@ -1,0 +1,60 @@
+"""``upturn train report`` writes a page for every training run it finds, and says where."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from upturn.cli.train import train_app
+from upturn.errors import TrainingError
+from upturn.training import TrainingOutcome
+from upturn.training.curve import Curve, CurvePoint
+from upturn.training.place import CURVE_FILE, RunDescription, RunPlan, write_description, write_outcome
+
+
+def _folder(path: Path, *, has_ended: bool) -> Path:
+    path.mkdir(parents=True)
+    write_description(path, RunDescription({"algorithm": "toy"}, RunPlan(3, None, 1, "final")))
+    with Curve(path / CURVE_FILE, keep_units=None) as curve:
+        for units in (1, 2):
+            curve.append(CurvePoint(units, units, {"mean_return": units / 4}))
+    if has_ended:
+        write_outcome(path, TrainingOutcome("finished", 2, 2, "final", 2, "ab", None, None))
+    return path
+
+
+def _run(*words: str) -> dict[str, Any]:
+    result = CliRunner().invoke(train_app, ["report", *words, "--json"])
+    assert result.exit_code == 0, result.output
+    printed: dict[str, Any] = json.loads(result.stdout)
+    return printed
+
+
+def test_one_run_gets_its_page(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "grpo", has_ended=True)
+    printed = _run(str(folder))
+    assert printed["pages"] == {"grpo": str(folder / "report.html")}
+    assert [(each["name"], each["value"]) for each in printed["results"]] == [
+        ("grpo: iterations", 2.0),
+        ("grpo: stopped", "finished"),
+    ]
+    assert "Reward while practising" in (folder / "report.html").read_text()
+
+
+def test_a_whole_run_gets_a_page_for_each_training_run_within(tmp_path: Path) -> None:
+    _folder(tmp_path / "training" / "cycle-1" / "sft", has_ended=True)
+    _folder(tmp_path / "training" / "cycle-1" / "grpo", has_ended=False)
+    printed = _run(str(tmp_path))
+    assert list(printed["pages"]) == ["training/cycle-1/grpo", "training/cycle-1/sft"]
+    assert all(Path(page).is_file() for page in printed["pages"].values())
+    assert [each["name"] for each in printed["results"] if each["name"].endswith("stopped")] == [
+        "training/cycle-1/sft: stopped"
+    ]
+
+
+def test_a_folder_without_training_runs_is_named(tmp_path: Path) -> None:
+    result = CliRunner().invoke(train_app, ["report", str(tmp_path)])
+    assert isinstance(result.exception, TrainingError)
+    assert "there is no training run in" in str(result.exception)
+    assert "none of its folders holds run.json; name a folder such as runs/<id>/training" in str(result.exception)

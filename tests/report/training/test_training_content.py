@@ -1,0 +1,60 @@
+"""What a run's folder tells, at any moment of the run."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from upturn.errors import TrainingError
+from upturn.report.training import TrainingReport, read_training
+from upturn.training.curve import CurvePoint
+from upturn.training.place import CURVE_FILE, DESCRIPTION_FILE, OUTCOME_FILE, RunPlan
+
+Save = Callable[[TrainingReport, Path], Path]
+
+
+def test_a_finished_run_reads_back_as_it_was(finished: TrainingReport, save: Save, tmp_path: Path) -> None:
+    assert read_training(save(finished, tmp_path / "grpo")) == finished
+
+
+def test_an_open_run_says_when_its_latest_point_was_written(
+    under_way: TrainingReport, save: Save, tmp_path: Path
+) -> None:
+    found = read_training(save(under_way, tmp_path / "grpo"))
+    assert found.points == under_way.points
+    assert found.outcome is None
+    assert found.written.endswith(" UTC")
+
+
+def test_a_run_that_has_only_begun_can_be_read(under_way: TrainingReport, save: Save, tmp_path: Path) -> None:
+    folder = save(under_way, tmp_path / "grpo")
+    (folder / CURVE_FILE).unlink()
+    found = read_training(folder)
+    assert (found.points, found.written) == ((), "")
+
+
+def test_folders_that_hold_no_run_or_a_damaged_one_are_named(
+    finished: TrainingReport, save: Save, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        TrainingError, match=r"is no folder of a training run: cannot read run\.json.*name a folder"
+    ):
+        read_training(tmp_path)
+    folder = save(finished, tmp_path / "grpo")
+    (folder / OUTCOME_FILE).write_text("{}")
+    with pytest.raises(TrainingError, match=r"outcome\.json.*delete it and resume"):
+        read_training(folder)
+    (folder / DESCRIPTION_FILE).write_bytes(b"\xff")
+    with pytest.raises(TrainingError, match="is no folder of a training run"):
+        read_training(folder)
+
+
+def test_kept_is_the_first_best_evaluation_within_the_limits(finished: TrainingReport) -> None:
+    scores = [(0, 0.5, 0.0), (5, 0.9, 0.06), (10, 0.8, 0.05), (15, 0.8, 0.0)]  # at most .05 is allowed
+    points = tuple(CurvePoint(units, 0, {"score": score, "cost_safety": cost}) for units, score, cost in scores)
+    report = replace(finished, points=points)
+    assert report.kept == points[2]
+    assert replace(report, points=points[1:2]).kept is None
+    last = replace(report.description, plan=RunPlan(60, 5, 1, "final"))
+    assert replace(report, description=last).kept is None

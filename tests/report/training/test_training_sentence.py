@@ -1,0 +1,130 @@
+"""The page says what the figures say: why it ended, what is kept, and no gain that the intervals do not show."""
+
+from dataclasses import replace
+
+import pytest
+
+from upturn.report.training import TrainingReport
+from upturn.report.training.sentence import change, ending, keeping, measuring, status, tiles
+from upturn.training import TrainingOutcome
+from upturn.training.curve import CurvePoint
+from upturn.training.outcome import StopReason
+from upturn.training.place import RunPlan
+
+
+def ended(report: TrainingReport, stopped: StopReason, units: int, best: float | None = 0.9) -> TrainingReport:
+    outcome = TrainingOutcome(stopped, units, 2 * units, "best", 15 if best else 0, "ab", best, best)
+    return replace(report, outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "words", "state"),
+    [
+        ("finished", "All 60 iterations were done.", ("finished", "good")),
+        (
+            "target",
+            "It stopped after 20 of 60 iterations: the target score 0.95 was reached.",
+            ("target reached", "good"),
+        ),
+        (
+            "patience",
+            "It stopped after 20 of 60 iterations: the last 4 evaluations brought no new best.",
+            ("stopped early", ""),
+        ),
+    ],
+)
+def test_every_end_is_told(
+    finished: TrainingReport, stopped: StopReason, words: str, state: tuple[str, str]
+) -> None:
+    report = ended(finished, stopped, 20)
+    assert ending(report) == words
+    assert status(report) == state
+
+
+def test_a_stop_for_safety_names_the_cost_and_its_limit(finished: TrainingReport) -> None:
+    points = (
+        CurvePoint(0, 0, {"score": 0.5, "cost_safety": 0.0}),
+        CurvePoint(5, 10, {"score": 0.9, "cost_safety": 0.125}),
+    )
+    report = ended(replace(finished, points=points), "safety", 5)
+    assert ending(report) == "It stopped after 5 of 60 iterations: safety was 0.125, above its limit of 0.05."
+    never = ended(replace(finished, points=points[1:]), "safety", 60, best=None)
+    assert ending(never).endswith("no evaluation was within the limits on costs.")
+    assert keeping(never) == "The weights from before training are kept."
+    assert status(never) == ("stopped for safety", "bad")
+
+
+def test_an_open_run_says_how_far_it_is_and_how_to_go_on(under_way: TrainingReport) -> None:
+    assert ending(under_way) == (
+        "23 of 60 iterations stand on the curve. The latest was written 2026-03-01 12:30 UTC. The run is under way "
+        "or was interrupted: started again, it goes on from its checkpoint."
+    )
+    assert keeping(under_way) == ""
+    assert status(under_way) == ("not finished", "")
+
+
+def test_what_is_kept_is_said(finished: TrainingReport, supervised: TrainingReport) -> None:
+    assert keeping(finished) == "The weights after iteration 60 are kept: the best of 13 evaluations."
+    assert keeping(supervised) == "The last weights are kept."
+    first = TrainingOutcome("patience", 20, 40, "best", 0, "ab", 0.5, 0.6)
+    assert keeping(replace(finished, outcome=first)).startswith("The weights before any training are kept")
+
+
+def test_what_was_measured_is_said_with_its_number_of_tasks(
+    finished: TrainingReport, supervised: TrainingReport
+) -> None:
+    assert measuring(finished).replace("\u00a0", " ") == (
+        "The score is success on training templates in unseen worlds (n = 108)."
+    )
+    assert measuring(supervised) == ""
+    unsaid = replace(finished.description, measure="")
+    bare = replace(finished, description=unsaid, points=(CurvePoint(0, 0, {"score": 0.5}),))
+    assert measuring(bare) == "The score is what the evaluation returned."
+
+
+def scored(report: TrainingReport, *found: tuple[float, float | None, float | None]) -> TrainingReport:
+    points = tuple(
+        CurvePoint(place, place, {"score": score, "score_low": low, "score_high": high})
+        for place, (score, low, high) in enumerate(found)
+    )
+    return replace(report, points=points, description=replace(report.description, plan=RunPlan(60, 5, 1, "best")))
+
+
+def test_a_change_is_claimed_only_where_the_intervals_lie_apart(finished: TrainingReport) -> None:
+    apart = scored(finished, (0.5, 0.4, 0.6), (0.8, 0.7, 0.9))
+    assert change(apart).replace("\u00a0", " ") == (
+        "The score went from 0.5 (95 % interval 0.4 to 0.6) to 0.8 (95 % interval 0.7 to 0.9). "
+        "The intervals do not overlap."
+    )
+    assert change(scored(finished, (0.5, 0.4, 0.6), (0.6, 0.55, 0.7))).endswith(
+        ": no significant change, the intervals overlap."
+    )
+    assert change(scored(finished, (0.5, None, None), (0.8, None, None))) == (
+        "The score went from 0.5 to 0.8. There are no intervals, so nothing is claimed."
+    )
+    assert (
+        change(scored(finished, (0.8, 0.7, 0.9), (0.5, 0.4, 0.6))) == "No evaluation was better than the first one."
+    )
+    assert change(scored(finished, (0.5, 0.4, 0.6))) == ""
+
+
+def test_a_loss_is_called_one_where_the_last_weights_are_kept(finished: TrainingReport) -> None:
+    worse = scored(finished, (0.8, 0.7, 0.9), (0.5, 0.4, 0.6))
+    last = replace(worse.description, plan=RunPlan(60, 5, 1, "final"))
+    assert change(replace(worse, description=last)).endswith("It fell, and the intervals do not overlap.")
+
+
+def test_tiles_are_sums_over_the_curve(finished: TrainingReport, supervised: TrainingReport) -> None:
+    found = {word: figure for word, figure, _ in tiles(finished)}
+    assert found["Iterations"] == "60"
+    assert found["Optimiser steps"] == "120"
+    assert found["Attempts"] == "11,520"  # 60 · 192
+    assert found["Tokens written"].replace("\u00a0", " ") == "1.21 M"  # Σ 19,000 + 40 i
+    assert [word for word, _, _ in tiles(supervised)] == ["Optimiser steps", "Tokens trained", "Time"]
+    assert tiles(replace(finished, points=())) == []
+
+
+def test_one_step_is_not_called_several(supervised: TrainingReport) -> None:
+    plan = RunPlan(1, None, 1, "final", unit="optimiser step")
+    one = replace(supervised, description=replace(supervised.description, plan=plan))
+    assert ending(one) == "Its one optimiser step was done."
