@@ -55,6 +55,10 @@ COMMANDS: dict[str, dict[str, Target]] = {
         "update": Target(
             "upturn.cli.bench_update:bench_update", "How fast weights are updated, against TRL and the machine."
         ),
+        "credit": Target(
+            "upturn.cli.bench_credit:bench_credit",
+            "Which estimators find the turn that mattered; who learns faster.",
+        ),
     },
 }
 """Commands by group, in the order of the help text."""

@@ -1,0 +1,30 @@
+"""The estimators that are compared, each with the options its source gives it."""
+
+from dataclasses import dataclass, field
+
+from upturn.training.advantages import AdvantageSettings
+
+BASELINE = "trajectory"
+"""The contender that the others are measured against: one number for a whole attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A setting of turn credit."""
+
+    name: str
+    settings: AdvantageSettings = field(default_factory=AdvantageSettings)
+    continuations: tuple[int, ...] = (0,)
+    """Of each state, to measure its value; they count as sampled tokens. Agreement is measured with the last
+    number; practice takes whichever was best on other seeds. 0 = the estimator needs no values."""
+
+
+CONTENDERS = (
+    Contender(BASELINE),
+    Contender("turn", AdvantageSettings("turn", gamma=0.95)),
+    Contender("state", AdvantageSettings("state", gamma=0.95)),
+    Contender("tree", AdvantageSettings("tree")),
+    Contender("tree_outcome", AdvantageSettings("tree", turn_weight=1.0)),
+    Contender("monte_carlo", AdvantageSettings("monte_carlo"), continuations=(1, 8)),
+    Contender("divergence_outcome", AdvantageSettings("divergence", turn_weight=1.0), continuations=(16, 64)),
+)

@@ -1,0 +1,49 @@
+"""``upturn bench credit`` prints one object, draws two pictures, and measures nothing twice."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from upturn.cli.bench_credit import bench_credit
+from upturn.errors import ConfigError
+
+
+def _run(*options: str) -> dict[str, object]:
+    app = typer.Typer()
+    app.command()(bench_credit)
+    result = CliRunner().invoke(app, [*options, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0
+    printed: dict[str, object] = json.loads(result.stdout)
+    return printed
+
+
+def test_a_stopped_bench_goes_on_where_it_was_and_says_the_same(tmp_path: Path) -> None:
+    options = ("--quick", "--part", "key_door", "--folder", str(tmp_path / "work"))
+    first = _run(*options, "--pictures", str(tmp_path / "pictures"))
+    ledger = tmp_path / "work" / "key_door" / "measurements.jsonl"
+    whole = ledger.read_bytes()
+    ledger.write_bytes(whole[: len(whole) // 2])  # as a kill leaves it: a line cut in two
+    second = _run(*options)
+    assert second["results"] == first["results"]
+    assert sorted(ledger.read_bytes().splitlines()) == sorted(whole.splitlines())
+    _run(*options)
+    assert len(ledger.read_bytes()) == len(whole)
+    assert (first["command"], first["seeds"], first["sizes"]) == ("bench credit", {"key_door": 2}, "quick")
+    for name in ("credit-agreement.png", "credit-learning.png"):
+        assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_more_seeds_are_added_to_those_that_are_there(tmp_path: Path) -> None:
+    options = ("--quick", "--part", "key_door", "--folder", str(tmp_path))
+    _run(*options, "--seeds", "1")
+    before = (tmp_path / "key_door" / "measurements.jsonl").read_bytes()
+    _run(*options, "--seeds", "2")
+    assert (tmp_path / "key_door" / "measurements.jsonl").read_bytes().startswith(before)
+
+
+def test_an_unknown_part_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--part takes key_door.*, got 'ofice'"):
+        _run("--part", "ofice", "--folder", str(tmp_path))
