@@ -1,4 +1,5 @@
 import asyncio
+import math
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import cache
@@ -19,7 +20,7 @@ from transformers import (
 
 from upturn.errors import ModelError
 from upturn.models import Generation, GenerationRequest
-from upturn.models.engine import LocalEngine, weights_hash
+from upturn.models.engine import Forward, LocalEngine, weights_hash
 
 ResultT = TypeVar("ResultT")
 SIZES: dict[str, int] = {
@@ -49,8 +50,22 @@ def model(kind: str = "qwen2") -> PreTrainedModel:
     return built.requires_grad_(False)
 
 
+FORWARDS: list[Forward] = ["direct", "modules"]
+
+
+@pytest.fixture(autouse=True, params=FORWARDS)
+def forward(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Forward:
+    """Everything here holds for both forward passes."""
+    chosen: Forward = request.param
+    monkeypatch.setitem(CHOSEN, "forward", chosen)
+    return chosen
+
+
+CHOSEN: dict[str, Forward] = {}
+
+
 def engine(slots: int = 8, max_length: int = 100, kind: str = "qwen2") -> LocalEngine:
-    return LocalEngine(model(kind), slots=slots, max_length=max_length)
+    return LocalEngine(model(kind), slots=slots, max_length=max_length, **CHOSEN)
 
 
 def prompt(seed: int, length: int) -> tuple[int, ...]:
@@ -274,7 +289,7 @@ def test_an_engine_goes_on_after_an_event_loop_was_torn_down() -> None:
 
 def test_refresh_forgets_caches_and_takes_the_new_hash() -> None:
     mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
-    served = LocalEngine(mine, slots=2, max_length=50)
+    served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
     before = served.version
     run(together(served, [request(prompt(0, 8), 0)]))
     mine.lm_head.weight.mul_(-1.0)
@@ -282,7 +297,8 @@ def test_refresh_forgets_caches_and_takes_the_new_hash() -> None:
     assert served.version == weights_hash(mine) != before
     again = run(together(served, [request(prompt(0, 8), 0, temperature=0.0)]))[0]
     assert served.counters.prefilled_tokens == 16
-    assert again == run(together(LocalEngine(mine, slots=2), [request(prompt(0, 8), 0, temperature=0.0)]))[0]
+    fresh = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
+    assert again == run(together(fresh, [request(prompt(0, 8), 0, temperature=0.0)]))[0]
 
 
 def test_refresh_during_requests_is_refused() -> None:
@@ -318,24 +334,135 @@ def test_unusable_requests_and_models_are_refused_with_the_reason() -> None:
         engine(slots=0)
     sliding = Qwen2Config(use_sliding_window=True, sliding_window=4, max_window_layers=0, **cast(Any, SIZES))
     with pytest.raises(ModelError, match="full causal attention only"):
-        LocalEngine(Qwen2ForCausalLM(sliding), slots=1, max_length=20)
+        LocalEngine(Qwen2ForCausalLM(sliding), slots=1, max_length=20, **CHOSEN)
 
 
 def test_the_model_keeps_its_mode_and_attention() -> None:
     mine = Qwen2ForCausalLM(Qwen2Config(attention_dropout=0.5, **cast(Any, SIZES)))
     mine.set_attn_implementation("eager")
     mine.train()
-    served = LocalEngine(mine, slots=2, max_length=50)
+    served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
     first, second = (run(together(served, [request(prompt(0, 8), k, seed=0)]))[0] for k in range(2))
     assert first.token_ids == second.token_ids
     assert mine.training
     assert mine.config._attn_implementation == "eager"
 
 
-def test_short_and_long_prompts_are_prefilled_apart() -> None:
+def test_prompts_of_all_lengths_join_those_that_are_written_to_in_one_pass() -> None:
     served = engine()
-    requests = [request(prompt(k, length), k, max_tokens=1) for k, length in enumerate((3, 90, 4, 91, 5))]
-    together_ = [each.token_ids for each in run(together(served, requests))]
-    # Five rows of 91 would be 455 tokens for 193 real ones; three rows of 5 and two of 91 are 197.
-    assert served.counters.forwards == 2
-    assert together_ == [run(together(engine(), [each]))[0].token_ids for each in requests]
+    long = request(prompt(9, 40), 9, max_tokens=20)
+    short = [request(prompt(k, length), k, max_tokens=1) for k, length in enumerate((3, 90, 4, 91, 5))]
+
+    async def late() -> list[Generation]:
+        first = asyncio.create_task(served.generate(long))
+        while served.counters.written_tokens < 2:
+            await asyncio.sleep(0)
+        return [*await together(served, short), await first]
+
+    found = [each.token_ids for each in run(late())]
+    assert served.counters.forwards == 20
+    assert found == [run(together(engine(), [each]))[0].token_ids for each in (*short, long)]
+
+
+def test_prompts_beyond_what_a_pass_may_have_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upturn.models.engine.engine.PASS_TOKENS", 60)
+    served = engine()
+    requests = [request(prompt(k, 25 + k), k, max_tokens=2) for k in range(5)]
+    found = [each.token_ids for each in run(together(served, requests))]
+    assert served.counters.forwards == 3 + 1
+    assert found == [run(together(engine(), [each]))[0].token_ids for each in requests]
+
+
+def test_weights_that_changed_without_refresh_are_refused() -> None:
+    mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
+    served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
+    mine.lm_head.weight.mul_(1.5)
+    with pytest.raises(ModelError, match="weights changed since the engine took them; call refresh"):
+        run(together(served, [request(prompt(0, 8), 0)]))
+    served.refresh()
+    assert len(run(together(served, [request(prompt(0, 8), 0)]))[0].token_ids) == 10
+
+
+def test_weights_that_are_not_finite_are_refused() -> None:
+    mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
+    served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
+    mine.model.layers[0].mlp.up_proj.weight[3, 3] = torch.nan
+    with pytest.raises(ModelError, match="differ by nan"):
+        served.refresh()
+
+
+def test_logits_that_are_not_finite_reach_the_caller_as_an_error_and_leave_nothing_behind() -> None:
+    mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
+    mine.model.embed_tokens.weight[1] = torch.inf  # an id that the check does not meet
+    served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
+    with pytest.raises(ModelError, match="logits are not finite"):
+        run(together(served, [request((5, 1, 7), 0)]))
+    again = run(together(served, [request((5, 6, 7), 0, temperature=0.0)]))[0]
+    assert 1 not in again.token_ids
+    assert all(math.isfinite(each) for each in again.logprobs)
+
+
+def test_sharing_goes_on_while_the_source_is_written_to_and_after_it_was_released() -> None:
+    served = engine(slots=4)
+    ids = prompt(0, 40)
+
+    async def staggered() -> list[Generation]:
+        first = asyncio.create_task(served.generate(request(ids, 0, max_tokens=30)))
+        while served.counters.written_tokens < 3:
+            await asyncio.sleep(0)
+        second = asyncio.create_task(served.generate(request((*ids[:33], 7, 8), 1, max_tokens=12)))
+        while served.counters.written_tokens < 9:
+            await asyncio.sleep(0)
+        third = asyncio.create_task(served.generate(request((*ids[:20], 9), 2, max_tokens=5)))
+        found = [await first, await second, await third]
+        served.release("s0")
+        return [*found, await served.generate(request((*ids, *found[0].token_ids[:10], 3), 3))]
+
+    found = [each.token_ids for each in run(staggered())]
+    # The fourth is given the slot that the first left, with what it holds.
+    assert (served.counters.shared_tokens, served.counters.reused_tokens) == (33 + 20, 50)
+    texts = [ids, (*ids[:33], 7, 8), (*ids[:20], 9), (*ids, *found[0][:10], 3)]
+    counts = [30, 12, 5, 10]
+    alone = [
+        run(together(engine(), [request(text, k, max_tokens=count)]))[0].token_ids
+        for k, (text, count) in enumerate(zip(texts, counts, strict=True))
+    ]
+    assert found == alone
+
+
+def test_an_aborted_request_frees_its_slot_for_those_that_wait() -> None:
+    # agent-lightning #589: aborted requests went on as orphans, and their slots were never given back.
+    served = engine(slots=2)
+
+    async def abort() -> list[Generation]:
+        doomed = [asyncio.create_task(served.generate(request(prompt(k, 6), k, max_tokens=90))) for k in range(2)]
+        waiting = [asyncio.create_task(served.generate(request(prompt(k, 6), k))) for k in range(2, 4)]
+        while served.counters.written_tokens < 6:
+            await asyncio.sleep(0)
+        for k, task in enumerate(doomed):
+            task.cancel()
+            served.release(f"s{k}")
+        return [await task for task in waiting]
+
+    found = run(abort())
+    assert [len(each.token_ids) for each in found] == [10, 10]
+    assert served.counters.written_tokens <= 6 + 2 * 4 + 20  # nobody writes on for the aborted ones
+    served.refresh()  # refused if anything were still running
+
+
+def test_a_context_that_ends_in_the_middle_of_a_turn_ends_as_truncated_whatever_the_forward_pass() -> None:
+    # NeMo-RL #3851: two engines ended cut-off rollouts differently, so switching them changed the data.
+    served = engine(max_length=40)
+
+    async def turns() -> list[tuple[int, str]]:
+        ids = prompt(3, 10)
+        ends: list[tuple[int, str]] = []
+        for turn in range(4):
+            written = await served.generate(request(ids, 0, seed=turn, max_tokens=8))
+            ends.append((len(written.token_ids), written.finish_reason))
+            ids = ids + written.token_ids + prompt(turn, 3)
+        return ends
+
+    assert run(turns()) == [(8, "length"), (8, "length"), (8, "length"), (0, "length")]
+    near = run(together(engine(max_length=40), [request(prompt(3, 37), 0, max_tokens=8)]))[0]
+    assert (len(near.token_ids), near.finish_reason) == (3, "length")

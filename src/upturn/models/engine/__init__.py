@@ -2,6 +2,7 @@
 
 from upturn.models.engine.engine import LocalEngine
 from upturn.models.engine.table import Counters
+from upturn.models.engine.verification import Forward
 from upturn.models.engine.weights import weights_hash
 
-__all__ = ["Counters", "LocalEngine", "weights_hash"]
+__all__ = ["Counters", "Forward", "LocalEngine", "weights_hash"]

@@ -1,42 +1,40 @@
 """Continuous batching over whoever awaits, with each session's cache kept across its turns.
 
-One round: wait until no more requests arrive, admit waiting requests in their written order (reusing the session's
-cache, or copying what another slot already computed), prefill what is new, then decode all live slots together for
-a few steps. Everything runs on the event loop's thread and depends on the requests only, never on the clock: the
-same requests give the same tokens.
+One round: wait until no more requests arrive, seat waiting requests in their written order (reusing the session's
+cache, or what another slot already computed), then take a few steps. A step is one pass of the model: one more
+token for every live slot, with all new prompt tokens beside them. Everything runs on the event loop's thread and
+depends on the requests only, never on the clock: the same requests give the same tokens. Between two steps attempts
+that were answered step their environments; nobody waits for the slowest of a turn, nor for one that awaits.
 
 Not covered: models with sliding windows, recurrent layers or encoder inputs (refused), and weights that change
-while requests run (refused).
+while requests run, or without ``refresh`` (refused).
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from transformers import PreTrainedModel
 
 from upturn.errors import ModelError
-from upturn.models.engine.sampler import sample
-from upturn.models.engine.slots import SlotModel
-from upturn.models.engine.table import Counters, Ints, SlotTable
-from upturn.models.engine.weights import weights_hash
+from upturn.models.engine.backend import Block, Ints
+from upturn.models.engine.batch import LiveRows, decode_block, group_by_length, prefill_block
+from upturn.models.engine.table import Counters, SlotTable
+from upturn.models.engine.verification import Forward, open_backend, verify
+from upturn.models.engine.weights import weights_hash, weights_stamp
 from upturn.models.model import FinishReason, Generation, GenerationRequest
 
 DRAIN_ROUNDS = 3
 """Passes of the event loop without a new request before a batch is composed: a finished request's agent needs one
 to step its environment and ask again; nested tasks (an agent that gathers) need a few more."""
 ADMIT_STEPS = 4
-"""Decoding steps between two admissions while calls are live: each prefill costs about as much as one step, so
-requests that come close after each other share one."""
-PREFILL_TOKENS = 4096
-"""Of one forward pass, padding included: bounds the memory of the mask and of the activations."""
-SMALL_PREFILL = 256
-"""Tokens, padding included, up to which one pass costs less than two."""
+"""Steps between two admissions while calls are live: requests that come close after each other share a pass."""
+PASS_TOKENS = 4096
+"""New prompt tokens of one pass: bounds the memory of its activations. A longer prompt has a pass of its own."""
 MIN_SHARED = 8
-"""Copying a shorter beginning from another slot costs more than computing it."""
-TOLERANCE = 1e-3
-"""Largest |Δ logit| between cached and plain float32 forward that construction accepts; other types: 100 times."""
+"""Using a shorter beginning of another slot costs more than computing it."""
 
 
 @dataclass(eq=False)
@@ -46,11 +44,7 @@ class _Call:
     budget: int
     """Tokens it may write: the request's, or what the slot has room for."""
     future: asyncio.Future[Generation]
-    stop_ids: frozenset[int]
-    uniforms: list[float]
     slot: int = -1
-    written: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
 
     @property
     def place(self) -> tuple[tuple[int, int], str]:
@@ -60,11 +54,14 @@ class _Call:
 class LocalEngine:
     """A ``Model`` in this process. The caller sets torch's threads; one engine serves one event loop at a time."""
 
-    def __init__(self, model: PreTrainedModel, *, slots: int = 64, max_length: int = 1024) -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, slots: int = 64, max_length: int = 1024, forward: Forward | None = None
+    ) -> None:
         """``slots``: sessions cached at the same time; ``max_length``: the longest context in tokens.
 
-        The cache takes slots · max_length · layers · 2 · (key-value heads · head size) numbers. Raises ModelError
-        for models that it cannot serve exactly, after comparing one small forward pass with the model's own.
+        ``forward``: how tokens are computed; None = by a forward pass of our own where it equals the model's, else
+        by the model's modules. Raises ModelError for models that cannot be served exactly, after comparing small
+        passes with the model's own.
         """
         if slots < 1 or max_length < 2:
             raise ValueError(
@@ -73,14 +70,13 @@ class LocalEngine:
         self._model = model
         self._max_length = max_length
         self._table = SlotTable(slots, max_length)
-        self._slots = SlotModel(model, slots, max_length)
-        self._last_S: Ints = np.zeros(slots, dtype=np.int64)
+        self._rows = LiveRows(slots, max_length)
         self._waiting: list[_Call] = []
         self._live: dict[int, _Call] = {}
         self._runner: asyncio.Task[None] | None = None
         self.counters = Counters()
-        self.refresh()
-        self._verify()
+        self._backend, self.forward, self.fallback = open_backend(model, slots, max_length, forward)
+        self._version, self._stamp = weights_hash(model), weights_stamp(model)
 
     @property
     def version(self) -> str:
@@ -88,11 +84,16 @@ class LocalEngine:
         return self._version
 
     def refresh(self) -> None:
-        """To be called after the weights changed: forgets all caches and takes the new hash."""
+        """To be called after the weights changed: takes them, with their hash, and forgets all caches.
+
+        Raises ModelError while requests run, and when the engine does not compute what the model computes.
+        """
         if self._live or self._waiting:
             raise ModelError("weights changed while requests run; let all attempts finish before refresh()")
-        self._forget()
-        self._version = weights_hash(self._model)
+        self._table.clear()
+        self._backend.refresh()
+        verify(self._backend, self._model, self._table.slots, self._max_length)
+        self._version, self._stamp = weights_hash(self._model), weights_stamp(self._model)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """The continuation. A context without room for one more token gives no tokens, with reason ``length``."""
@@ -104,20 +105,13 @@ class LocalEngine:
         budget = min(request.max_tokens, self._max_length - len(request.prompt_ids))
         if budget < 1:
             return Generation((), (), "length", self._version)
-        call = _Call(
-            request=request,
-            prompt=np.array(request.prompt_ids, dtype=np.int64),
-            budget=budget,
-            future=asyncio.get_running_loop().create_future(),
-            stop_ids=frozenset(request.stop_ids),
-            uniforms=np.random.Generator(np.random.PCG64(request.seed)).random(budget).tolist(),
-        )
-        if self._runner is None or self._runner.done() or self._runner.get_loop() is not call.future.get_loop():
-            self._waiting, self._live = [], {}  # what an event loop that ended left behind
-            self._runner = asyncio.create_task(self._run())
+        future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
+        call = _Call(request, np.array(request.prompt_ids, dtype=np.int64), budget, future)
+        if self._runner is None or self._runner.done() or self._runner.get_loop() is not future.get_loop():
+            self._begin()
         self._waiting.append(call)
         try:
-            return await call.future
+            return await future
         except asyncio.CancelledError:
             self._drop(call)
             raise
@@ -126,24 +120,28 @@ class LocalEngine:
         """Frees the session's slot. Its tokens stay for others to share until the slot is needed."""
         self._table.release(session)
 
+    def _begin(self) -> None:
+        self._waiting, self._live = [], {}  # what an event loop that ended left behind
+        self._rows.clear()
+        if weights_stamp(self._model) != self._stamp:
+            raise ModelError("the weights changed since the engine took them; call refresh() after each change")
+        self._runner = asyncio.create_task(self._run())
+
     async def _run(self) -> None:
-        was_training = self._model.training
-        self._model.train(False)
         try:
             while self._waiting or self._live:
                 await self._drain()
                 with torch.inference_mode():
-                    self._admit()
-                for _ in range(ADMIT_STEPS):
+                    self._step(self._seat_all())
+                await asyncio.sleep(0)
+                for _ in range(ADMIT_STEPS - 1):
                     if not self._live:
                         break
                     with torch.inference_mode():
-                        self._decode()
+                        self._step([])
                     await asyncio.sleep(0)
         except Exception as exc:  # noqa: BLE001 — every request learns of it; the engine starts afresh
             self._fail(exc)
-        finally:
-            self._model.train(was_training)
 
     async def _drain(self) -> None:
         count = -1
@@ -152,25 +150,27 @@ class LocalEngine:
             for _ in range(DRAIN_ROUNDS):
                 await asyncio.sleep(0)
 
-    def _admit(self) -> None:
+    def _seat_all(self) -> list[list[_Call]]:
+        """Seats the waiting calls that slots are to be had for; calls with the same prompt are one group."""
         self._waiting.sort(key=lambda call: call.place)
         kept = set(self._live)
         kept.update(
             slot for call in self._waiting if (slot := self._table.slot_of(call.request.session)) is not None
         )
-        admitted: list[_Call] = []
+        groups: dict[bytes, list[_Call]] = {}
         refused: list[_Call] = []
         for call in self._waiting:
-            (admitted if self._seat(call, kept) else refused).append(call)
+            if self._seat(call, kept):
+                groups.setdefault(call.prompt.tobytes(), []).append(call)
+            else:
+                refused.append(call)
         self._waiting = refused
-        leaders: dict[bytes, list[_Call]] = {}
-        for call in admitted:
-            leaders.setdefault(call.prompt.tobytes(), []).append(call)
-        for batch in self._batches([calls[0] for calls in leaders.values()]):
-            self._prefill(batch, leaders)
+        for leader, *_ in groups.values():
+            self._look_around(leader)
+        return list(groups.values())
 
     def _seat(self, call: _Call, kept: set[int]) -> bool:
-        """Gives the call a slot and the longest cached beginning of its prompt; False when no slot is to be had."""
+        """Gives the call a slot, which keeps what it holds of the prompt; False when no slot is to be had."""
         table = self._table
         slot = table.slot_of(call.request.session)
         if slot is None:
@@ -184,138 +184,113 @@ class LocalEngine:
         kept.add(slot)
         call.slot = slot
         self._live[slot] = call
+        self._rows.start(slot, call.request, call.budget)
         table.touch(slot)
         # The last token of the prompt is always computed: its logits are needed.
-        known = call.prompt[:-1]
-        own = table.own_prefix(slot, known)
-        best = table.best_prefix(known) if len(known) - own >= MIN_SHARED else None
-        if best is not None and best.length >= own + MIN_SHARED:
-            self._slots.cache.copy(best.slot, [slot], best.length)
-            self.counters.shared_tokens += best.length
-            own = best.length
-        else:
-            self.counters.reused_tokens += own
+        own = table.own_prefix(slot, call.prompt[:-1])
+        self.counters.reused_tokens += own
         table.hold(slot, call.prompt[:own])
+        self._backend.cut(slot, own)
         return True
 
-    def _batches(self, calls: list[_Call]) -> list[list[_Call]]:
-        """The calls by new length, split where padding would double the work or a pass would grow too large."""
-        new = {id(call): len(call.prompt) - int(self._table.lengths_S[call.slot]) for call in calls}
-        batches: list[list[_Call]] = []
-        real = 0
-        for call in sorted(calls, key=lambda each: (new[id(each)], each.place)):
-            length = new[id(call)]
-            padded = length * (len(batches[-1]) + 1) if batches else 0
-            if batches and padded <= min(max(2 * (real + length), SMALL_PREFILL), PREFILL_TOKENS):
-                batches[-1].append(call)
-                real += length
-            else:
-                batches.append([call])
-                real = length
-        return batches
+    def _look_around(self, call: _Call) -> None:
+        """Takes the prompt's beginning from another slot where that holds much more of it than the call's own."""
+        table, known = self._table, call.prompt[:-1]
+        own = int(table.lengths_S[call.slot])
+        if 2 * own >= len(known):
+            return  # a session that goes on: what is new is its own
+        best = table.best_prefix(known, own + MIN_SHARED)
+        if best is not None:
+            self._backend.copy(best.slot, [call.slot], best.length)
+            table.hold(call.slot, known[: best.length])
+            self.counters.reused_tokens -= own
+            self.counters.shared_tokens += best.length
 
-    def _prefill(self, batch: list[_Call], groups: dict[bytes, list[_Call]]) -> None:
+    def _step(self, groups: Sequence[Sequence[_Call]]) -> None:
+        """One more token for every live slot: for those that go on, and for the groups, after their prompts."""
+        going_on = self._rows.begun()
+        for batch in self._passes(groups):
+            self._pass(going_on, batch)
+            going_on = going_on[:0]
+
+    def _passes(self, groups: Sequence[Sequence[_Call]]) -> Iterator[list[list[Sequence[_Call]]]]:
+        """The groups in blocks of like length, as many blocks at once as a pass may have; at least one pass."""
         table = self._table
-        rows_B = np.array([call.slot for call in batch])
-        starts_B = table.lengths_S[rows_B]
-        counts_B = np.array([len(call.prompt) for call in batch]) - starts_B
-        ids_BL = np.zeros((len(batch), int(counts_B.max())), dtype=np.int64)
-        for row, call in enumerate(batch):
-            ids_BL[row, : counts_B[row]] = call.prompt[starts_B[row] :]
-        logits_BV = self._slots.logits(ids_BL, rows_B, starts_B, counts_B)
-        self.counters.forwards += 1
-        self.counters.prefilled_tokens += int(counts_B.sum())
-        calls: list[_Call] = []
-        sources: list[int] = []
-        for row, leader in enumerate(batch):
-            group = groups[leader.prompt.tobytes()]
-            table.hold(leader.slot, leader.prompt)
-            self._share(leader, [call for call in group if call is not leader])
-            calls += group
-            sources += [row] * len(group)
-        self._write(calls, logits_BV[torch.tensor(sources, device=logits_BV.device)])
 
-    def _share(self, leader: _Call, others: list[_Call]) -> None:
-        """Gives calls with the same prompt what was computed for the leader."""
+        def new(group: Sequence[_Call]) -> int:
+            return len(group[0].prompt) - int(table.lengths_S[group[0].slot])
+
+        blocks: list[list[Sequence[_Call]]] = []
+        tokens = 0
+        for block in group_by_length(groups, new, PASS_TOKENS):
+            more = sum(map(new, block))
+            if blocks and tokens + more > PASS_TOKENS:
+                yield blocks
+                blocks, tokens = [], 0
+            blocks.append(block)
+            tokens += more
+        yield blocks
+
+    def _pass(self, going_on: Ints, prefills: Sequence[Sequence[Sequence[_Call]]]) -> None:
+        table = self._table
+        blocks: list[Block] = []
+        if len(going_on):
+            last_B, lengths_B = self._rows.last_ids(going_on), table.lengths_S[going_on]
+            blocks.append(decode_block(going_on, lengths_B, last_B))
+        for groups in prefills:
+            slots_B = np.array([group[0].slot for group in groups])
+            blocks.append(prefill_block(slots_B, table.lengths_S[slots_B], [group[0].prompt for group in groups]))
+        logits_BV = self._backend.forward(blocks)
+        self.counters.forwards += 1
+        if len(going_on):
+            table.extend(going_on, last_B)
+        self.counters.prefilled_tokens += sum(len(block.ids) for block in blocks) - len(going_on)
+        slots, sources = going_on.tolist(), list(range(len(going_on)))
+        for row, group in enumerate((group for groups in prefills for group in groups), start=len(going_on)):
+            self._share(group)
+            slots += [call.slot for call in group]
+            sources += [row] * len(group)
+        if len(sources) > len(logits_BV):
+            logits_BV = logits_BV[torch.tensor(sources, device=logits_BV.device)]
+        self.counters.written_tokens += len(slots)
+        for finished in self._rows.write(np.array(slots), logits_BV):
+            self._finish(finished.slot, is_stopped=finished.is_stopped)
+
+    def _share(self, group: Sequence[_Call]) -> None:
+        """Gives calls with the same prompt what was computed for the first of them."""
+        leader, *others = group
+        self._table.hold(leader.slot, leader.prompt)
         if not others:
             return
         length = len(leader.prompt)
-        self._slots.cache.copy(leader.slot, [call.slot for call in others], length)
+        self._backend.copy(leader.slot, [call.slot for call in others], length)
         for call in others:
             self.counters.shared_tokens += length - int(self._table.lengths_S[call.slot])
             self._table.hold(call.slot, call.prompt)
 
-    def _decode(self) -> None:
-        """One token for every live slot."""
-        table = self._table
-        live = np.array(sorted(self._live))
-        count = int(live[-1]) + 1
-        if 2 * len(live) > count:  # dead rows among the leading slots cost less than copying the live ones
-            logits_BV = self._slots.decode(self._last_S[:count], table.lengths_S[:count], live)
-        else:
-            ones = np.ones_like(live)
-            logits_BV = self._slots.logits(self._last_S[live][:, None], live, table.lengths_S[live], ones)
-        self.counters.forwards += 1
-        table.ids_SC[live, table.lengths_S[live]] = self._last_S[live]
-        table.lengths_S[live] += 1
-        self._write([self._live[slot] for slot in live.tolist()], logits_BV)
-
-    def _write(self, calls: list[_Call], logits_BV: torch.Tensor) -> None:
-        """Samples a token for each call, and finishes those that are done."""
-        temperatures = np.array([call.request.temperature for call in calls])
-        uniforms = np.array([call.uniforms[len(call.written)] for call in calls])
-        ids_B, logprobs_B = sample(logits_BV, temperatures, uniforms)
-        self._last_S[[call.slot for call in calls]] = ids_B
-        self.counters.written_tokens += len(calls)
-        for call, token, logprob in zip(calls, ids_B.tolist(), logprobs_B.tolist(), strict=True):
-            call.written.append(token)
-            call.logprobs.append(logprob)
-            if token in call.stop_ids or len(call.written) == call.budget:
-                self._finish(call, is_stopped=token in call.stop_ids)
-
-    def _finish(self, call: _Call, *, is_stopped: bool) -> None:
-        del self._live[call.slot]
-        self._table.touch(call.slot)
+    def _finish(self, slot: int, *, is_stopped: bool) -> None:
+        call = self._live.pop(slot)
+        self._table.touch(slot)
         if not call.future.done():
             reason: FinishReason = "stop" if is_stopped else "length"
-            call.future.set_result(Generation(tuple(call.written), tuple(call.logprobs), reason, self._version))
+            written = self._rows.written(slot)
+            call.future.set_result(Generation(written.token_ids, written.logprobs, reason, self._version))
 
     def _drop(self, call: _Call) -> None:
         self._waiting = [other for other in self._waiting if other is not call]
         if self._live.get(call.slot) is call:
             del self._live[call.slot]
+            self._rows.stop(call.slot)
 
     def _fail(self, exc: Exception) -> None:
         failed = [*self._waiting, *self._live.values()]
         self._waiting, self._live = [], {}
-        self._forget()
+        self._rows.clear()
+        self._table.clear()
+        with torch.inference_mode():
+            self._backend.clear()
         for call in failed:
             if not call.future.done():
                 error = ModelError(f"the local engine failed: {type(exc).__name__}: {exc}")
                 error.__cause__ = exc
                 call.future.set_exception(error)
-
-    def _forget(self) -> None:
-        self._table.clear()
-        self._slots.clear()
-
-    @torch.inference_mode()
-    def _verify(self) -> None:
-        """Compares prefill and decode with the model's own forward pass; raises ModelError when they differ."""
-        length = min(6, self._max_length)
-        ids = np.arange(length)
-        was_training = self._model.training
-        self._model.train(False)
-        plain = self._model(input_ids=torch.from_numpy(ids[None]).to(self._model.device), use_cache=False).logits[0]
-        zero, first = np.array([0]), length - 1
-        before = self._slots.logits(ids[None, :first], zero, zero, np.array([first]))[0]
-        after = self._slots.decode(ids[first:], np.array([first]), zero)[0]
-        self._model.train(was_training)
-        self._forget()
-        gap = float((torch.stack([before, after]) - plain[-2:]).abs().max())
-        allowed = TOLERANCE if plain.dtype == torch.float32 else 100 * TOLERANCE
-        if not gap <= allowed:
-            raise ModelError(
-                f"cached and plain forward of {type(self._model).__name__} differ by {gap:.2g} (allowed "
-                f"{allowed:g}); LocalEngine cannot serve this model: serve it behind an OpenAI-compatible endpoint"
-            )

@@ -18,7 +18,7 @@ class Counters:
     reused_tokens: int = 0
     """Prompt tokens found in the session's own slot."""
     shared_tokens: int = 0
-    """Prompt tokens copied from another slot."""
+    """Prompt tokens found in another session's slot."""
     written_tokens: int = 0
     evictions: int = 0
     """Idle sessions whose slot was given away; they are prefilled again when they come back."""
@@ -44,6 +44,11 @@ class SlotTable:
         self._slots: dict[str, int] = {}
         self._used_S: Ints = np.zeros(slots, dtype=np.int64)
         self._clock = 0
+
+    @property
+    def slots(self) -> int:
+        """How many there are."""
+        return len(self._owners)
 
     def slot_of(self, session: str) -> int | None:
         """The session's slot; None = it has none (any more)."""
@@ -83,18 +88,29 @@ class SlotTable:
         differing = np.flatnonzero(self.ids_SC[slot, :length] != prompt[:length])
         return int(differing[0]) if len(differing) else length
 
-    def best_prefix(self, prompt: Ints) -> Prefix:
-        """The slot that holds most of the prompt's beginning; the lowest of equals."""
+    def best_prefix(self, prompt: Ints, at_least: int) -> Prefix | None:
+        """The slot that holds most of the prompt's beginning, lowest of equals; None = less than ``at_least``."""
+        if len(prompt) < at_least:
+            return None
+        begins = (self.ids_SC[:, :at_least] == prompt[:at_least]).all(axis=1) & (self.lengths_S >= at_least)
+        slots = np.flatnonzero(begins)
+        if len(slots) == 0:
+            return None
         columns = np.arange(len(prompt))
-        is_same = (self.ids_SC[:, : len(prompt)] == prompt) & (columns < self.lengths_S[:, None])
-        held_S = np.where(is_same.all(axis=1), len(prompt), is_same.argmin(axis=1))
-        slot = int(held_S.argmax())
-        return Prefix(slot, int(held_S[slot]))
+        is_same = (self.ids_SC[slots, : len(prompt)] == prompt) & (columns < self.lengths_S[slots, None])
+        held = np.where(is_same.all(axis=1), len(prompt), is_same.argmin(axis=1))
+        best = int(held.argmax())
+        return Prefix(int(slots[best]), int(held[best]))
 
     def hold(self, slot: int, tokens: Ints) -> None:
         """Records that the slot's cache holds exactly these tokens."""
         self.ids_SC[slot, : len(tokens)] = tokens
         self.lengths_S[slot] = len(tokens)
+
+    def extend(self, slots_B: Ints, ids_B: Ints) -> None:
+        """Records that each slot's cache holds one token more."""
+        self.ids_SC[slots_B, self.lengths_S[slots_B]] = ids_B
+        self.lengths_S[slots_B] += 1
 
     def clear(self) -> None:
         """Forgets all tokens and sessions."""

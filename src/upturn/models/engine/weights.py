@@ -17,3 +17,11 @@ def weights_hash(model: PreTrainedModel) -> str:
         bits = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         digest.update(bits.numpy().data)
     return digest.hexdigest()
+
+
+def weights_stamp(model: PreTrainedModel) -> tuple[tuple[int, int], ...]:
+    """Changes when a parameter is replaced or written to in place; what goes through ``.data`` escapes it."""
+    return tuple(
+        (parameter.data_ptr(), 0 if parameter.is_inference() else parameter._version)
+        for parameter in model.parameters()
+    )

@@ -1,0 +1,123 @@
+"""Attention in parts: over what a slot holds, over a beginning that several slots share, and among new tokens.
+
+Each part gives an output and the log-sum-exp of its scores; joined by these they are the attention over all
+columns, as flash attention joins its blocks (arXiv 2205.14135). Letters: R rows of a store, A rows of a block that
+read the same row, L new tokens of each, H query heads, K key-value heads, G = H / K, D head size, W columns.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_SMALL = 200_000
+"""Multiplications of one matrix of scores up to which numpy computes it: OpenBLAS has a kernel for small matrices,
+MKL, which torch uses, has not; beyond, OpenBLAS would start threads of its own."""
+_FLASH: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+
+
+class Part(NamedTuple):
+    """Attention of a block's queries over some of the columns that they see."""
+
+    output: Tensor
+    """``(B, L, H, D)``"""
+    lse: Tensor
+    """``(B, L, H)``: log Σ exp(score); −∞ = the row sees no column of this part."""
+
+
+class Read(NamedTuple):
+    """Which columns of a store the rows of a block see. Every new token of a row sees the same."""
+
+    rows: slice | Tensor
+    """R rows of the store."""
+    columns: int
+    """W"""
+    readers: int
+    """A"""
+    gather: Tensor | None
+    """``(R·A,)``: the row of the block in each place of the grid R × A; some twice. None = A is 1, in order."""
+    scatter: Tensor | None
+    """``(B,)``: each row's place in the grid; any for rows without one."""
+    mask: Tensor | None
+    """``(R, 1, A, W)``, or with 1 for A: 0 = seen, −∞ = not. None = all are seen."""
+    bias: Tensor | None
+    """``(B, 1, 1)``: −∞ for rows without a place, else 0. None = all have one."""
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None, is_causal: bool = False
+) -> Part:
+    """Softmax attention with scale 1/√D. Queries ``(R, H, M, D)``; keys and values ``(R, K, W, D)``.
+
+    The part's shapes are ``(R, H, M, D)`` and ``(R, H, M)``. ``mask``: added to the scores. ``is_causal``: M = W,
+    and query m sees columns 0 to m.
+    """
+    if query.device.type == "cpu":
+        return Part(*_FLASH(query, key, value, 0.0, is_causal, attn_mask=mask))
+    heads = query.shape[1] // key.shape[1]
+    if heads > 1:
+        key, value = key.repeat_interleave(heads, 1), value.repeat_interleave(heads, 1)
+    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+    if mask is not None:
+        scores = scores + mask
+    if is_causal:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(future, float("-inf"))
+    return Part(scores.softmax(-1) @ value, scores.logsumexp(-1))
+
+
+def attend_small(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None) -> Part:
+    """What ``attend`` gives, for many matrices of few queries: numpy multiplies those two to three times faster."""
+    queries, keys, values = query.numpy(), key.numpy(), value.numpy()
+    scores = np.matmul(queries * np.float32(query.shape[-1] ** -0.5), keys.swapaxes(2, 3))
+    if mask is not None:
+        scores += mask.numpy()
+    highest = scores.max(axis=-1, keepdims=True)
+    scores -= highest
+    np.exp(scores, out=scores)
+    total = scores.sum(axis=-1, keepdims=True)
+    output = np.matmul(scores, values)
+    output /= total
+    lse = highest + np.log(total)
+    return Part(torch.from_numpy(output), torch.from_numpy(lse[..., 0]))
+
+
+def attend_new(query: Tensor, key: Tensor, value: Tensor) -> Part:
+    """Among the new tokens, each seeing those up to itself: ``(B, L, H, D)`` and twice ``(B, L, K, D)``."""
+    output, lse = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True)
+    return Part(output.transpose(1, 2), lse.transpose(1, 2))
+
+
+def attend_cached(query: Tensor, cached: tuple[Tensor, Tensor], read: Read) -> Part:
+    """Over cached columns ``(R, K, W, D)``; queries ``(B, L, H, D)``.
+
+    All queries that read the same keys are one matrix: A readers, L tokens and G heads.
+    """
+    key, value = cached
+    count, groups, columns, _ = key.shape
+    length, heads, size = query.shape[1:]
+    grid = query if read.gather is None else query.index_select(0, read.gather)
+    grid = grid.view(count, read.readers, length, groups, heads // groups, size)
+    mask = read.mask
+    if mask is not None and mask.shape[2] > 1:
+        mask = mask.repeat_interleave(length * (heads // groups), dim=2)
+    merged = grid.permute(0, 3, 1, 2, 4, 5).reshape(count, groups, -1, size)
+    is_small = merged.shape[2] * columns * size <= _SMALL and query.device.type == "cpu"
+    output, lse = (attend_small if is_small else attend)(merged, key, value, mask=mask)
+    shape = (count, groups, read.readers, length, heads // groups)
+    output = output.view(*shape, size).permute(0, 2, 3, 1, 4, 5).reshape(-1, length, heads, size)
+    lse = lse.view(shape).permute(0, 2, 3, 1, 4).reshape(-1, length, heads)
+    if read.scatter is not None:
+        output, lse = output.index_select(0, read.scatter), lse.index_select(0, read.scatter)
+    return Part(output, lse if read.bias is None else lse + read.bias)
+
+
+def join(parts: list[Part]) -> Tensor:
+    """``(B, L, H, D)``: attention over the columns of all parts. The first part must see a column in every row."""
+    output, lse = parts[0]
+    for index, part in enumerate(parts[1:], start=2):
+        output = torch.lerp(output, part.output, torch.sigmoid(part.lse - lse)[..., None])
+        if index < len(parts):
+            lse = torch.logaddexp(lse, part.lse)
+    return output

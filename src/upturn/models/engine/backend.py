@@ -1,0 +1,49 @@
+"""What the engine asks of a forward pass with a cache. ``direct`` computes it itself, ``modules`` runs the model's.
+
+A slot is a sequence of tokens with their keys and values. Letters: S slots, B rows of a block (each another slot),
+N tokens, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+Ints = npt.NDArray[np.int64]
+
+
+class Block(NamedTuple):
+    """Rows that go through a pass side by side; none sees another's tokens."""
+
+    slots: Ints
+    """``(B,)``"""
+    starts: Ints
+    """``(B,)``: tokens that each slot holds already."""
+    counts: Ints
+    """``(B,)``: new tokens of each, at least 1."""
+    ids: Ints
+    """``(N,)``: the new tokens, row after row; N is the sum of the counts."""
+
+
+class Backend(Protocol):
+    """A causal language model over slots, with the weights it had when ``refresh`` was called."""
+
+    def refresh(self) -> None:
+        """Takes the model's weights as they are now and forgets every slot."""
+
+    def forward(self, blocks: Sequence[Block]) -> torch.Tensor:
+        """``(ΣB, V)``: logits after each row's last token, block after block. No slot may stand in two rows.
+
+        The slots hold the new tokens afterwards.
+        """
+
+    def copy(self, source: int, targets: Sequence[int], length: int) -> None:
+        """The targets hold the first ``length`` tokens of the source afterwards, and nothing else."""
+
+    def cut(self, slot: int, length: int) -> None:
+        """The slot holds its first ``length`` tokens afterwards; it may have held fewer only if ``length`` is 0."""
+
+    def clear(self) -> None:
+        """Forgets every slot, also what a failed pass may have left."""

@@ -1,0 +1,131 @@
+"""Requests that are being written, as arrays by slot: one token for each of them is a few numpy operations."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from upturn.models.engine.backend import Block, Ints
+from upturn.models.engine.sampler import sample, stream_of, uniforms
+from upturn.models.model import GenerationRequest
+
+SMALL = 256
+"""Tokens, padding included, up to which one block costs less than two."""
+
+ItemT = TypeVar("ItemT")
+
+
+class Finished(NamedTuple):
+    """A slot that wrote its last token."""
+
+    slot: int
+    is_stopped: bool
+    """True: by a stop token; False: its budget is used up."""
+
+
+class Written(NamedTuple):
+    """What a slot wrote."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+
+class LiveRows:
+    """The slots that are written to. Slots are in ascending order wherever they stand in an array."""
+
+    def __init__(self, slots: int, max_length: int) -> None:
+        self._ids_SC: Ints = np.zeros((slots, max_length), dtype=np.int64)
+        self._logprobs_SC = np.zeros((slots, max_length), dtype=np.float32)
+        self._counts_S: Ints = np.zeros(slots, dtype=np.int64)
+        """Tokens written."""
+        self._budgets_S: Ints = np.zeros(slots, dtype=np.int64)
+        self._stops_SK: Ints = np.full((slots, 1), -1, dtype=np.int64)
+        self._temperatures_S = np.zeros(slots)
+        self._streams_S: npt.NDArray[np.uint64] = np.zeros(slots, dtype=np.uint64)
+        self._last_S: Ints = np.zeros(slots, dtype=np.int64)
+        self._is_live_S: npt.NDArray[np.bool_] = np.zeros(slots, dtype=np.bool_)
+
+    def start(self, slot: int, request: GenerationRequest, budget: int) -> None:
+        """The slot is written to from now on, at most ``budget`` tokens."""
+        stops = request.stop_ids
+        if len(stops) > self._stops_SK.shape[1]:
+            more = len(stops) - self._stops_SK.shape[1]
+            self._stops_SK = np.pad(self._stops_SK, ((0, 0), (0, more)), constant_values=-1)
+        self._stops_SK[slot] = -1
+        self._stops_SK[slot, : len(stops)] = stops
+        self._budgets_S[slot] = budget
+        self._temperatures_S[slot] = request.temperature
+        self._streams_S[slot] = stream_of(request.seed)
+        self._counts_S[slot] = 0
+        self._is_live_S[slot] = True
+
+    def stop(self, slot: int) -> None:
+        """The slot is written to no more."""
+        self._is_live_S[slot] = False
+
+    def clear(self) -> None:
+        """No slot is written to any more."""
+        self._is_live_S[:] = False
+
+    def begun(self) -> Ints:
+        """Live slots with at least one token written."""
+        return np.flatnonzero(self._is_live_S & (self._counts_S > 0))
+
+    def last_ids(self, slots_B: Ints) -> Ints:
+        """The token that each of them wrote last."""
+        return self._last_S[slots_B]
+
+    def write(self, slots_B: Ints, logits_BV: torch.Tensor) -> list[Finished]:
+        """Draws the next token of each of these live slots; gives those that are done, which live no more.
+
+        Raises ModelError for logits that are not finite.
+        """
+        counts_B = self._counts_S[slots_B]
+        draws_B = uniforms(self._streams_S[slots_B], counts_B)
+        ids_B, logprobs_B = sample(logits_BV, self._temperatures_S[slots_B], draws_B)
+        self._last_S[slots_B] = ids_B
+        self._ids_SC[slots_B, counts_B] = ids_B
+        self._logprobs_SC[slots_B, counts_B] = logprobs_B
+        self._counts_S[slots_B] = counts_B + 1
+        is_stopped_B = (self._stops_SK[slots_B] == ids_B[:, None]).any(axis=1)
+        done = np.flatnonzero(is_stopped_B | (counts_B + 1 == self._budgets_S[slots_B]))
+        self._is_live_S[slots_B[done]] = False
+        return [Finished(int(slots_B[each]), bool(is_stopped_B[each])) for each in done]
+
+    def written(self, slot: int) -> Written:
+        """What the slot wrote since it was started last."""
+        count = int(self._counts_S[slot])
+        return Written(tuple(self._ids_SC[slot, :count].tolist()), tuple(self._logprobs_SC[slot, :count].tolist()))
+
+
+def group_by_length(items: Sequence[ItemT], length: Callable[[ItemT], int], limit: int) -> list[list[ItemT]]:
+    """Groups of like length, split where padding would double the work or a group grow beyond ``limit`` tokens.
+
+    Shortest first; items of equal length keep their order.
+    """
+    groups: list[list[ItemT]] = []
+    real = 0
+    for item in sorted(items, key=length):
+        new = length(item)
+        padded = new * (len(groups[-1]) + 1) if groups else 0
+        if groups and padded <= min(max(2 * (real + new), SMALL), limit):
+            groups[-1].append(item)
+            real += new
+        else:
+            groups.append([item])
+            real = new
+    return groups
+
+
+def decode_block(slots_B: Ints, starts_B: Ints, ids_B: Ints) -> Block:
+    """One new token for each slot."""
+    return Block(slots_B, starts_B, np.ones_like(slots_B), ids_B)
+
+
+def prefill_block(slots_B: Ints, starts_B: Ints, prompts: Sequence[Ints]) -> Block:
+    """What each slot lacks of its prompt."""
+    counts_B = np.array([len(prompt) for prompt in prompts]) - starts_B
+    ids_N = np.concatenate([prompt[start:] for prompt, start in zip(prompts, starts_B.tolist(), strict=True)])
+    return Block(slots_B, starts_B, counts_B, ids_N)

@@ -1,0 +1,218 @@
+"""The decoder of the Llama family computed by ourselves: RMSNorm, rotary positions, grouped queries, gated MLP.
+
+Fewer and larger steps than the model's own modules make: one product for queries, keys and values, one for gate and
+up, norm weights folded into them, and rotation as a product of complex numbers. For that the weights are copied,
+and the entries of each query and key head are reordered so that the two of a pair lie side by side, which leaves
+their scalar products as they were. Letters: N tokens, d model width, H query heads, K key-value heads, D head size.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""Model types that have this shape; each model is compared with its own forward pass all the same."""
+STATIC_ROTATION = ("default", "linear", "llama3", "yarn")
+"""Rotary types whose angles do not depend on the length of the sequence."""
+
+Attend: TypeAlias = Callable[[int, Tensor, Tensor], Tensor]
+"""``(layer, queries (N, H, D), keys and values (N, 2K, D))`` to the attention's output ``(N, H·D)``."""
+
+
+class Shape(NamedTuple):
+    """Of the attention."""
+
+    layers: int
+    heads: int
+    groups: int
+    """Key-value heads."""
+    size: int
+    """Of a head."""
+
+
+class _Layer(NamedTuple):
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    head_norm: Tensor | None
+    """``(H + K, D)``: weights of the norm of each query and key head; None = there is none."""
+    out: Tensor
+    out_bias: Tensor | None
+    gate_up: Tensor
+    gate_up_bias: Tensor | None
+    down: Tensor
+    down_bias: Tensor | None
+
+
+class _Weights(NamedTuple):
+    embedding: Tensor
+    layers: tuple[_Layer, ...]
+    norm: Tensor
+    head: Tensor
+    head_bias: Tensor | None
+    turns: Tensor
+    """``(positions, D / 2)`` complex: the rotation of each pair at each position."""
+
+
+def obstacle(model: PreTrainedModel) -> str | None:
+    """Why this module cannot compute the model; None = it can. Structure only: numbers are compared elsewhere."""
+    config: Any = model.config  # attributes differ between model families
+    if config.model_type not in FAMILIES:
+        return f"its type is {config.model_type!r}, not one of {', '.join(FAMILIES)}"
+    if config.hidden_act != "silu":
+        return f"its activation is {config.hidden_act!r}, not 'silu'"
+    if model.dtype != torch.float32:
+        return f"its weights are {model.dtype}, not torch.float32"
+    backbone: Any = model.get_decoder()
+    kind = backbone.rotary_emb.rope_type
+    if kind not in STATIC_ROTATION:
+        return f"its rotary type is {kind!r}, not one of {', '.join(STATIC_ROTATION)}"
+    products = [product for layer in backbone.layers for product in _products(layer)]
+    odd = {
+        type(each).__name__ for each in (*products, model.get_output_embeddings()) if type(each) is not nn.Linear
+    }
+    if odd:
+        return f"it has {', '.join(sorted(odd))} in place of Linear"
+    return None
+
+
+def _products(layer: Any) -> list[object]:  # Any: a module of transformers
+    attention, mlp = layer.self_attn, layer.mlp
+    return [
+        attention.q_proj,
+        attention.k_proj,
+        attention.v_proj,
+        attention.o_proj,
+        mlp.gate_proj,
+        mlp.up_proj,
+        mlp.down_proj,
+    ]
+
+
+class Decoder:
+    """A model's weights as they were when ``refresh`` was called."""
+
+    def __init__(self, model: PreTrainedModel, positions: int) -> None:
+        """``positions``: the longest context. The model must have no ``obstacle``."""
+        self._model = model
+        self._backbone: Any = model.get_decoder()
+        attention = self._backbone.layers[0].self_attn
+        size = int(attention.head_dim)
+        self.shape = Shape(
+            len(self._backbone.layers),
+            attention.q_proj.out_features // size,
+            attention.k_proj.out_features // size,
+            size,
+        )
+        self._positions = positions
+        self._epsilon = float(self._backbone.norm.variance_epsilon)
+        self._weights = self._copied()
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._weights.embedding.device
+
+    @property
+    def like(self) -> Tensor:
+        """Any of its tensors: caches have its type and device."""
+        return self._weights.norm
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Copies the model's weights as they are now."""
+        self._weights = self._copied()
+
+    def hidden(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
+        """``(N, d)``: after the last layer, not normed. Rows meet in ``attend`` only."""
+        weights, (_, heads, groups, size) = self._weights, self.shape
+        turned = (heads + groups) * size
+        turns_N = weights.turns.index_select(0, positions_N)[:, None]
+        state = weights.embedding.index_select(0, ids_N)
+        count, width = state.shape
+        for index, layer in enumerate(weights.layers):
+            normed = functional.rms_norm(state, (width,), None, self._epsilon)
+            qkv = functional.linear(normed, layer.qkv, layer.qkv_bias)
+            pairs = qkv[:, :turned].view(count, heads + groups, size)
+            if layer.head_norm is not None:
+                pairs.copy_(functional.rms_norm(pairs, (size,), None, self._epsilon).mul_(layer.head_norm))
+            torch.view_as_complex(pairs.view(count, heads + groups, size // 2, 2)).mul_(turns_N)
+            query = qkv[:, : heads * size].view(count, heads, size)
+            found = attend(index, query, qkv[:, heads * size :].view(count, 2 * groups, size))
+            state = _plus_linear(state, found, layer.out, layer.out_bias)
+            normed = functional.rms_norm(state, (width,), None, self._epsilon)
+            gate, up = functional.linear(normed, layer.gate_up, layer.gate_up_bias).chunk(2, dim=1)
+            state = _plus_linear(state, functional.silu(gate).mul_(up), layer.down, layer.down_bias)
+        return state
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """``(B, V)`` from rows of ``hidden``."""
+        weights = self._weights
+        normed = functional.rms_norm(hidden, hidden.shape[-1:], weights.norm, self._epsilon)
+        return functional.linear(normed, weights.head, weights.head_bias)
+
+    def _copied(self) -> _Weights:
+        embedding = self._backbone.embed_tokens.weight.detach().clone()
+        head: Any = self._model.get_output_embeddings()
+        is_tied = head.weight.data_ptr() == self._backbone.embed_tokens.weight.data_ptr()
+        return _Weights(
+            embedding=embedding,
+            layers=tuple(self._layer(layer) for layer in self._backbone.layers),
+            norm=self._backbone.norm.weight.detach().clone(),
+            head=embedding if is_tied else head.weight.detach().clone(),
+            head_bias=_clone(head.bias),
+            turns=self._turns(),
+        )
+
+    def _layer(self, layer: Any) -> _Layer:  # Any: a module of transformers
+        attention, mlp = layer.self_attn, layer.mlp
+        _, heads, groups, size = self.shape
+        query, key, value = attention.q_proj, attention.k_proj, attention.v_proj
+        head_norm = None
+        if hasattr(attention, "q_norm"):
+            norms = [attention.q_norm.weight] * heads + [attention.k_norm.weight] * groups
+            head_norm = torch.stack([_paired(weight.detach()[:, None], size)[:, 0] for weight in norms])
+        qkv = torch.cat(
+            [_paired(query.weight.detach(), size), _paired(key.weight.detach(), size), value.weight.detach()]
+        )
+        qkv_bias = None
+        if query.bias is not None:
+            biases = [_paired(each.bias.detach()[:, None], size) for each in (query, key)]
+            qkv_bias = torch.cat([*biases, value.bias.detach()[:, None]])[:, 0]
+        up_bias = None if mlp.gate_proj.bias is None else torch.cat([mlp.gate_proj.bias, mlp.up_proj.bias]).detach()
+        return _Layer(
+            qkv=qkv.mul_(layer.input_layernorm.weight.detach()),
+            qkv_bias=qkv_bias,
+            head_norm=head_norm,
+            out=attention.o_proj.weight.detach().t().clone(),
+            out_bias=_clone(attention.o_proj.bias),
+            gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
+            .detach()
+            .mul_(layer.post_attention_layernorm.weight.detach()),
+            gate_up_bias=up_bias,
+            down=mlp.down_proj.weight.detach().t().clone(),
+            down_bias=_clone(mlp.down_proj.bias),
+        )
+
+    def _turns(self) -> Tensor:
+        positions = torch.arange(self._positions, device=self._model.device)[None]
+        cosine, sine = self._backbone.rotary_emb(self._backbone.norm.weight, positions)
+        half = self.shape.size // 2
+        return torch.complex(cosine[0, :, :half].float(), sine[0, :, :half].float())
+
+
+def _paired(rows: Tensor, size: int) -> Tensor:
+    """``(heads·D, …)`` with the entries i and i + D/2 of each head side by side: the pairs that are rotated."""
+    return rows.view(-1, 2, size // 2, rows.shape[1]).transpose(1, 2).reshape(rows.shape)
+
+
+def _plus_linear(state: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    found = torch.addmm(state, rows, weight)
+    return found if bias is None else found.add_(bias)
+
+
+def _clone(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.detach().clone()

@@ -1,0 +1,240 @@
+"""A ``Backend`` that computes the decoder itself, over memory in which beginnings that slots share lie once.
+
+A slot holds a part of a row of ``shared`` (maybe nothing), then columns of its own row of ``own``. Attempts of a
+group attend to their prompt together: its keys are read once a step, whoever many they are. The rows of a pass are
+laid out flat, without padding; only attention pads, and only rows of one block.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from upturn.models.engine.attention import Part, Read, attend_cached, attend_new, join
+from upturn.models.engine.backend import Block, Ints
+from upturn.models.engine.decoder import Decoder
+from upturn.models.engine.store import Store
+
+_MIN_SHARED = 16
+"""Tokens from which a beginning is shared in place of being copied: the extra step of attention has to pay off."""
+_DENSE = 2
+"""Rows of memory are read in place, with others among them, while that is at most so many times what is needed."""
+
+
+class _Plan(NamedTuple):
+    """A block with all that its attention needs in every layer."""
+
+    first: int
+    """Its first token among those of the pass."""
+    stop: int
+    length: int
+    """L: new tokens of the longest row."""
+    pad: Tensor | None
+    """``(B·L,)``: the token of each place of the grid B × L; None = the rows are equally long."""
+    flat: Tensor | None
+    """``(tokens,)``: the place of each token in that grid; None = as above."""
+    own: Read | None
+    """Over own columns: with L = 1 those before and the new one, else those before only. None = there are none."""
+    shared: Read | None
+
+
+class DirectModel:
+    """See ``Backend``. Slots are rows of ``own``; rows of ``shared`` are given out as groups appear."""
+
+    def __init__(self, model: PreTrainedModel, slots: int, max_length: int) -> None:
+        """The model must have no ``obstacle``, see ``decoder``."""
+        self._decoder = Decoder(model, max_length)
+        shape, like = self._decoder.shape, self._decoder.like
+        self._slots = slots
+        self._own = Store(shape.layers, shape.groups, shape.size, like=like)
+        self._shared = Store(shape.layers, shape.groups, shape.size, like=like)
+        self._lengths_S: Ints = np.zeros(slots, dtype=np.int64)
+        """Tokens that each slot holds."""
+        self._shared_S: Ints = np.zeros(slots, dtype=np.int64)
+        """How many of them lie in a shared row."""
+        self._row_S: Ints = np.full(slots, -1, dtype=np.int64)
+        """Which; −1 = none."""
+
+    def refresh(self) -> None:
+        """See ``Backend``."""
+        self._decoder.refresh()
+        self._forget()
+
+    def clear(self) -> None:
+        """See ``Backend``."""
+        self._forget()
+        self._own.forget()
+        self._shared.forget()
+
+    def stored_columns(self) -> tuple[int, int]:
+        """Tokens whose keys and values are kept once for several slots, and once for one."""
+        rows = {int(row): 0 for row in self._row_S if row >= 0}
+        for row, shared in zip(self._row_S.tolist(), self._shared_S.tolist(), strict=True):
+            if row >= 0:
+                rows[row] = max(rows[row], shared)
+        return sum(rows.values()), int((self._lengths_S - self._shared_S).sum())
+
+    def cut(self, slot: int, length: int) -> None:
+        """See ``Backend``."""
+        self._lengths_S[slot] = length
+        self._shared_S[slot] = min(int(self._shared_S[slot]), length)
+        if self._shared_S[slot] == 0:
+            self._row_S[slot] = -1
+
+    def copy(self, source: int, targets: Sequence[int], length: int) -> None:
+        """See ``Backend``. What the source holds beyond what it shares is moved to a shared row where that pays."""
+        for target in targets:
+            self.cut(target, 0)
+        if length - int(self._shared_S[source]) >= _MIN_SHARED:
+            self._share(source, length)
+        shared = min(int(self._shared_S[source]), length)
+        own = length - shared
+        self._own.reserve(self._slots, own)
+        rows = list(targets)
+        for layer in self._own.layers:
+            if own:
+                for row in rows:
+                    self._own.columns_of(layer, row, 0, own).copy_(self._own.columns_of(layer, source, 0, own))
+        self._lengths_S[rows] = length
+        self._shared_S[rows] = shared
+        self._row_S[rows] = self._row_S[source] if shared else -1
+
+    def forward(self, blocks: Sequence[Block]) -> Tensor:
+        """See ``Backend``."""
+        slots_N = np.concatenate([np.repeat(block.slots, block.counts) for block in blocks])
+        positions_N = np.concatenate([_positions(block) for block in blocks])
+        columns_N = positions_N - self._shared_S[slots_N]
+        self._own.reserve(self._slots, int(columns_N.max()) + 1)
+        places = self._own.places(self._tensor(slots_N), self._tensor(columns_N))
+        plans: list[_Plan] = []
+        for block in blocks:
+            plans.append(self._plan(block, plans[-1].stop if plans else 0))
+
+        def attend(layer: int, query: Tensor, heads: Tensor) -> Tensor:
+            self._own.write(layer, places, heads)
+            found = [
+                self._attend(plan, layer, query[plan.first : plan.stop], heads[plan.first : plan.stop])
+                for plan in plans
+            ]
+            return found[0] if len(found) == 1 else torch.cat(found)
+
+        ids_N = self._tensor(np.concatenate([block.ids for block in blocks]))
+        hidden = self._decoder.hidden(ids_N, self._tensor(positions_N), attend)
+        for block in blocks:
+            self._lengths_S[block.slots] = block.starts + block.counts
+        if len(hidden) > sum(len(block.slots) for block in blocks):
+            last = np.cumsum(np.concatenate([block.counts for block in blocks])) - 1
+            hidden = hidden.index_select(0, self._tensor(last))
+        return self._decoder.logits(hidden)
+
+    def _attend(self, plan: _Plan, layer: int, query: Tensor, heads: Tensor) -> Tensor:
+        """``(tokens, H·D)`` for the tokens of one block."""
+        if plan.pad is not None:
+            query, heads = query.index_select(0, plan.pad), heads.index_select(0, plan.pad)
+        query = query.unflatten(0, (-1, plan.length))
+        parts: list[Part] = []
+        if plan.length > 1:
+            heads = heads.unflatten(0, (-1, plan.length))
+            groups = self._decoder.shape.groups
+            parts.append(attend_new(query, heads[:, :, :groups], heads[:, :, groups:]))
+        for store, read in ((self._own, plan.own), (self._shared, plan.shared)):
+            if read is not None:
+                parts.append(attend_cached(query, store.read(layer, read.rows, read.columns), read))
+        found = join(parts).reshape(-1, query.shape[2] * query.shape[3])
+        return found if plan.flat is None else found.index_select(0, plan.flat)
+
+    def _plan(self, block: Block, first: int) -> _Plan:
+        counts_B, slots_B = block.counts, block.slots
+        length = int(counts_B.max())
+        pad = flat = None
+        if length > 1 and int(counts_B.min()) < length:
+            ends_B = np.cumsum(counts_B)
+            steps_L = np.minimum(np.arange(length), counts_B[:, None] - 1)
+            pad = self._tensor((steps_L + (ends_B - counts_B)[:, None]).ravel())
+            flat = self._tensor(np.flatnonzero(np.arange(length) < counts_B[:, None]))
+        shared_B = self._shared_S[slots_B]
+        seen_B = block.starts - shared_B + (1 if length == 1 else 0)
+        return _Plan(
+            first,
+            first + int(counts_B.sum()),
+            length,
+            pad,
+            flat,
+            self._read(slots_B, seen_B) if seen_B.any() else None,
+            self._read(self._row_S[slots_B], shared_B) if shared_B.any() else None,
+        )
+
+    def _read(self, rows_B: Ints, seen_B: Ints) -> Read:
+        """What each row of a block sees: the first ``seen_B`` columns of row ``rows_B`` of a store."""
+        members = np.flatnonzero(seen_B)
+        found, inverse = np.unique(rows_B[members], return_inverse=True)
+        low, high = int(found[0]), int(found[-1]) + 1
+        if high - low <= _DENSE * len(found):
+            rows: slice | Tensor = slice(low, high)
+            count, line_M = high - low, rows_B[members] - low
+        else:
+            rows, count, line_M = self._tensor(found), len(found), inverse
+        order = np.argsort(line_M, kind="stable")
+        sizes_R = np.bincount(line_M, minlength=count)
+        readers = int(sizes_R.max())
+        firsts_R = np.cumsum(sizes_R) - sizes_R
+        # Places without a reader of their own repeat the line's first; lines without any, the block's first.
+        steps_RA = np.minimum(np.arange(readers), np.maximum(sizes_R - 1, 0)[:, None])
+        gather_RA = members[order][np.minimum(firsts_R[:, None] + steps_RA, len(members) - 1)]
+        columns = int(seen_B.max())
+        seen_RA = seen_B[gather_RA]
+        scatter_B = np.zeros(len(rows_B), dtype=np.int64)
+        scatter_B[members[order]] = line_M[order] * readers + np.arange(len(members)) - firsts_R[line_M[order]]
+        is_straight = readers == 1 and count == len(rows_B) and bool((gather_RA[:, 0] == np.arange(count)).all())
+        bias = None
+        if len(members) < len(rows_B):
+            bias = torch.where(self._tensor(seen_B) > 0, 0.0, -torch.inf)[:, None, None]
+        return Read(
+            rows,
+            columns,
+            readers,
+            None if is_straight else self._tensor(gather_RA.ravel()),
+            None if is_straight else self._tensor(scatter_B),
+            self._mask(seen_RA, columns),
+            bias,
+        )
+
+    def _mask(self, seen_RA: Ints, columns: int) -> Tensor | None:
+        if int(seen_RA.min()) == columns:
+            return None
+        if (seen_RA == seen_RA[:, :1]).all():
+            seen_RA = seen_RA[:, :1]
+        is_hidden = torch.arange(columns, device=self._decoder.device) >= self._tensor(seen_RA)[:, None, :, None]
+        return torch.zeros((), device=self._decoder.device).masked_fill(is_hidden, -torch.inf)
+
+    def _share(self, slot: int, length: int) -> None:
+        """Moves the first ``length`` tokens of the slot to a shared row of their own."""
+        taken = set(self._row_S.tolist())
+        row = next(each for each in range(self._slots + 1) if each not in taken)
+        self._shared.reserve(row + 1, length)
+        before, old = int(self._shared_S[slot]), int(self._row_S[slot])
+        own, rest = length - before, int(self._lengths_S[slot]) - length
+        for layer in self._own.layers:
+            if before:
+                self._shared.columns_of(layer, row, 0, before).copy_(self._shared.columns_of(layer, old, 0, before))
+            moved = self._own.columns_of(layer, slot, 0, own + rest)
+            self._shared.columns_of(layer, row, before, length).copy_(moved[:, :, :own])
+            if rest:
+                moved[:, :, :rest] = moved[:, :, own:].clone()
+        self._row_S[slot], self._shared_S[slot] = row, length
+
+    def _forget(self) -> None:
+        self._lengths_S[:] = 0
+        self._shared_S[:] = 0
+        self._row_S[:] = -1
+
+    def _tensor(self, array: Ints) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self._decoder.device)
+
+
+def _positions(block: Block) -> Ints:
+    ends_B = np.cumsum(block.counts)
+    return np.arange(int(ends_B[-1])) + np.repeat(block.starts - ends_B + block.counts, block.counts)

@@ -1,0 +1,142 @@
+"""Which forward pass serves a model, and whether it computes what the model computes.
+
+The direct one where it can, else the model's own modules. Whichever it is, it is compared with the model's plain
+forward pass each time that weights are taken: prefill, shared beginning, decoding, and prefill after them.
+"""
+
+import warnings
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from upturn.errors import ModelError
+from upturn.models.engine.backend import Backend, Block
+from upturn.models.engine.decoder import STATIC_ROTATION, obstacle
+from upturn.models.engine.direct import DirectModel
+from upturn.models.engine.modules import ModuleModel
+
+Forward: TypeAlias = Literal["direct", "modules"]
+
+TOLERANCE = 1e-3
+"""Largest |Δ logit| between cached and plain float32 forward that is accepted; other types: 100 times."""
+_LENGTH = 32
+"""Tokens of the check: enough that a beginning is shared, not copied."""
+
+
+class Opened(NamedTuple):
+    """A backend for a model."""
+
+    backend: Backend
+    forward: Forward
+    reason: str | None
+    """Why it is not the direct one; None = it is, or it was not wanted."""
+
+
+def open_backend(model: PreTrainedModel, slots: int, max_length: int, wanted: Forward | None) -> Opened:
+    """The direct forward pass where it can serve the model exactly, else the modules; ``wanted`` asks for one.
+
+    A direct pass that should be exact and is not is left with a warning. Raises ModelError for models that neither
+    can serve exactly, and for a wanted one that cannot.
+    """
+    _refuse_partial_attention(model, max_length)
+    reason = None
+    if wanted != "modules":
+        reason = obstacle(model)
+        if reason is None:
+            direct = DirectModel(model, slots, max_length)
+            gap = largest_gap(direct, model, slots, max_length)
+            if gap <= allowed_gap(model):
+                return Opened(direct, "direct", None)
+            reason = f"its logits differ by {gap:.2g} from those of the model (allowed {allowed_gap(model):g})"
+            warnings.warn(
+                f"LocalEngine runs {_name(model)} through its modules: {reason}", RuntimeWarning, stacklevel=4
+            )
+        if wanted == "direct":
+            raise ModelError(f"the direct forward pass cannot serve {_name(model)}: {reason}")
+    modules = ModuleModel(model, slots, max_length)
+    verify(modules, model, slots, max_length)
+    return Opened(modules, "modules", reason)
+
+
+def verify(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> None:
+    """Raises ModelError when the backend and the model's plain forward pass differ."""
+    gap, allowed = largest_gap(backend, model, slots, max_length), allowed_gap(model)
+    if not gap <= allowed:
+        raise ModelError(
+            f"cached and plain forward of {_name(model)} differ by {gap:.2g} (allowed {allowed:g}); LocalEngine "
+            "cannot serve this model: serve it behind an OpenAI-compatible endpoint"
+        )
+
+
+def allowed_gap(model: PreTrainedModel) -> float:
+    """Largest |Δ logit| that rounding explains."""
+    return TOLERANCE if model.dtype == torch.float32 else 100 * TOLERANCE
+
+
+@torch.inference_mode()
+def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> float:
+    """Largest |Δ logit| over the ways in which tokens reach a cache; all slots are empty before and after."""
+    length = min(_LENGTH, max_length)
+    config: Any = model.config
+    ids = np.arange(length) * 7 % config.vocab_size
+    plain = _plain_logits(model, ids)
+    first, second = length // 2 + length // 4, length - 1
+    used = np.arange(min(2, slots))
+    gaps: list[torch.Tensor] = []
+
+    def compare(start: int, stop: int) -> None:
+        count = len(used)
+        block = Block(used, np.full(count, start), np.full(count, stop - start), np.tile(ids[start:stop], count))
+        gaps.append((backend.forward([block]) - plain[stop - 1]).abs().max())
+
+    if first:
+        zero = np.array([0])
+        gaps.append(
+            (backend.forward([Block(zero, zero, np.array([first]), ids[:first])]) - plain[first - 1]).abs().max()
+        )
+        backend.copy(0, used[1:].tolist(), first)
+        if first + 1 < second:
+            compare(first, first + 1)
+            compare(first + 1, second)
+        elif first < second:
+            compare(first, second)
+    compare(second, length)
+    for slot in used.tolist():
+        backend.cut(slot, 0)
+    return float(torch.stack(gaps).max())
+
+
+def _plain_logits(model: PreTrainedModel, ids: np.typing.NDArray[np.int64]) -> torch.Tensor:
+    was_training = model.training
+    model.train(False)
+    try:
+        logits: torch.Tensor = model(
+            input_ids=torch.from_numpy(ids[None]).to(model.device), use_cache=False
+        ).logits[0]
+    finally:
+        model.train(was_training)
+    return logits
+
+
+def _refuse_partial_attention(model: PreTrainedModel, max_length: int) -> None:
+    config: Any = model.config  # attributes differ between model families
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if kinds - {"full_attention"} or (not kinds and getattr(config, "sliding_window", None) is not None):
+        raise ModelError(
+            f"LocalEngine serves models with full causal attention only, got layer types {sorted(kinds)!r}; "
+            "serve this model behind an OpenAI-compatible endpoint"
+        )
+    rotary = getattr(model.get_decoder(), "rotary_emb", None)
+    kind = getattr(rotary, "rope_type", "default")
+    trained = getattr(rotary, "original_max_seq_len", None)
+    if kind not in STATIC_ROTATION and trained is not None and max_length > trained:
+        raise ModelError(
+            f"rotary type {kind!r} turns differently beyond {trained} tokens, which a cache cannot follow; give "
+            f"LocalEngine a max_length of at most {trained}, got {max_length!r}"
+        )
+
+
+def _name(model: PreTrainedModel) -> str:
+    return type(model).__name__

@@ -1,0 +1,229 @@
+"""The direct forward pass against the model's own, over the ways in which tokens reach a slot."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from upturn.models.engine.attention import attend, attend_small
+from upturn.models.engine.backend import Backend, Block
+from upturn.models.engine.decoder import obstacle
+from upturn.models.engine.direct import DirectModel
+from upturn.models.engine.modules import ModuleModel
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 61,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 128,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}
+LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+
+MODELS: dict[str, Callable[[], PreTrainedModel]] = {
+    "qwen2, tied": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES, num_key_value_heads=2, tie_word_embeddings=True)),
+    "qwen2, untied, one key-value head": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES, num_key_value_heads=1)),
+    "qwen3, wide heads": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, num_key_value_heads=2, head_dim=16)),
+    "llama, all heads": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=4)),
+    "llama with biases": lambda: LlamaForCausalLM(
+        LlamaConfig(**SIZES, num_key_value_heads=2, attention_bias=True, mlp_bias=True)
+    ),
+    "llama, linear rotation": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=LINEAR)),
+    "llama, llama3 rotation": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=LLAMA3)),
+    "llama, yarn rotation": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=YARN)),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**SIZES, num_key_value_heads=2, sliding_window=None)),
+}
+
+
+def built(kind: str) -> PreTrainedModel:
+    """With every weight, also those of norms and biases, away from its neutral value."""
+    torch.manual_seed(1)
+    model: PreTrainedModel = MODELS[kind]().requires_grad_(False).eval()
+    for parameter in model.parameters():
+        parameter.mul_(3.0 if parameter.dim() > 1 else 1.0).add_(torch.randn_like(parameter), alpha=0.05)
+    return model
+
+
+def plain(model: PreTrainedModel, ids: Sequence[int]) -> torch.Tensor:
+    output: torch.Tensor = cast(Any, model)(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1]
+    return output
+
+
+class Slots:
+    """A backend, and beside it what each slot should hold; every pass is compared with the model's plain one."""
+
+    def __init__(self, model: PreTrainedModel, backend: Backend, slots: int) -> None:
+        self.model, self.backend = model, backend
+        self.held: list[list[int]] = [[] for _ in range(slots)]
+        self.worst = 0.0
+
+    def run(self, *blocks: dict[int, Sequence[int]]) -> None:
+        made = []
+        for block in blocks:
+            slots = np.array(list(block))
+            starts = np.array([len(self.held[slot]) for slot in block])
+            counts = np.array([len(new) for new in block.values()])
+            made.append(Block(slots, starts, counts, np.concatenate([np.array(new) for new in block.values()])))
+        with torch.inference_mode():
+            logits = self.backend.forward(made)
+            row = 0
+            for block in blocks:
+                for slot, new in block.items():
+                    self.held[slot] += new
+                    expected = plain(self.model, self.held[slot]).log_softmax(-1)
+                    gap = float((logits[row].log_softmax(-1) - expected).abs().max())
+                    self.worst = max(self.worst, gap)
+                    row += 1
+        assert row == len(logits)
+
+    def copy(self, source: int, targets: Sequence[int], length: int) -> None:
+        with torch.inference_mode():
+            self.backend.copy(source, targets, length)
+        for target in targets:
+            self.held[target] = self.held[source][:length]
+
+    def cut(self, slot: int, length: int) -> None:
+        self.backend.cut(slot, length)
+        del self.held[slot][length:]
+
+
+def ids(seed: int, count: int) -> list[int]:
+    found: list[int] = np.random.default_rng(seed).integers(0, 61, count).tolist()
+    return found
+
+
+def exercise(slots: Slots) -> None:
+    """Every way there is: fresh and later prompts of unequal length, decoding, sharing, sharing again, cutting."""
+    slots.run({0: ids(0, 20), 2: ids(1, 7), 5: ids(2, 31)})
+    slots.run({0: [3], 2: [4], 5: [5]})
+    slots.copy(0, [1, 3], 20)  # a shared beginning; the source keeps a token beyond it
+    slots.run({0: [1], 1: [2], 2: [3], 3: [4], 5: [6]})
+    slots.run({0: [7], 3: [8]}, {1: ids(3, 9), 2: ids(4, 9)}, {5: ids(5, 4)})
+    slots.copy(1, [4], 30)  # longer than what its source shares
+    slots.copy(2, [6], 5)  # too short to be shared
+    slots.copy(3, [7], 12)  # a part of what is shared
+    slots.run({slot: [slot + 1] for slot in range(8)})
+    slots.cut(1, 11)
+    slots.cut(5, 0)
+    slots.run({0: ids(6, 5), 1: ids(7, 6), 5: ids(8, 2), 7: ids(9, 3)}, {2: [1], 4: [2], 6: [3]})
+    slots.run({slot: [slot] for slot in (1, 4, 6, 7)})
+    slots.run({7: [9]})
+    slots.copy(0, [1, 2, 3, 4, 5, 6, 7], len(slots.held[0]))
+    slots.run({slot: [slot] for slot in range(8)})
+    slots.run({slot: ids(slot, 3 + slot) for slot in range(8)})
+    slots.run({slot: [slot] for slot in range(8)})
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_logprobs_equal_those_of_the_model_s_own_forward(kind: str) -> None:
+    model = built(kind)
+    assert obstacle(model) is None
+    slots = Slots(model, DirectModel(model, 8, 100), 8)
+    exercise(slots)
+    assert slots.worst < 1e-5, f"log-probs are off by {slots.worst}"
+
+
+def test_the_modules_pass_the_same_exercise() -> None:
+    model = built("qwen2, tied")
+    slots = Slots(model, ModuleModel(model, 8, 100), 8)
+    exercise(slots)
+    assert slots.worst < 1e-5, f"log-probs are off by {slots.worst}"
+
+
+def test_keys_that_several_slots_share_are_stored_once() -> None:
+    model = built("qwen2, tied")
+    direct = DirectModel(model, 8, 100)
+    slots = Slots(model, direct, 8)
+    slots.run({0: ids(0, 60)})
+    slots.copy(0, list(range(1, 8)), 60)
+    shared, own = direct.stored_columns()
+    assert (shared, own) == (60, 0)
+    slots.run({slot: [slot] for slot in range(8)})
+    assert direct.stored_columns() == (60, 8)
+
+
+def test_a_cut_slot_leaves_its_shared_row_to_the_others_and_an_unused_row_is_given_out_again() -> None:
+    model = built("qwen2, tied")
+    direct = DirectModel(model, 2, 100)
+    slots = Slots(model, direct, 2)
+    for round_ in range(5):
+        slots.run({0: ids(round_, 30)})
+        slots.copy(0, [1], 30)
+        slots.cut(0, 0)
+        slots.run({1: ids(9, 2)})
+        assert direct.stored_columns() == (30, 2)
+        slots.cut(1, 0)
+    assert slots.worst < 1e-5
+
+
+def test_copied_weights_stay_as_they_were_until_refresh() -> None:
+    model = built("qwen3, wide heads")
+    direct = DirectModel(model, 2, 50)
+    slots = Slots(model, direct, 2)
+    prompt = Block(np.array([0]), np.array([0]), np.array([9]), np.array(ids(0, 9)))
+    with torch.inference_mode():
+        before = direct.forward([prompt]).clone()
+    for parameter in model.parameters():
+        parameter.mul_(0.9)
+    direct.cut(0, 0)
+    with torch.inference_mode():
+        assert torch.equal(direct.forward([prompt]), before)
+    direct.refresh()
+    slots.run({0: ids(0, 9)})
+    assert slots.worst < 1e-5
+
+
+def test_small_and_large_attention_agree_with_a_plain_one() -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 4, 5, 8), torch.randn(3, 4, 11, 8), torch.randn(3, 4, 11, 8)
+    hidden = torch.tensor([11, 4, 1])[:, None, None, None] <= torch.arange(11)
+    mask = torch.zeros(3, 1, 1, 11).masked_fill(hidden, -torch.inf)
+    scores = query @ key.transpose(2, 3) / 8**0.5 + mask
+    for function in (attend, attend_small):
+        part = function(query, key, value, mask=mask)
+        torch.testing.assert_close(part.output, scores.softmax(-1) @ value)
+        torch.testing.assert_close(part.lse, scores.logsumexp(-1))
+    causal = attend(query, key[:, :, :5], value[:, :, :5], is_causal=True)
+    scores = (query @ key[:, :, :5].transpose(2, 3) / 8**0.5).masked_fill(
+        torch.ones(5, 5).triu(1).bool(), -torch.inf
+    )
+    torch.testing.assert_close(causal.output, scores.softmax(-1) @ value[:, :, :5])
+
+
+def test_models_of_another_shape_are_named_with_what_is_in_the_way() -> None:
+    dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+    gelu = LlamaForCausalLM(LlamaConfig(**SIZES, hidden_act="gelu"))
+    turning = LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=dynamic))
+    half = LlamaForCausalLM(LlamaConfig(**SIZES)).bfloat16()
+    wrapped = LlamaForCausalLM(LlamaConfig(**SIZES))
+    wrapped.model.layers[1].self_attn.v_proj = torch.nn.Sequential(wrapped.model.layers[1].self_attn.v_proj)
+    for model, reason in (
+        (gelu, "its activation is 'gelu'"),
+        (turning, "its rotary type is 'dynamic'"),
+        (half, "its weights are torch.bfloat16"),
+        (wrapped, "it has Sequential in place of Linear"),
+    ):
+        assert reason in str(obstacle(model))

@@ -1,0 +1,107 @@
+import asyncio
+from typing import Any
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+from upturn.errors import ModelError
+from upturn.models import GenerationRequest
+from upturn.models.engine import LocalEngine, verification
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
+
+
+def llama(**changes: Any) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**(SIZES | changes))).requires_grad_(False)
+
+
+def sharpen(model: LlamaForCausalLM) -> None:
+    """Makes attention matter."""
+    for parameter in model.parameters():
+        parameter.mul_(10.0 if parameter.dim() > 1 else 1.0)
+
+
+def test_models_of_the_llama_family_are_computed_directly() -> None:
+    served = LocalEngine(llama(), slots=2, max_length=30)
+    assert (served.forward, served.fallback) == ("direct", None)
+    chosen = LocalEngine(llama(), slots=2, max_length=30, forward="modules")
+    assert (chosen.forward, chosen.fallback) == ("modules", None)
+
+
+def test_another_architecture_runs_through_its_modules_and_says_why() -> None:
+    config = GPT2Config(
+        vocab_size=50, n_positions=40, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
+    )
+    model: PreTrainedModel = GPT2LMHeadModel(config)
+    served = LocalEngine(model, slots=2, max_length=30)
+    assert (served.forward, served.fallback) == (
+        "modules",
+        "its type is 'gpt2', not one of llama, mistral, qwen2, qwen3",
+    )
+    with pytest.raises(
+        ModelError, match="the direct forward pass cannot serve GPT2LMHeadModel: its type is 'gpt2'"
+    ):
+        LocalEngine(model, slots=2, max_length=30, forward="direct")
+
+
+def test_a_model_that_computes_something_else_is_left_to_its_modules_loudly() -> None:
+    class Capped(LlamaForCausalLM):
+        """Its attention is scaled differently, which nothing in its configuration tells."""
+
+    model = Capped(LlamaConfig(**SIZES)).requires_grad_(False)
+    sharpen(model)
+    model.model.layers[0].self_attn.scaling = 1.0
+    with pytest.warns(RuntimeWarning, match="runs Capped through its modules: its logits differ by"):
+        served = LocalEngine(model, slots=2, max_length=30)
+    assert served.forward == "modules"
+    with (
+        pytest.warns(RuntimeWarning),
+        pytest.raises(ModelError, match="the direct forward pass cannot serve Capped"),
+    ):
+        LocalEngine(model, slots=2, max_length=30, forward="direct")
+
+
+def test_a_pass_that_is_wrong_both_ways_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "largest_gap", lambda *_: 0.5)
+    with pytest.warns(RuntimeWarning), pytest.raises(ModelError, match=r"differ by 0.5 \(allowed 0.001\)"):
+        LocalEngine(llama(), slots=2, max_length=30)
+
+
+def test_weights_that_the_engine_would_compute_wrongly_are_noticed_when_they_are_taken() -> None:
+    model = llama()
+    served = LocalEngine(model, slots=2, max_length=30)
+    sharpen(model)
+    served.refresh()
+    model.model.layers[0].self_attn.scaling = 1.0  # as a patch of the model between two iterations might
+    with pytest.raises(ModelError, match="cached and plain forward of LlamaForCausalLM differ"):
+        served.refresh()
+
+
+def test_rotation_that_changes_with_length_is_served_up_to_where_it_changes() -> None:
+    dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+    model = llama(rope_parameters=dynamic, max_position_embeddings=64)
+    with pytest.raises(ModelError, match="turns differently beyond 64 tokens"):
+        LocalEngine(model, slots=2, max_length=65)
+    served = LocalEngine(model, slots=2, max_length=64)
+    assert served.forward == "modules"
+    assert "rotary type is 'dynamic'" in str(served.fallback)
+
+
+@pytest.mark.parametrize("max_length", [2, 3, 4, 5, 17])
+@pytest.mark.parametrize("forward", ["direct", "modules"])
+def test_the_smallest_engines_are_checked_too_and_hold_nothing_afterwards(
+    max_length: int, forward: verification.Forward
+) -> None:
+    served = LocalEngine(llama(), slots=1, max_length=max_length, forward=forward)
+    request = GenerationRequest((3,), 5, (), 0.0, "s", (0, 0), 0)
+    found = asyncio.run(served.generate(request))
+    assert len(found.token_ids) == min(5, max_length - 1)
+    assert served.counters.prefilled_tokens == 1
