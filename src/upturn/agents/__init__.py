@@ -1,13 +1,13 @@
 """How an agent acts, and attempts at tasks."""
 
 from upturn.agents.agent import Agent, ModelSession, Reply
+from upturn.agents.beginning import MALFORMED, Beginning, beginnings
 from upturn.agents.build import build, load_function, temperature
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.limit import Limits
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
 from upturn.agents.rendering import rendered_rows
 from upturn.agents.rollout import (
-    MALFORMED,
     Attempt,
     EnvironmentFactory,
     Job,
@@ -23,6 +23,7 @@ __all__ = [
     "Agent",
     "AgentFunction",
     "Attempt",
+    "Beginning",
     "CallableAgent",
     "EndpointAgent",
     "EnvironmentFactory",
@@ -34,6 +35,7 @@ __all__ = [
     "Reply",
     "Setting",
     "ToolAgent",
+    "beginnings",
     "build",
     "derived_seed",
     "fork_counts",

@@ -56,6 +56,11 @@ class Recorder:
     _rows: list[_Row] = field(default_factory=list)
     _calls: int = 0
 
+    def resume(self, rows: Iterable[TokenRow], history: tuple[int, ...]) -> None:
+        """Takes what was read and written before, in another attempt, as context; before the first call."""
+        self._rows = [_Row(row.token_ids, row.fork_cause) for row in rows]
+        self.history = history
+
     async def generate(
         self, prompt_ids: Sequence[int], *, max_tokens: int, stop_ids: tuple[int, ...]
     ) -> Generation:
@@ -82,8 +87,10 @@ class Recorder:
         return generation
 
     def rows(self, turns: int) -> tuple[TokenRow, ...]:
-        """The rows; tokens of a turn that was not completed (index ``turns`` or later) are not trained on."""
-        return tuple(_finished(row, turns) for row in self._rows)
+        """The rows written to; tokens of a turn that was not completed (index ``turns`` or later) are not trained
+        on, nor are those of an attempt that this one goes on from.
+        """
+        return tuple(_finished(row, turns) for row in self._rows if row.spans)
 
     @property
     def written_tokens(self) -> int:
@@ -93,7 +100,7 @@ class Recorder:
     @property
     def prompt_tokens(self) -> int:
         """Tokens that it read, each once per row."""
-        return sum(len(row.tokens) for row in self._rows) - self.written_tokens
+        return sum(len(row.tokens) for row in self._rows if row.spans) - self.written_tokens
 
     def _record(self, prompt: tuple[int, ...], generation: Generation) -> None:
         row = self._extended_row(prompt)

@@ -1,9 +1,10 @@
 """Attempts at tasks: many environments in one process, on one event loop.
 
-An attempt asks its agent, steps its environment, and stops when the environment ends it, a limit is reached or
-something breaks. What breaks is recorded as the attempt's outcome; its siblings go on. Nothing here depends on how
-fast anything ran, except the time limit and the measured seconds. An agent is given copies: what it does to them,
-or later to its own answers, changes nothing that was recorded.
+An attempt begins with its task, or goes on from a state inside another attempt. It asks its agent, steps its
+environment, and stops when the environment ends it, a limit is reached or something breaks. What breaks is recorded
+as the attempt's outcome; its siblings go on. Nothing here depends on how fast anything ran, except the time limit
+and the measured seconds. An agent is given copies: what it does to them, or later to its own answers, changes
+nothing that was recorded.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from upturn.agents.agent import Agent, Reply
+from upturn.agents.beginning import MALFORMED, Beginning
 from upturn.agents.limit import Limits
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.agents.reply import recordable
@@ -23,7 +25,6 @@ from upturn.environments.environment import Environment, Step
 from upturn.errors import RecordError, described
 from upturn.models import GenerationRequest, Model
 from upturn.records import (
-    Action,
     JsonValue,
     Observation,
     Outcome,
@@ -36,9 +37,6 @@ from upturn.records import (
 )
 
 EnvironmentFactory: TypeAlias = Callable[[Task], Environment]
-MALFORMED = Action(target="", operation="")
-"""What an environment is sent when an agent's text cannot be read: no environment knows it, so it answers with an
-error observation."""
 _BROKEN = Observation(text="", code="environment_error")
 
 
@@ -51,6 +49,9 @@ class Attempt:
     """Of the tries at this task, from 0."""
     index: int
     """Of the task within the collection: batches are composed in the order (index, number)."""
+    beginning: Beginning | None = None
+    """The state inside another attempt to go on from: its turns come first in the trajectory, its tokens are
+    context. Attempts from one state need different numbers. None = from the task's beginning."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,12 @@ async def rollout(attempt: Attempt, environments: EnvironmentFactory, setting: S
     return run.trajectory(outcome)
 
 
-def trajectory_id(key: str, task_id: str, agent_version: str, number: int) -> str:
+def trajectory_id(
+    key: str, task_id: str, agent_version: str, number: int, *, beginning: Beginning | None = None
+) -> str:
     """The same for the same attempt, whenever and wherever it is made."""
-    parts = json.dumps([key, task_id, agent_version, number]).encode()
+    place = [] if beginning is None else [beginning.source, len(beginning.turns)]
+    parts = json.dumps([key, task_id, agent_version, number, *place]).encode()
     return hashlib.blake2b(parts, digest_size=16).hexdigest()
 
 
@@ -135,9 +139,13 @@ class _Run:
 
     def __init__(self, attempt: Attempt, setting: Setting) -> None:
         self.attempt, self.setting = attempt, setting
-        self.id = trajectory_id(setting.key, attempt.task.id, setting.agent_version, attempt.number)
+        beginning = attempt.beginning
+        self.id = trajectory_id(
+            setting.key, attempt.task.id, setting.agent_version, attempt.number, beginning=beginning
+        )
         self.session = self.id
-        self.seed = derived_seed(setting.seed, attempt.task.id, attempt.number)
+        place = () if beginning is None else (beginning.source_seed, len(beginning.turns))
+        self.seed = derived_seed(setting.seed, attempt.task.id, attempt.number, *place)
         shared = GenerationRequest(
             prompt_ids=(),
             max_tokens=0,
@@ -163,6 +171,8 @@ class _Run:
             environment = environments(self.attempt.task)
             self.observation, info = environment.reset(self.attempt.task)
             self.state_hash = info.state_hash
+            if self.attempt.beginning is not None:
+                self._begin(self.attempt.beginning, environment)
         except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
             return self._broke("environment_error", exc)
         outcome: Outcome | None = None
@@ -174,6 +184,13 @@ class _Run:
         except Exception as exc:  # noqa: BLE001 — as above
             return self._broke("environment_error", exc)
         return outcome
+
+    def _begin(self, beginning: Beginning, environment: Environment) -> None:
+        beginning.enter(environment)
+        self.observation, self.state_hash = beginning.observation, beginning.state_hash
+        self.turns = list(beginning.turns)
+        self.shown = [_copied(turn) for turn in beginning.turns]
+        self.recorder.resume(beginning.rows, beginning.history)
 
     def _limit(self, seconds: float) -> Outcome | None:
         return self.setting.limits.reached(
