@@ -152,6 +152,19 @@ def test_a_memory_on_one_side_only_is_refused(tiny_model: Model, make_trajectory
         _run(tiny_model(), Forgetful(make_trajectory), tmp_path / "b", units=2)
 
 
+def test_a_checkpoint_of_another_model_is_refused_and_the_folder_stays_as_it_was(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    _run(tiny_model(), Forgetful(make_trajectory), tmp_path, units=2)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    for other in (tiny_model(1), tiny_model(layers=2), tiny_model(vocabulary=21)):
+        with pytest.raises(
+            TrainingError, match=r"belongs to another run: initial weights is '.*use another run folder"
+        ):
+            _run(other, Forgetful(make_trajectory), tmp_path, units=2)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
 def _costs(values: Sequence[tuple[float, float]]) -> Evaluate:
     """Evaluations with these scores and costs, by units."""
     return lambda units: Assessment(values[units][0], {"damage": values[units][1]}, tasks=20)

@@ -115,8 +115,8 @@ METRICS: tuple[Metric, ...] = (
 PHASES = ("collect_seconds", "update_seconds", "evaluate_seconds")
 """What a unit's time goes into, in order; writing checkpoints is not in them."""
 UNREPEATED = frozenset({*PHASES, "tokens_per_second", "verify_gap"})
-"""The only metrics in which a resumed run may differ from an undisturbed one: the shared computation is checked anew,
-on other rows."""
+"""The only metrics in which a resumed run may differ from an undisturbed one: what is computed once for several
+rows is checked anew, on other rows."""
 
 _EXACT = {metric.name: metric for metric in METRICS}
 _BEGINNINGS = tuple((metric.name[:-1], metric) for metric in METRICS if metric.name.endswith("*"))
