@@ -107,13 +107,24 @@ def configuration_page() -> str:
     for name, field in Config.model_fields.items():
         model, is_list = _section_model(field.annotation)
         heading = f"[[{name}]]" if is_list else f"[{name}]"
-        lines += ["", f"## `{heading}`", "", _sentence(model.__doc__), ""]
-        lines += ["| setting | type | default | meaning |", "|---|---|---|---|"]
-        for setting, inner in model.model_fields.items():
-            default = "required" if inner.is_required() else _toml(inner.default)
-            meaning = _sentence(words[model.__name__, setting])
-            lines.append(f"| `{setting}` | {_type_words(inner.annotation)} | {default} | {meaning} |")
+        lines += _section_lines(model, heading, words)
     return "\n".join(lines) + "\n"
+
+
+def _section_lines(model: type[BaseModel], heading: str, words: dict[tuple[str, str], str]) -> Iterator[str]:
+    """A section's table, then those of the sections in it."""
+    yield from ("", f"## `{heading}`", "", _sentence(model.__doc__), "")
+    yield from ("| setting | type | default | meaning |", "|---|---|---|---|")
+    inner_sections = []
+    for setting, inner in model.model_fields.items():
+        if isinstance(inner.default, BaseModel):
+            inner_sections.append((type(inner.default), f"{heading[:-1]}.{setting}]"))
+            continue
+        default = "required" if inner.is_required() else _toml(inner.default)
+        meaning = _sentence(words[model.__name__, setting])
+        yield f"| `{setting}` | {_type_words(inner.annotation)} | {default} | {meaning} |"
+    for inner_model, inner_heading in inner_sections:
+        yield from _section_lines(inner_model, inner_heading, words)
 
 
 def field_words(source: str) -> dict[tuple[str, str], str]:

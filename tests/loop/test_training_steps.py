@@ -20,6 +20,7 @@ from upturn.loop.training import (
     SELECTION_TASKS,
     configured_reward,
     demonstrations_in,
+    overlong_penalty,
     practice_weights,
     take_training_snapshot,
     told,
@@ -30,8 +31,10 @@ from upturn.loop.training import (
 from upturn.models.nano import load_local, model_folder
 from upturn.pool import PoolSink, Selection
 from upturn.records import Evaluation
+from upturn.rewards import soft_overlong
 from upturn.training.assessment import Assessment
 from upturn.training.curve import CurvePoint
+from upturn.training.row import written_count
 from upturn.training.version import save_version
 from upturn.training.weights import weight_tensors
 
@@ -50,6 +53,58 @@ def test_iterations_tasks_depend_on_seed_and_iteration_only(desk: ModuleType) ->
     sums = Counter(task.family for each in rounds for task in each)["sums"]
     # 120 draws at 3/4 have mean 90 and deviation 4.7; outside of 70..110 with probability below 1e-4.
     assert 70 <= sums <= 110
+
+
+def test_further_tasks_depend_on_seed_iteration_and_round_only(desk: ModuleType) -> None:
+    """So that a resumed run needs not know how many rounds earlier iterations took."""
+    sampler = TaskSampler(desk.kit(), {"sums": 1.0, "products": 1.0}, 6, seed=5)
+    own = sampler.tasks(0)
+    found = {place: sampler.further_tasks(*place) for place in ((0, 1), (0, 2), (1, 1))}
+    again = TaskSampler(desk.kit(), {"sums": 1.0, "products": 1.0}, 6, seed=5)
+    assert {place: again.further_tasks(*place) for place in reversed(found)} == found
+    ids = [task.id for tasks in (own, *found.values()) for task in tasks]
+    assert len(ids) == len(set(ids)) == 24
+    assert again.tasks(0) == own
+
+
+def test_further_rounds_are_sampled_anew_and_kept_beside_the_iterations_own(
+    desk: ModuleType, tmp_path: Path
+) -> None:
+    with desk.opened(tmp_path, desk.config(environment={"max_turns": 1, "max_tokens": 64})) as context:
+        trainee = Trainee(context.fleet, version_of(NANO))
+        tasks, practice = context.next_tasks(2), Practice("run/practice", 0, attempts=4)
+        sink = PoolSink(context.pool)
+        rounds = [trainee.practise(tasks, 3, replace(practice, refill=index), sink) for index in (0, 1, 0)]
+        kept = [
+            {each.trajectory_id for each in context.pool.selected(Selection(run=run), tenant="default")}
+            for run in ("run/practice", "run/practice/refill-1")
+        ]
+    names = [[member.trajectory.id for group in groups for member in group.members] for groups in rounds]
+    written = [[member.trajectory.rows for group in groups for member in group.members] for groups in rounds]
+    assert names[0] == names[2]
+    assert set(names[0]).isdisjoint(names[1])
+    assert written[0] == written[2]
+    assert written[0] != written[1]
+    assert kept == [set(names[0]), set(names[1])]
+
+
+def test_what_is_written_too_much_is_taken_off_the_reward(desk: ModuleType, tmp_path: Path) -> None:
+    """Whatever an attempt writes counts as 90 tokens: half of the way from 80 to 100."""
+    config = RewardConfig(overlong_tokens=100, overlong_buffer=20)
+    penalty = overlong_penalty(config)
+    assert penalty is not None
+    assert overlong_penalty(RewardConfig()) is None
+    with desk.opened(tmp_path, desk.config(environment={"max_turns": 1, "max_tokens": 64})) as context:
+        trainee = Trainee(context.fleet, version_of(NANO))
+        tasks = context.next_tasks(1)
+        plain = Practice("run/plain", 0, attempts=2, reward=lambda _: 1.0)
+        (group,) = trainee.practise(tasks, 0, plain, PoolSink(context.pool))
+        halved = replace(plain, run="run/halved", penalty=lambda _: soft_overlong(90, limit=100, buffer=20))
+        (other,) = trainee.practise(tasks, 0, halved, PoolSink(context.pool))
+    trajectory = group.members[0].trajectory
+    assert penalty(trajectory) == soft_overlong(written_count(trajectory), limit=100, buffer=20)
+    assert [member.turn_rewards for member in group.members] == [(1.0,), (1.0,)]
+    assert [member.turn_rewards for member in other.members] == [(0.5,), (0.5,)]
 
 
 def test_practice_follows_what_still_fails_but_never_stops(desk: ModuleType, tmp_path: Path) -> None:

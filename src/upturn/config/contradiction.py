@@ -47,10 +47,12 @@ def contradictions(config: Config) -> list[Contradiction]:
 
 
 def _chosen(section: Section, prefix: str) -> Iterator[tuple[str, str]]:
-    """Name and ``full.name = value`` of every setting that differs from its default."""
+    """Name and ``full.name = value`` of every setting that differs from its default, in sections below too."""
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
-        if value != field.default:
+        if isinstance(value, Section):
+            yield from ((f"{name}.{inner}", shown) for inner, shown in _chosen(value, f"{prefix}.{name}"))
+        elif value != field.default:
             yield name, f"{prefix}.{name} = {value!r}"
 
 
@@ -141,12 +143,30 @@ def _training(config: Config) -> Iterator[Contradiction]:
             f"grpo.evaluate_every = {config.grpo.evaluate_every} is never reached with "
             f"grpo.iterations = {config.grpo.iterations}",
         )
+    yield from _overlong(config)
     if config.trains:
         yield from _improved_agent(config)
         yield from _readiness(config)
         yield from _practised_families(config)
     else:
         yield from _without_training(config)
+
+
+def _overlong(config: Config) -> Iterator[Contradiction]:
+    tokens, buffer = config.rewards.overlong_tokens, config.rewards.overlong_buffer
+    both = ("rewards.overlong_tokens", "rewards.overlong_buffer")
+    if (tokens is None) != (buffer is None):
+        given, missing = both if buffer is None else reversed(both)
+        yield Contradiction(both, f"{given} has no effect without {missing}; set both or neither")
+    elif tokens is not None and buffer is not None and buffer >= tokens:
+        yield Contradiction(
+            both, f"{both[1]} = {buffer} must be less than {both[0]} = {tokens}, or every attempt is overlong"
+        )
+    elif tokens is not None and not config.grpo.enabled:
+        yield Contradiction(
+            (both[0], "grpo.enabled"),
+            f"{both[0]} = {tokens} has no effect with grpo.enabled = false: it is for practice",
+        )
 
 
 def _practised_families(config: Config) -> Iterator[Contradiction]:

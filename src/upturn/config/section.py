@@ -17,6 +17,20 @@ Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
+PresetName = Literal[
+    "grpo",
+    "dr_grpo",
+    "rloo",
+    "dapo",
+    "gspo",
+    "cispo",
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+    "lite_ppo",
+    "scale_rl",
+    "agent_recipe",
+]
+"""Named algorithms; their settings stand in ``upturn.training.presets``."""
 
 
 def _rising_to_one(stages: tuple[float, ...]) -> tuple[float, ...]:
@@ -152,6 +166,10 @@ class RewardConfig(Section):
     weights: Annotated[dict[str, Positive], AfterValidator(_some_weight)] = {"success": 0.8, "efficiency": 0.2}
     """Weight of each reward component in the score; components without weight are recorded only. Costs are
     never weighted in: they bound what may be released."""
+    overlong_tokens: Count | None = None
+    """Tokens written in one attempt from which practice takes 1 off its reward (DAPO); left out = no penalty."""
+    overlong_buffer: Count | None = None
+    """Tokens before that over which the penalty rises from 0."""
 
 
 class SftConfig(Section):
@@ -169,6 +187,84 @@ class SftConfig(Section):
     """Score from which a verified success is learned from."""
 
 
+class KlConfig(Section):
+    """KL divergence from the weights before training, in the loss. What is left out is as in the preset."""
+
+    coefficient: Annotated[float, Field(ge=0)] | None = None
+    """Weight of the term; 0 = none."""
+    estimator: Literal["k1", "k2", "k3", "abs"] | None = None
+    """How it is estimated from single tokens; without preset ``k3``."""
+    unbiased: bool | None = None
+    """Whether the estimate is weighted with the probability ratio; for k1 and k3."""
+    target: Positive | None = None
+    """KL per token that the coefficient adapts to; needs ``horizon``."""
+    horizon: Count | None = None
+    """Attempts over which it adapts."""
+
+
+class MismatchConfig(Section):
+    """What to do about a sampler whose log-probs are not the trainer's."""
+
+    recompute: bool = False
+    """Whether the trainer computes its own log-probs before each round's first step, compares and uses them."""
+    weight: Literal["none", "token", "sequence"] = "none"
+    """Importance weights: by token or by attempt."""
+    weight_cap: Positive | None = None
+    """The largest weight; left out = bounded by the mask of the same level."""
+    mask: Literal["none", "token", "sequence", "geometric", "k3"] = "none"
+    """What is left out: tokens or attempts outside of [mask_low, mask_high]."""
+    mask_low: Positive | None = None
+    """Smallest ratio that stays; not for ``k3``."""
+    mask_high: Positive | None = None
+    """Largest ratio (``k3``: divergence) that stays."""
+
+
+class AlgorithmConfig(Section):
+    """How the weights are updated. What is left out is as in the preset."""
+
+    kind: Literal["clipped", "gspo", "cispo"] | None = None
+    """The policy loss; without preset ``clipped``."""
+    clip_low: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The probability ratio is bounded at 1 − clip_low …"""
+    clip_high: Positive | None = None
+    """… and at 1 + clip_high; without preset what is usual for the kind, for ``clipped`` 0.2 and 0.28."""
+    dual_clip: Annotated[float, Field(gt=1)] | None = None
+    """Bound of the loss of bad tokens that became likely, for ``clipped``; left out = none."""
+    stale_limit: Annotated[float, Field(ge=0)] | None = None
+    """Mean log-prob gap to the sampler above which the bad turns of an attempt are dropped; left out = never."""
+    aggregation: Literal["token_mean", "sequence_mean", "constant"] | None = None
+    """What the loss is an average over; without preset ``token_mean``."""
+    constant_tokens: Count | None = None
+    """For ``constant``: divisor per attempt; left out = environment.max_turns · environment.max_action_tokens."""
+    passes: Count | None = None
+    """How often a round's attempts are used; without preset once."""
+    sampling_rounds: Annotated[int, Field(ge=1, le=99)] | None = None
+    """Times that tasks are drawn in a round until as many have a signal as are wanted (dynamic sampling); without
+    preset 1: once, whatever comes."""
+    cost_limits: dict[str, Annotated[float, Field(ge=0)]] = {}
+    """Held-out cost per task, such as ``safety`` or ``error``, above which weights are not kept and training
+    stops; empty = as in the preset."""
+    kl: KlConfig = KlConfig()
+    """KL divergence from the weights before training."""
+    mismatch: MismatchConfig = MismatchConfig()
+    """Sampler against trainer."""
+
+
+class AdvantageConfig(Section):
+    """What a turn is credited with (docs/training.md). What is left out is as in the preset."""
+
+    estimator: Literal["trajectory", "turn", "state", "tree"] | None = None
+    """Who is compared with whom; without preset ``trajectory``: whole attempts."""
+    gamma: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Discount of a reward per earlier turn; without preset 1."""
+    baseline: Literal["group_mean", "leave_one_out", "none"] | None = None
+    """What is subtracted; without preset the mean of all attempts at the task."""
+    scale: Literal["none", "std", "mean", "batch_std", "whiten"] | None = None
+    """What is divided by; without preset nothing."""
+    turn_weight: Positive | None = None
+    """Weight of turn credit beside the outcome's; left out = the estimator's alone."""
+
+
 class GrpoConfig(Section):
     """Reinforcement in the environment: several attempts at each task, compared with each other."""
 
@@ -182,8 +278,11 @@ class GrpoConfig(Section):
     """Task families that are practised and examined; empty = all that are served."""
     attempts: Annotated[int, Field(ge=2)] = 8
     """Attempts at each task; at least two, since they are compared."""
-    minibatches: Count = 2
-    """Optimiser steps a round is split over."""
+    preset: PresetName | None = None
+    """A named algorithm, which ``algorithm``, ``advantage`` and ``minibatches`` change where they say something
+    (docs/training.md); left out = centred rewards, clip 0.2/0.28, mean over tokens, no KL."""
+    minibatches: Count | None = None
+    """Optimiser steps a round is split over; left out = as the preset has it, without one 2."""
     learning_rate: Positive = 1e-4
     """Of AdamW. With the nano model 8e-4 was seen to collapse."""
     decay: Literal["none", "linear", "cosine"] = "none"
@@ -191,18 +290,16 @@ class GrpoConfig(Section):
     incumbent_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the serving version's weights in those of the candidate; more keeps more of what it could do before
     (WiSE-FT, arXiv 2109.01903)."""
-    clip_low: Probability = 0.2
-    """The probability ratio is clipped at 1 − clip_low …"""
-    clip_high: Positive = 0.28
-    """… and at 1 + clip_high (DAPO, arXiv 2503.14476)."""
-    gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Discount of a reward per earlier turn."""
     evaluate_every: Count = 5
     """Rounds between two evaluations on fresh training tasks, none of them held out; the best weights are kept."""
     patience: Count | None = None
     """Evaluations in a row without a new best after which training stops; left out = it does not."""
     target_score: Share | None = None
     """Evaluation score at which training stops; left out = no target."""
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    """How the weights are updated."""
+    advantage: AdvantageConfig = AdvantageConfig()
+    """What a turn is credited with."""
 
 
 class ValidationConfig(Section):

@@ -6,6 +6,7 @@ from upturn.agents import load_function
 from upturn.config import Config
 from upturn.environments import EnvironmentKit
 from upturn.errors import ConfigError, UnknownNameError
+from upturn.loop.algorithm import algorithm_settings
 from upturn.loop.kit import kit_of, practised_families
 from upturn.records import Evaluation, Split, Task, Trajectory
 
@@ -26,8 +27,13 @@ def checked_kit(config: Config) -> EnvironmentKit:
 
 
 def check_names(config: Config, kit: EnvironmentKit) -> None:
-    """Raises ConfigError for families, agents' functions, tasks and reward components that are not there."""
+    """Raises ConfigError for families, agents' functions, tasks and reward components that are not there.
+
+    So it does for settings of the policy gradient that do not go together.
+    """
     problems = [*_families(config, kit), *_functions(config)]
+    if config.grpo.enabled:
+        problems += _algorithm(config)
     if not problems and config.trains:
         problems += _practice(config, kit)
     if not problems and config.grpo.enabled:
@@ -53,6 +59,15 @@ def _families(config: Config, kit: EnvironmentKit) -> Iterator[str]:
                 yield f"{setting} names {family!r}, which {kit.name} does not have; it has: {known}"
             elif levels and level not in levels:
                 yield f"{setting} names {family!r} of level {level}, which tasks.levels = {levels!r} leaves out"
+
+
+def _algorithm(config: Config) -> Sequence[str]:
+    """What contradicts itself in the policy gradient, alone or with its preset."""
+    try:
+        algorithm_settings(config)
+    except ConfigError as exc:
+        return exc.problems
+    return ()
 
 
 def _practice(config: Config, kit: EnvironmentKit) -> Iterator[str]:

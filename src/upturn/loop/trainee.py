@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TRAINING_SEED_OFFSET = 1_000_000
 """Training draws its tasks from streams that neither service nor exams use."""
+REFILL_SEED_STEP = 10_000_000
+"""Between the seeds of an iteration's own tasks and attempts and those of each further round."""
 
 
 class TaskSampler:
@@ -48,6 +50,20 @@ class TaskSampler:
             self._next += 1
         self._next += 1
         return self._draw(iteration)
+
+    def further_tasks(self, iteration: int, attempt: int) -> list[Task]:
+        """As many tasks again, for round ``attempt`` (from 1) of an iteration; fewer where there are no more.
+
+        A pure function of (seed, iteration, attempt), so that rounds may be asked for in any order.
+        """
+        rng = np.random.default_rng([self._seed, iteration, attempt])
+        drawn = Counter(rng.choice(self._families, size=self._count, p=self._shares).tolist())
+        seed = self._seed + TRAINING_SEED_OFFSET + REFILL_SEED_STEP * attempt + iteration
+        return [
+            task
+            for family in self._families
+            for task in islice(self._kit.tasks(seed=seed, split="train", families=[family]), drawn[family])
+        ]
 
     def _draw(self, iteration: int) -> list[Task]:
         rng = np.random.default_rng([self._seed, iteration])
@@ -79,6 +95,10 @@ class Practice:
     attempts: int
     reward: Callable[[Evaluation], float | None] = lambda evaluation: evaluation.score
     """What an attempt earned; None = missing."""
+    penalty: Callable[[Trajectory], float] | None = None
+    """What is added to that, 0 or less; None = nothing."""
+    refill: int = 0
+    """Which round of further tasks in an iteration; 0 = the iteration's own."""
 
 
 class Trainee:
@@ -108,19 +128,23 @@ class Trainee:
     ) -> list[ScoredGroup]:
         """Groups of attempts at the tasks with the present weights, at temperature 1; all go to the sink."""
         version = self.serve_as(self.version)
-        purpose = Purpose(f"{practice.run}/{iteration}", practice.seed * 100_003 + iteration, temperature=1.0)
+        key, seed = f"{practice.run}/{iteration}", practice.seed * 100_003 + iteration
+        if practice.refill:
+            key, seed = f"{key}.{practice.refill}", seed + REFILL_SEED_STEP * practice.refill
+        purpose = Purpose(key, seed, temperature=1.0)
         jobs = [(version, task, number) for task in tasks for number in range(practice.attempts)]
         trajectories = self.fleet.attempt(jobs, purpose)
         verifier = self.fleet.kit.verifier
         evaluations = [judge(verifier, job[1], each) for job, each in zip(jobs, trajectories, strict=True)]
         finished = list(zip((job[1] for job in jobs), trajectories, evaluations, strict=True))
-        sink.append(practice.run, iteration, finished)
+        run = f"{practice.run}/refill-{practice.refill}" if practice.refill else practice.run
+        sink.append(run, iteration, finished)
         size = practice.attempts
         return [
             ScoredGroup(
                 task,
                 tuple(
-                    _scored(trajectories[at], practice.reward(evaluations[at]))
+                    _scored(trajectories[at], practice.reward(evaluations[at]), practice.penalty)
                     for at in range(index * size, (index + 1) * size)
                 ),
             )
@@ -128,8 +152,12 @@ class Trainee:
         ]
 
 
-def _scored(trajectory: Trajectory, reward: float | None) -> ScoredTrajectory:
+def _scored(
+    trajectory: Trajectory, reward: float | None, penalty: Callable[[Trajectory], float] | None
+) -> ScoredTrajectory:
     """The reward stands on the last turn, where the outcome was decided; an attempt without turns is unscorable."""
     if reward is None or not trajectory.turns:
         return ScoredTrajectory(trajectory, None)
+    if penalty is not None:
+        reward += penalty(trajectory)
     return ScoredTrajectory(trajectory, (*(0.0 for _ in trajectory.turns[1:]), reward))

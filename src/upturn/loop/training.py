@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from upturn.agents.rendering import rendered_rows
+from upturn.config import RewardConfig
 from upturn.errors import TrainingError
+from upturn.loop.algorithm import algorithm_settings
 from upturn.loop.context import Context, keep_agent_version
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.progress import Progress
@@ -21,9 +23,11 @@ from upturn.pool import PoolSink, Selection
 from upturn.pool.snapshot import experiences_in, take_snapshot
 from upturn.records import AgentVersion, Evaluation, Snapshot, Trajectory
 from upturn.report.training import write_training_report
-from upturn.rewards import Rubric
+from upturn.rewards import Rubric, soft_overlong
+from upturn.training.advantage import ScoredGroup
 from upturn.training.assessment import Assessment, Evaluate
 from upturn.training.curve import CurvePoint
+from upturn.training.row import written_count
 
 SELECTION_TASKS = 108
 """Tasks on which a training run is watched and its best weights are chosen: training templates in unseen worlds,
@@ -107,29 +111,27 @@ def train_grpo(
 
     ``reward``: what an attempt earns; None = the configured rubric's score.
     """
-    from upturn.training.advantages.settings import AdvantageSettings
     from upturn.training.grpo import run_grpo
-    from upturn.training.policy_settings import ObjectiveSettings
-    from upturn.training.settings import GrpoSettings, OptimiserSettings
     from upturn.training.weights import blend, weight_tensors
 
     config = context.config.grpo
     trainee = Trainee(context.fleet, parent)
     seed = context.seed + CYCLE_SEED_STEP * (context.cycle - 1)
     sampler = TaskSampler(context.kit, weights, config.tasks_per_iteration, seed=seed)
-    practice = Practice(f"{context.run_id}/{name}", seed, config.attempts, reward or configured_reward(context))
-    sink = PoolSink(context.pool)
-    settings = GrpoSettings(
-        iterations=config.iterations,
-        minibatches=config.minibatches,
-        objective=ObjectiveSettings(clip_low=config.clip_low, clip_high=config.clip_high),
-        advantage=AdvantageSettings(gamma=config.gamma),
-        optimiser=OptimiserSettings(learning_rate=config.learning_rate),
-        decay=config.decay,
-        evaluate_every=config.evaluate_every,
-        target_score=config.target_score,
-        patience=config.patience,
+    practice = Practice(
+        f"{context.run_id}/{name}",
+        seed,
+        config.attempts,
+        reward or configured_reward(context),
+        overlong_penalty(context.config.rewards),
     )
+    sink = PoolSink(context.pool)
+    settings = algorithm_settings(context.config)
+
+    def refill(iteration: int, attempt: int) -> list[ScoredGroup]:
+        tasks = sampler.further_tasks(iteration, attempt)
+        return trainee.practise(tasks, iteration, replace(practice, refill=attempt), sink)
+
     context.progress.stage("Practice with group-relative policy optimisation", config.iterations)
     run_grpo(
         trainee.model,
@@ -137,6 +139,7 @@ def train_grpo(
         settings,
         seed=context.seed,
         run_dir=training_folder(context, name),
+        refill=None if settings.dynamic_sampling is None else refill,
         evaluate=watcher(context, trainee, name),
         progress=told(context.progress, reward="mean_return"),
     )
@@ -209,6 +212,14 @@ def configured_reward(context: Context) -> Reward:
     """The score of the configured rubric over an evaluation's components; None where one is missing."""
     rubric = Rubric("configured", context.config.rewards.weights)
     return lambda evaluation: rubric.score(evaluation.rewards)
+
+
+def overlong_penalty(config: RewardConfig) -> Callable[[Trajectory], float] | None:
+    """What practice takes off an attempt's reward for what it wrote too much; None = nothing is configured."""
+    limit, buffer = config.overlong_tokens, config.overlong_buffer
+    if limit is None or buffer is None:
+        return None
+    return lambda trajectory: soft_overlong(written_count(trajectory), limit=limit, buffer=buffer)
 
 
 def practice_weights(before: ExamResult) -> dict[str, float]:

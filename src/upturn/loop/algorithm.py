@@ -1,0 +1,114 @@
+"""The configured policy gradient: a preset, and what the configuration changes in it. No torch here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
+
+from upturn.config import Config, Section
+from upturn.errors import ConfigError
+from upturn.training.policy_settings import (
+    DynamicSamplingSettings,
+    KlSettings,
+    MismatchSettings,
+    ObjectiveSettings,
+)
+from upturn.training.presets import preset
+from upturn.training.settings import GrpoSettings, OptimiserSettings
+
+Made = TypeVar("Made")
+
+
+def algorithm_settings(config: Config) -> GrpoSettings:
+    """What ``[grpo]`` asks for. Raises ConfigError with all problems at once, each naming its section.
+
+    Iterations, learning rate and when to stop are always the configuration's own; a preset decides the rest, unless
+    ``minibatches``, ``grpo.algorithm`` or ``grpo.advantage`` say something else.
+    """
+    grpo, problems = config.grpo, list[str]()
+    base = GrpoSettings() if grpo.preset is None else preset(grpo.preset)
+    own = grpo.algorithm
+    objective = _made("grpo.algorithm", problems, lambda: _objective(base.objective, config))
+    advantage = _made("grpo.advantage", problems, lambda: replace(base.advantage, **_chosen(grpo.advantage)))
+    mismatch = _made("grpo.algorithm", problems, lambda: _mismatch(config))
+    found = _made(
+        "grpo",
+        problems,
+        lambda: replace(
+            base,
+            iterations=grpo.iterations,
+            minibatches=base.minibatches if grpo.minibatches is None else grpo.minibatches,
+            passes=base.passes if own.passes is None else own.passes,
+            objective=objective or base.objective,
+            advantage=advantage or base.advantage,
+            mismatch=mismatch,
+            dynamic_sampling=_sampling(base.dynamic_sampling, own.sampling_rounds),
+            optimiser=OptimiserSettings(learning_rate=grpo.learning_rate),
+            decay=grpo.decay,
+            evaluate_every=grpo.evaluate_every,
+            target_score=grpo.target_score,
+            patience=grpo.patience,
+            cost_limits=own.cost_limits or base.cost_limits,
+        ),
+    )
+    if problems or found is None:
+        raise ConfigError(problems)
+    return found
+
+
+def _made(where: str, problems: list[str], make: Callable[[], Made]) -> Made | None:
+    """What ``make`` makes; None after adding its problems, with where they lie, to ``problems``."""
+    try:
+        return make()
+    except ConfigError as exc:
+        problems += (f"{where}: {problem}" for problem in exc.problems)
+        return None
+
+
+def _chosen(section: Section) -> dict[str, Any]:
+    """The fields that say something: neither left out nor sections themselves."""
+    values = {name: getattr(section, name) for name in type(section).model_fields}
+    return {name: value for name, value in values.items() if value is not None and not isinstance(value, Section)}
+
+
+def _objective(base: ObjectiveSettings, config: Config) -> ObjectiveSettings:
+    own = config.grpo.algorithm
+    changes = _chosen(own)
+    for name in ("passes", "sampling_rounds", "cost_limits"):
+        changes.pop(name, None)
+    if changes.get("aggregation", base.aggregation) == "constant":
+        limits = config.environment
+        changes.setdefault("constant_tokens", limits.max_turns * limits.max_action_tokens)
+    elif "aggregation" in changes and "constant_tokens" not in changes:
+        changes["constant_tokens"] = None
+    return replace(base, **changes, kl=_kl(base.kl, _chosen(own.kl)))
+
+
+def _sampling(base: DynamicSamplingSettings | None, rounds: int | None) -> DynamicSamplingSettings | None:
+    """``rounds``: None = as ``base`` has it."""
+    if rounds is None:
+        return base
+    return DynamicSamplingSettings(max_rounds=rounds) if rounds > 1 else None
+
+
+def _kl(base: KlSettings | None, changes: Mapping[str, Any]) -> KlSettings | None:
+    coefficient = changes.get("coefficient", base.coefficient if base else 0.0)
+    others = [f"kl.{name}" for name in changes if name != "coefficient"]
+    if coefficient == 0:
+        if others:
+            raise ConfigError([f"{' and '.join(others)} would do nothing without kl.coefficient; set it"])
+        return None
+    return KlSettings(**{**(asdict(base) if base else {}), **changes})
+
+
+def _mismatch(config: Config) -> MismatchSettings | None:
+    """None where nothing is recomputed; no preset does."""
+    own = config.grpo.algorithm.mismatch
+    changes = _chosen(own)
+    if changes.pop("recompute"):
+        return MismatchSettings(**changes)
+    useless = [f"mismatch.{name}" for name, value in changes.items() if value != "none"]
+    if useless:
+        raise ConfigError(
+            [f"{' and '.join(useless)} would do nothing with mismatch.recompute = false; set it to true"]
+        )
+    return None
