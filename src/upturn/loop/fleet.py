@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from upturn.agents import Agent, Attempt, Job, Limits, Setting, run_rollouts
+from upturn.agents import Agent, Attempt, Beginning, Job, Limits, Setting, run_rollouts
 from upturn.agents.build import build, temperature
 from upturn.environments import EnvironmentKit
 from upturn.models import CompactRenderer, Model, Renderer
@@ -55,13 +55,22 @@ class Fleet:
         self._living: dict[str, _Living] = {}
         self._engines: dict[str, tuple[Engine, Renderer]] = {}
 
-    def attempt(self, jobs: Sequence[tuple[AgentVersion, Task, int]], purpose: Purpose) -> list[Trajectory]:
-        """One trajectory for each (version, task, attempt number), in order."""
+    def attempt(
+        self,
+        jobs: Sequence[tuple[AgentVersion, Task, int]],
+        purpose: Purpose,
+        begin: Sequence[Beginning] | None = None,
+    ) -> list[Trajectory]:
+        """One trajectory for each (version, task, attempt number), in order.
+
+        ``begin``: of each job the state that it goes on from; None = all begin with their task.
+        """
         indices: dict[str, int] = {}
         built = []
-        for version, task, number in jobs:
+        started = [None] * len(jobs) if begin is None else begin
+        for (version, task, number), beginning in zip(jobs, started, strict=True):
             index = indices.setdefault(task.id, len(indices))
-            built.append(Job(Attempt(task, number, index), self._setting(version, purpose)))
+            built.append(Job(Attempt(task, number, index, beginning), self._setting(version, purpose)))
         # What earlier attempts left in the caches would show in the last digits of log-probs, and a resumed process
         # has no earlier attempts.
         engines = {id(job.setting.model): self._living[job.setting.agent_version].model for job in built}

@@ -1,0 +1,142 @@
+"""What attempts still earn from each of their states on, measured by continuing them (VinePPO, arXiv 2410.01679).
+
+Attempts that share a history, token for token, share its continuations. All continuations of a call are alive
+together, as many as the fleet has slots, so that they are computed in batches. A continuation whose judgement is
+missing is left out of the mean: missing is not zero.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import NamedTuple, TypeAlias
+
+from upturn.agents import Beginning, beginnings
+from upturn.loop.fleet import Fleet, Purpose
+from upturn.loop.service import judge
+from upturn.records import AgentVersion, Evaluation, Task
+from upturn.training.advantage import ScoredGroup, ScoredTrajectory, StateValue
+
+Returns: TypeAlias = tuple[float, ...]
+_END = StateValue(0.0, None)
+"""After the last turn nothing is earned any more, whatever ended the attempt."""
+
+
+class Continued(NamedTuple):
+    """What continuations earned."""
+
+    returns: tuple[tuple[tuple[Returns, ...] | None, ...], ...]
+    """By group, member and turn: one number for each judged continuation from the state before that turn. None = an
+    unscorable member, which is not continued."""
+    tokens: int
+    """Written by all continuations."""
+    attempts: int
+    missing: int
+    """Continuations that could not be judged."""
+
+
+class Measured(NamedTuple):
+    """Groups whose members know the values of their states."""
+
+    groups: list[ScoredGroup]
+    tokens: int
+    """Written by the continuations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continuations:
+    """How states are continued."""
+
+    count: int
+    """From each state."""
+    reward: Callable[[Evaluation], float | None]
+    """What a continuation earns with its last turn; None = missing."""
+    gamma: float = 1.0
+    """Discount per turn."""
+
+
+class _State(NamedTuple):
+    task: Task
+    beginning: Beginning
+
+
+_Key: TypeAlias = tuple[str, tuple[object, ...]]
+
+
+def measure_values(
+    fleet: Fleet, version: AgentVersion, groups: Sequence[ScoredGroup], purpose: Purpose, *, how: Continuations
+) -> Measured:
+    """The groups with ``state_values``. A state none of whose continuations could be judged is not measured."""
+    found = continued(fleet, version, groups, purpose, how=how)
+    return Measured(
+        [
+            replace(
+                group,
+                members=tuple(
+                    member if states is None else with_values(member, states)
+                    for member, states in zip(group.members, of_group, strict=True)
+                ),
+            )
+            for group, of_group in zip(groups, found.returns, strict=True)
+        ],
+        found.tokens,
+    )
+
+
+def with_values(member: ScoredTrajectory, states: Sequence[Returns]) -> ScoredTrajectory:
+    """The member with the mean of each state's returns; an empty state is not measured."""
+    values = (StateValue(fmean(each), len(each)) if each else None for each in states)
+    return replace(member, state_values=(*values, _END))
+
+
+def continued(
+    fleet: Fleet, version: AgentVersion, groups: Sequence[ScoredGroup], purpose: Purpose, *, how: Continuations
+) -> Continued:
+    """Continues every scorable member from the state before each of its turns, with the version as it serves now.
+
+    Raises WorldError where the environment does not repeat itself.
+    """
+    states: dict[_Key, _State] = {}
+    keys: list[list[list[_Key] | None]] = []
+    for group in groups:
+        keys.append([])
+        for member in group.members:
+            if not member.is_scorable:
+                keys[-1].append(None)
+                continue
+            environment = fleet.kit.environment(group.task)
+            own = beginnings(member.trajectory, group.task, environment)
+            keys[-1].append([_key(group.task, each) for each in own])
+            for each in own:
+                states.setdefault(_key(group.task, each), _State(group.task, each))
+    jobs = [(version, state.task, number) for state in states.values() for number in range(how.count)]
+    begin = [state.beginning for state in states.values() for _ in range(how.count)]
+    made = fleet.attempt(jobs, purpose, begin)
+    rewards = [
+        how.reward(judge(fleet.kit.verifier, job[1], trajectory))
+        for job, trajectory in zip(jobs, made, strict=True)
+    ]
+    earned: dict[_Key, Returns] = {}
+    for place, (key, state) in enumerate(states.items()):
+        at = range(place * how.count, (place + 1) * how.count)
+        turns = len(state.beginning.turns)
+        earned[key] = tuple(
+            reward * how.gamma ** max(0, len(made[each].turns) - turns - 1)
+            for each in at
+            if (reward := rewards[each]) is not None
+        )
+    return Continued(
+        tuple(
+            tuple(None if own is None else tuple(earned[key] for key in own) for own in of_group)
+            for of_group in keys
+        ),
+        sum(trajectory.usage.written_tokens for trajectory in made),
+        len(made),
+        sum(reward is None for reward in rewards),
+    )
+
+
+def _key(task: Task, beginning: Beginning) -> _Key:
+    """Equal where everything that was read and written is."""
+    read = tuple((turn.observation.text, turn.text) for turn in beginning.turns)
+    tokens = tuple(row.token_ids for row in beginning.rows)
+    return task.id, (read, tokens, beginning.observation.text, beginning.observation.code)
