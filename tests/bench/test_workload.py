@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from upturn.bench.measurement import ORDINARY_SEED, Sizes
 from upturn.bench.workload import (
     Workload,
     WorkloadSettings,
@@ -117,3 +118,16 @@ def test_all_unusable_settings_are_named_together() -> None:
     with pytest.raises(ConfigError) as caught:
         WorkloadSettings(prompt_tokens=0, attempts=1, turns=(3, 2), shared_turns=7, vocabulary=1)
     assert len(caught.value.problems) == 4
+
+
+def test_the_measured_group_is_an_ordinary_one() -> None:
+    def counts(seed: int) -> tuple[float, ...]:
+        workload = make_workload(WorkloadSettings(seed=seed))
+        repeated = (len(workload.attempts) - 1) * workload.settings.prompt_tokens
+        distinct = workload.logical_tokens - repeated
+        padded = workload.padded_tokens
+        return (padded, workload.logical_tokens, distinct, workload.written_tokens, padded / distinct)
+
+    medians = np.median([counts(seed) for seed in range(201)], axis=0)
+    assert counts(ORDINARY_SEED) == pytest.approx(medians, rel=0.02)
+    assert Sizes().workload == WorkloadSettings(seed=ORDINARY_SEED)

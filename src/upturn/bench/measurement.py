@@ -17,11 +17,17 @@ DENSE_SIDE = "upturn.bench.sides.dense:dense_side"
 LIBRARY_SIDE = "upturn.bench.sides.library:library_side"
 
 
+ORDINARY_SEED = 28
+"""The first whose group is ordinary: padded, logical, distinct and written tokens, and padded over distinct ones,
+all lie within 2 % of their medians over the seeds 0 to 200. Seed 0 has 1.89 padded tokens a distinct one, the median
+is 2.19."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """Of models and rollouts."""
 
-    workload: WorkloadSettings = field(default_factory=WorkloadSettings)
+    workload: WorkloadSettings = field(default_factory=lambda: WorkloadSettings(seed=ORDINARY_SEED))
     subject: Subject = field(default_factory=Subject)
     vocabularies: tuple[int, int] = (4_096, 32_000)
     unshared_prompt: int = 64
