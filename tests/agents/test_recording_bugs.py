@@ -1,0 +1,258 @@
+"""Silent bugs of other projects in what is recorded of a conversation, each rebuilt small: none of them is ours.
+
+The invariant behind all of them: what is trained is, token for token, what the model was given and what it sampled.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from upturn.agents import (
+    Agent,
+    Attempt,
+    Job,
+    Limits,
+    Reply,
+    Setting,
+    ToolAgent,
+    fork_counts,
+    rendered_rows,
+    run_rollouts,
+)
+from upturn.agents.agent import ModelSession
+from upturn.environments.environment import Info, Step
+from upturn.models import (
+    SPECIAL_TOKENS,
+    CompactRenderer,
+    Generation,
+    GenerationRequest,
+    ScriptedModel,
+    Written,
+    read_call,
+)
+from upturn.models.call import write_call
+from upturn.pool.formats.conversation import parse_turns
+from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn
+from upturn.training import policy_rows
+
+END = "\x03"
+"""What a model closes its turn with; chat templates put a line break behind it, which no model writes."""
+
+
+def ids(text: str) -> tuple[int, ...]:
+    return tuple(map(ord, text))
+
+
+def text_of(token_ids: Sequence[int]) -> str:
+    return "".join(map(chr, token_ids))
+
+
+class ChatRenderer:
+    """A chat template of one token a letter, with a line break between a closed turn and the next one."""
+
+    stop_ids = ids(END)
+
+    def open(self, observation: Observation, prompt: str) -> tuple[int, ...]:
+        return ids(f"<user>{prompt}{observation.text}{END}\n<assistant>")
+
+    def extend(self, observation: Observation) -> tuple[int, ...]:
+        return ids(f"\n<tool>{observation.text}{END}\n<assistant>")
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        return ids(write_call(action) + END)
+
+    def read(self, token_ids: Sequence[int]) -> Written:
+        text = text_of(token_ids).removesuffix(END)
+        return Written(text, read_call(text.rpartition("</think>")[2]))
+
+
+class Counter:
+    """``c.add`` counts; ``user.finish`` ends."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        return Observation(task.instruction), Info({}, {})
+
+    def step(self, action: Action) -> Step:
+        self.count += 1
+        return Step(Observation(f"now {self.count}"), 1.0, action.operation == "finish", False, Info({}, {}))
+
+    def state(self) -> Mapping[str, JsonValue]:
+        return {"count": self.count}
+
+    def snapshot(self) -> object:
+        return self.count
+
+    def restore(self, snapshot: object) -> None:
+        assert isinstance(snapshot, int)
+        self.count = snapshot
+
+
+class Recorded:
+    """What one attempt was, and all that its model was asked."""
+
+    def __init__(self, texts: Sequence[str], agent: Agent) -> None:
+        self.model = ScriptedModel(list(texts), ids)
+        setting = Setting("run", agent, "a@1", self.model, limits=Limits(), clock=lambda: 0.0)
+        jobs = [Job(Attempt(Task("t", "go", "count", "counter"), 0, 0), setting)]
+        (self.trajectory,) = asyncio.run(run_rollouts(jobs, lambda _: Counter()))
+
+    @property
+    def prompts(self) -> list[tuple[int, ...]]:
+        return [request.prompt_ids for request in self.model.requests]
+
+    @property
+    def contexts(self) -> list[tuple[int, ...]]:
+        """What stands before each written span in the row that trains it."""
+        return [row.token_ids[: span.start] for row in self.trajectory.rows for span in row.spans]
+
+
+def test_the_separator_between_turns_is_trained_as_it_was_served() -> None:
+    """verl PR 6921: the line break after each closed turn was dropped, so training drifted turn by turn."""
+    found = Recorded(["c.add", "c.add", "user.finish"], ToolAgent(ChatRenderer(), Limits(), "Hi. "))
+    whole = (
+        f"<user>Hi. go{END}\n<assistant>c.add{END}"
+        f"\n<tool>now 1{END}\n<assistant>c.add{END}"
+        f"\n<tool>now 2{END}\n<assistant>user.finish{END}"
+    )
+    (row,) = found.trajectory.rows
+    assert text_of(row.token_ids) == whole
+    assert found.contexts == found.prompts
+    assert fork_counts([found.trajectory]) == {}
+    # Rendered from the records, for supervised training, it is the same to the token.
+    (rendered,) = rendered_rows(found.trajectory, ChatRenderer(), "Hi. ")
+    assert (rendered.token_ids, rendered.spans) == (row.token_ids, row.spans)
+
+
+def test_results_of_parallel_calls_are_one_turn_as_when_they_are_served() -> None:
+    """slime issue 2263: of two consecutive tool results each was rendered as a user turn of its own."""
+    call = {"function": {"name": "look", "arguments": "{}"}}
+    turns, _ = parse_turns(
+        [
+            {"role": "user", "content": "compare a and b"},
+            {"role": "assistant", "content": None, "tool_calls": [call, call]},
+            {"role": "tool", "content": "contents of a"},
+            {"role": "tool", "content": "contents of b"},
+            {"role": "assistant", "content": "done"},
+        ]
+    )
+    assert len(turns) == 2
+    both = turns[1].observation
+    assert "contents of a" in both.text and "contents of b" in both.text
+    renderer = compact_renderer()
+    walk = tuple(
+        Turn(turn.observation, turn.text, action)
+        for turn, action in zip(turns, (Action("file", "look"), Action("user", "finish")), strict=True)
+    )
+    trajectory = Trajectory("x", "t", "a@1", walk, Observation(""), "finished", "rendered")
+    (row,) = rendered_rows(trajectory, renderer)
+    served = (*renderer.open(walk[0].observation), *renderer.write(Action("file", "look")), *renderer.extend(both))
+    assert row.token_ids[: row.spans[1].start] == served
+    opened = [token for token in row.token_ids if token == renderer.extend(Observation(""))[0]]
+    assert len(opened) == 1
+
+
+def compact_renderer() -> CompactRenderer:
+    return CompactRenderer(byte_tokenizer())
+
+
+def byte_tokenizer(*merges: tuple[str, str]) -> Tokenizer:
+    """One token a byte, and one for each merge."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {sign: place for place, sign in enumerate([*alphabet, *("".join(pair) for pair in merges)])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=list(merges)))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
+    return tokenizer
+
+
+class Spelling:
+    """A model that writes ``c.add`` letter by letter, as sampling may; its tokenizer would write fewer tokens."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.spelled = tuple(tokenizer.encode(letter, add_special_tokens=False).ids[0] for letter in "c.add")
+        self.requests: list[GenerationRequest] = []
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        self.requests.append(request)
+        written = (*self.spelled, request.stop_ids[0])
+        return Generation(written, tuple(-0.1 * (place + 1) for place in range(len(written))), "stop", "m")
+
+    def release(self, session: str) -> None:
+        """Nothing is held."""
+
+
+def test_tokens_that_a_tokenizer_would_write_shorter_are_trained_as_sampled() -> None:
+    """TRL issue 5144: tokenizing a sampled text again made it shorter than the mask over it."""
+    tokenizer = byte_tokenizer(("a", "d"), ("ad", "d"))
+    assert len(tokenizer.encode("c.add", add_special_tokens=False).ids) == 3
+    model, limits = Spelling(tokenizer), Limits(max_turns=3)
+    agent = ToolAgent(CompactRenderer(tokenizer), limits)
+    setting = Setting("run", agent, "a@1", model, limits=limits, clock=lambda: 0.0)
+    jobs = [Job(Attempt(Task("t", "add", "count", "counter"), 0, 0), setting)]
+    (trajectory,) = asyncio.run(run_rollouts(jobs, lambda _: Counter()))
+    assert [turn.text for turn in trajectory.turns] == ["c.add"] * 3
+    (row,) = trajectory.rows
+    for span, request in zip(row.spans, model.requests, strict=True):
+        assert row.token_ids[span.start : span.stop] == (*model.spelled, request.stop_ids[0])
+        assert row.token_ids[: span.start] == request.prompt_ids
+    (trained,) = policy_rows(trajectory, (1.0, 1.0, 1.0))
+    assert len(trained.positions) == len(row.logprobs) == 3 * 6
+    assert trained.old_logprobs is not None
+    assert trained.token_ids[trained.positions].tolist() == 3 * [*model.spelled, model.requests[0].stop_ids[0]]
+
+
+class Tidying(ChatRenderer):
+    """Reads a call out of what was written and gives a tidy text, as tool parsers do."""
+
+    def read(self, token_ids: Sequence[int]) -> Written:
+        text = text_of(token_ids).removesuffix(END).replace("<call>", "").replace("</call>", "").strip()
+        return Written(text, read_call(text))
+
+
+def test_what_a_tool_parser_makes_of_a_text_does_not_reach_the_tokens() -> None:
+    """agent-lightning issue 326: with a tool parser, control tokens came back as other ids; training collapsed."""
+    sampled = ["<call> c.add </call>", "<call>user.finish</call>\n"]
+    found = Recorded(sampled, ToolAgent(Tidying(), Limits()))
+    assert [turn.text for turn in found.trajectory.turns] == ["c.add", "user.finish"]
+    (row,) = found.trajectory.rows
+    assert [text_of(row.token_ids[span.start : span.stop]) for span in row.spans] == [
+        text + END for text in sampled
+    ]
+    assert found.contexts == found.prompts
+
+
+class Forgetting:
+    """Thinks before it acts, and leaves earlier thoughts out of what it shows the model, as chat templates do."""
+
+    async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
+        renderer = ChatRenderer()
+        shown = [*(turn.observation for turn in turns), observation]
+        prompt = list(renderer.open(shown[0], ""))
+        for turn, later in zip(turns, shown[1:], strict=True):
+            prompt += [*ids(turn.text.rpartition("</think>")[2] + END), *renderer.extend(later)]
+        generation = await model.generate(prompt, max_tokens=99, stop_ids=renderer.stop_ids)
+        return Reply(*renderer.read(generation.token_ids))
+
+
+def test_thoughts_that_were_hidden_from_the_model_are_hidden_in_training_too() -> None:
+    """verl issue 5576: thoughts were stripped when served and piled up when trained. rLLM issue 352: where a prompt
+    did not extend the one before, the mask of the whole answer became 0."""
+    texts = [f"<think>{word}</think>c.add" for word in ("one", "two")] + ["<think>three</think>user.finish"]
+    found = Recorded(texts, Forgetting())
+    assert found.contexts == found.prompts  # each turn is trained on exactly what it was served
+    assert fork_counts([found.trajectory]) == {"history_changed": 2}
+    last = text_of(found.trajectory.rows[2].token_ids)
+    assert "three" in last and "one" not in last and "two" not in last
+    written = [
+        text_of(row.token_ids[span.start : span.stop]) for row in found.trajectory.rows for span in row.spans
+    ]
+    assert written == [text + END for text in texts]  # and nothing of it is lost
+    trained = policy_rows(found.trajectory, (1.0, 2.0, 3.0))
+    assert [row.weights.tolist() for row in trained] == [
+        [weight] * len(text + END) for weight, text in zip((1.0, 2.0, 3.0), texts, strict=True)
+    ]
