@@ -33,7 +33,7 @@ ONE_STEP = GrpoSettings(iterations=1, minibatches=1, evaluate_every=None, keep="
 
 
 def _rollout(name: str, *, breaks: bool) -> Trajectory:
-    """Three turns of two written tokens; with a break, the second prompt does not extend the first turn's tokens."""
+    """Three turns of two written tokens; with a break, the second prompt is no extension of the first turn."""
     tokens = (1, 5, 6, 2, 9, 7, 2, 8, 4)
     spans = [WrittenSpan(turn, 3 * turn + 1, 3 * turn + 3) for turn in range(3)]
     rows: tuple[TokenRow, ...] = (TokenRow(tokens, tuple(spans), (-1.0,) * 6),)
