@@ -139,7 +139,10 @@ def _further(settings: GrpoSettings) -> dict[str, object]:
 
 @pytest.mark.parametrize("settings", ALL.values(), ids=ALL.keys())
 def test_splitting_rollouts_into_rows_changes_nothing(make_trajectory: Make, settings: GrpoSettings) -> None:
-    """Rows of a rollout are what a change of history makes of it (SkyRL PR 1507: rows trained with advantage 0)."""
+    """Rows are what a change of history makes of a rollout.
+
+    SkyRL PR 1507 trained most of them with advantage 0; rLLM 352 masked the whole response where a prefix broke.
+    """
     attempts = [
         (_attempt(make_trajectory, [2, 1, 3], name="a"), [0.0, 0.2, 1.0]),
         (_attempt(make_trajectory, [4], name="b"), [0.0]),
@@ -193,6 +196,24 @@ def test_denominators_count_whole_iterations_by_tokens_rollouts_or_a_constant(ma
     assert found["token_mean"] == (8 / 2, None)
     assert found["sequence_mean"] == (4 / 2, pytest.approx([1 / 3] * 3))
     assert found["constant"] == (4 * 10 / 2, None)
+
+
+def test_neither_the_order_of_groups_nor_of_their_members_matters(make_trajectory: Make) -> None:
+    for settings in ALL.values():
+        groups = [
+            _simple(make_trajectory, [1.0, 0.0, None, 0.3], task="a", length=2),
+            _simple(make_trajectory, [0.5, 0.1], task="b", length=3),
+        ]
+        turned = [replace(group, members=tuple(reversed(group.members))) for group in reversed(groups)]
+        (((one,),), ((other,),)) = (
+            _unit(each, settings, **_further(settings)).minibatches for each in (groups, turned)
+        )
+        expected, found = _by_token(one), _by_token(other)
+        assert found[0] == pytest.approx(expected[0], rel=1e-5, abs=1e-7)
+        for name, tokens in expected[1].items():
+            assert [gradient for _, gradient in found[1][name]] == pytest.approx(
+                [gradient for _, gradient in tokens], rel=1e-4, abs=1e-7
+            )
 
 
 def test_turns_that_earn_nothing_stay_with_their_rollout(make_trajectory: Make) -> None:

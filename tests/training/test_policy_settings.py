@@ -42,7 +42,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "constant_tokens=9 would do nothing with aggregation='token_mean'; take aggregation='constant' or leave it "
         "out",
     ),
-    "stale limit": (lambda: ObjectiveSettings(stale_limit=-1.0), "stale_limit must be 0 or more, got -1.0"),
+    "stale limit": (lambda: ObjectiveSettings(stale_limit=0.0), "stale_limit must be positive, got 0.0"),
     "no KL": (lambda: KlSettings(0.0), "kl.coefficient must be positive (leave kl out for none), got 0.0"),
     "k1 alone": (
         lambda: KlSettings(0.1, "k1"),

@@ -230,7 +230,7 @@ class AlgorithmConfig(Section):
     """… and at 1 + clip_high; without preset what is usual for the kind, for ``clipped`` 0.2 and 0.28."""
     dual_clip: Annotated[float, Field(gt=1)] | None = None
     """Bound of the loss of bad tokens that became likely, for ``clipped``; left out = none."""
-    stale_limit: Annotated[float, Field(ge=0)] | None = None
+    stale_limit: Positive | None = None
     """Mean log-prob gap to the sampler above which the bad turns of an attempt are dropped; left out = never."""
     aggregation: Literal["token_mean", "sequence_mean", "constant"] | None = None
     """What the loss is an average over; without preset ``token_mean``."""

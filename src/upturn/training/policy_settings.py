@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from upturn.training.requirement import is_not_negative, is_positive, refuse, unless, unless_missing, useless
+from upturn.training.requirement import is_positive, refuse, unless, unless_missing, useless
 
 ObjectiveKind = Literal["clipped", "gspo", "cispo"]
 Aggregation = Literal["token_mean", "sequence_mean", "constant"]
@@ -104,7 +104,7 @@ class ObjectiveSettings:
             else unless_missing(self.clip_low, "clip_low", "in (0, 1)", lambda value: 0 < value < 1),
             unless_missing(self.clip_high, "clip_high", "positive", is_positive),
             unless_missing(dual, "dual_clip", "more than 1 + clip_high", lambda value: value > 1 + self.clips.high),
-            unless_missing(self.stale_limit, "stale_limit", "0 or more", is_not_negative),
+            unless_missing(self.stale_limit, "stale_limit", "positive", is_positive),
             unless_missing(self.constant_tokens, "constant_tokens", "at least 1", is_positive),
             useless(
                 dual is not None and self.kind != "clipped",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from upturn.training.loss import TokenBatch, TokenStatistics, quiet, total
+from upturn.training.loss import TokenBatch, TokenStatistics, quiet
 from upturn.training.losses.divergence import k3
 
 
@@ -58,15 +58,17 @@ def ratio_statistics(batch: TokenBatch, ratios: Tensor, clipped: Clipped) -> Tok
     """
     differences = log_ratios(batch).detach()
     shown = torch.where(batch.mask, ratios.detach(), 0.0)
-    return TokenStatistics(
-        {
-            "clip_fraction": total(clipped.low | clipped.high),
-            "clip_fraction_low": total(clipped.low),
-            "clip_fraction_high": total(clipped.high),
-            "ratio": total(shown),
-            "ratio_squared": total(shown.square()),
-            "kl_sampler": total(k3(differences)),
-            "entropy": total(-quiet(batch.old_logprobs, batch.mask)),
-        },
-        {"logprob_gap": float(differences.abs().max()) if differences.numel() else 0.0},
-    )
+    columns = {
+        "clip_fraction_low": clipped.low,
+        "clip_fraction_high": clipped.high,
+        "ratio": shown,
+        "ratio_squared": shown.square(),
+        "kl_sampler": k3(differences),
+        "entropy": -quiet(batch.old_logprobs, batch.mask),
+    }
+    gap = differences.abs().max() if differences.numel() else torch.zeros_like(differences.sum())
+    # one wait for the device instead of seven
+    *sums, gap = torch.stack([*(column.to(differences.dtype).sum() for column in columns.values()), gap]).tolist()
+    named = dict(zip(columns, sums, strict=True))
+    clip_fraction = named["clip_fraction_low"] + named["clip_fraction_high"]
+    return TokenStatistics({"clip_fraction": clip_fraction, **named}, {"logprob_gap": gap})
