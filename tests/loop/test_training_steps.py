@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from upturn.config import AgentConfig, GrpoConfig, RewardConfig, SftConfig
+from upturn.config.section import AlgorithmConfig, KlConfig, MismatchConfig
 from upturn.errors import TrainingError
 from upturn.loop.context import version_of
 from upturn.loop.cycle import serve, train
@@ -33,7 +34,8 @@ from upturn.pool import PoolSink, Selection
 from upturn.records import Evaluation
 from upturn.rewards import soft_overlong
 from upturn.training.assessment import Assessment
-from upturn.training.curve import CurvePoint
+from upturn.training.curve import CurvePoint, read_curve
+from upturn.training.place import CURVE_FILE
 from upturn.training.row import written_count
 from upturn.training.version import save_version
 from upturn.training.weights import weight_tensors
@@ -264,6 +266,35 @@ def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: 
     before = weight_tensors(load_local("nano").model)
     for name, tensor in weight_tensors(load_local(version.model).model).items():
         torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])
+
+
+def test_the_configured_algorithm_is_the_one_that_runs(desk: ModuleType, tmp_path: Path) -> None:
+    """Two tasks whose attempts earn the same, so two more are drawn; sampler and trainer are the same model."""
+    algorithm = AlgorithmConfig(
+        sampling_rounds=2,
+        kl=KlConfig(coefficient=0.1, target=0.1, horizon=100),
+        mismatch=MismatchConfig(recompute=True),
+    )
+    practice = GrpoConfig(
+        preset="dapo",
+        iterations=1,
+        tasks_per_iteration=2,
+        attempts=2,
+        minibatches=1,
+        evaluate_every=1,
+        algorithm=algorithm,
+    )
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    rewards = iter([0.0] * 4 + [0.0, 1.0] * 2)
+    with desk.opened(tmp_path / "run", config) as context:
+        train_grpo(context, version_of(NANO), {"sums": 1.0}, "grpo", reward=lambda _: next(rewards))
+    point = read_curve(tmp_path / "run" / "training" / "grpo" / CURVE_FILE)[-1].metrics
+    assert list(rewards) == []
+    assert (point["sampling_rounds"], point["groups"], point["filtered_groups"]) == (2.0, 4.0, 2.0)
+    assert point["kl_coefficient"] == 0.1
+    assert point["kl_reference"] == pytest.approx(0.0, abs=1e-3)
+    assert point["mismatch_weight_max"] == pytest.approx(1.0, abs=1e-3)
 
 
 class Told(NoProgress):
