@@ -21,6 +21,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from upturn.errors import TrainingError
 from upturn.training.attention import Backend, TreeAttention, tree_attention
 from upturn.training.batch import MicroBatch, micro_batches, padded_batch, tree_batch
+from upturn.training.fitness import tree_obstacle
 from upturn.training.head import chosen_logprobs
 from upturn.training.row import TrainingRow
 from upturn.training.settings import Packing, Precision
@@ -155,7 +156,7 @@ class Forward:
         """Before the first use of a backend, and before its first use on rows that share a beginning."""
         sample = _sample(rows)
         tokens = sum(row.computed_length for row in rows)
-        reason = _unfit(self.model)
+        reason = tree_obstacle(self.model, max(row.computed_length for row in rows))
         while reason is None and (backend := self._backend(tokens)) is not None:
             if (backend, sample.shares) in self._verified:
                 return
@@ -228,19 +229,6 @@ def _sample(rows: Sequence[TrainingRow]) -> _Sample:
         if MIN_SHARED <= same < max(first.computed_length, second.computed_length) and value > best:
             best, found = value, _Sample([first, second], shares=True)
     return found
-
-
-def _unfit(model: PreTrainedModel) -> str | None:
-    """Why attention over a tree cannot be exact for this model; None = it can."""
-    config: Any = model.config
-    kinds = set(getattr(config, "layer_types", None) or ())
-    if kinds - {"full_attention"}:
-        return (
-            f"it has layers of type {sorted(kinds - {'full_attention'})!r}, which look at more than the tokens seen"
-        )
-    if not kinds and getattr(config, "sliding_window", None) is not None:
-        return f"it sees a window of {config.sliding_window!r} tokens only"
-    return None
 
 
 def _attend(  # the registry's signature

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.training.batch import MicroBatch
+from upturn.training.fitness import refuse_random
 from upturn.training.forward import Forward
 from upturn.training.loss import TokenBatch
 from upturn.training.row import FloatArray, TrainingRow
@@ -72,7 +73,7 @@ class Trainer:
         learning_rate_factor: Callable[[int], float] | None = None,
     ) -> None:
         """``learning_rate_factor`` of the number of steps done; None = warm-up, then constant."""
-        _refuse_dropout(model)
+        refuse_random(model)
         self.model = model
         self.settings = settings
         self.steps = 0
@@ -210,21 +211,6 @@ def _checkpoint_activations(model: Any) -> None:  # the method's name depends on
         model.activation_checkpointing_enable({"use_reentrant": False})
     else:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-
-
-def _refuse_dropout(model: PreTrainedModel) -> None:
-    config: Any = model.config
-    found = {
-        name: module.p for name, module in model.named_modules() if isinstance(module, nn.Dropout) and module.p
-    }
-    if getattr(config, "attention_dropout", 0.0):
-        found["attention_dropout"] = config.attention_dropout
-    if found:
-        name, rate = next(iter(found.items()))
-        raise TrainingError(
-            f"the model has dropout ({name} = {rate!r}): it would train another policy than the one that sampled; "
-            "load it with dropout 0"
-        )
 
 
 def _refuse_empty(minibatch: Sequence[Stream]) -> None:
