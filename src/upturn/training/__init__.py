@@ -8,16 +8,28 @@ from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup, S
 from upturn.training.advantages import AdvantageSettings, GroupRelative, advantage_of
 from upturn.training.curve import CurvePoint, read_curve
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.policy_settings import (
+    DynamicSamplingSettings,
+    KlSettings,
+    MismatchSettings,
+    ObjectiveSettings,
+)
+from upturn.training.presets import PRESETS, preset
 from upturn.training.row import TrainingRow, policy_rows, supervised_rows
 from upturn.training.settings import GrpoSettings, OptimiserSettings, SftSettings
 
 __all__ = [
+    "PRESETS",
     "Advantage",
     "AdvantageSettings",
     "CurvePoint",
+    "DynamicSamplingSettings",
     "GroupAdvantages",
     "GroupRelative",
     "GrpoSettings",
+    "KlSettings",
+    "MismatchSettings",
+    "ObjectiveSettings",
     "OptimiserSettings",
     "ScoredGroup",
     "ScoredTrajectory",
@@ -27,6 +39,7 @@ __all__ = [
     "TrainingRow",
     "advantage_of",
     "policy_rows",
+    "preset",
     "read_curve",
     "supervised_rows",
 ]
