@@ -19,8 +19,8 @@ LIBRARY_SIDE = "upturn.bench.sides.library:library_side"
 
 ORDINARY_SEED = 28
 """The first whose group is ordinary: padded, logical, distinct and written tokens, and padded over distinct ones,
-all lie within 2 % of their medians over the seeds 0 to 200. Seed 0 has 1.89 padded tokens a distinct one, the median
-is 2.19."""
+all lie within 2 % of their medians over the seeds 0 to 200. Seed 0 has 1.89 padded tokens a distinct one, the
+median is 2.19."""
 
 
 @dataclass(frozen=True, slots=True)
