@@ -1,12 +1,13 @@
 """``upturn bench credit``: which estimators find the turn that mattered, and who learns faster by them."""
 
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
 import typer
 
-from upturn.cli.output import emit, progress, resumable
+from upturn.cli.output import emit, progress, resumable, usable_cores
 from upturn.errors import ConfigError
 
 
@@ -36,6 +37,7 @@ def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
     chosen = tuple(name for name in PARTS if not part or name in part)
     bench = quick_bench(folder, chosen) if quick else CreditBench(folder, chosen)
     bench = bench if seeds is None else bench.with_seeds(seeds)
+    bench = replace(bench, threads=usable_cores())
     with (
         resumable(f"upturn bench credit --folder {quote(str(folder))}, and the other options as before"),
         progress("measurements", bench.steps) as ticker,
@@ -45,5 +47,11 @@ def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
         from upturn.bench.credit.picture import save_pictures
 
         save_pictures(found.parts, pictures)
-    details = {"folder": str(folder), "seeds": bench.seeds, "sizes": "quick" if quick else "full", **found.details}
+    details = {
+        "folder": str(folder),
+        "seeds": bench.seeds,
+        "threads": bench.threads,
+        "sizes": "quick" if quick else "full",
+        **found.details,
+    }
     emit("bench credit", found.results, details, as_json=as_json)

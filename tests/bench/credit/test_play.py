@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from upturn.bench.credit.contender import CONTENDERS, Contender
+from upturn.bench.credit.crediting import credit
 from upturn.bench.credit.finding import Choice
 from upturn.bench.credit.key_door import key_door
-from upturn.bench.credit.key_door_part import KeyDoorSettings, credit, practise
+from upturn.bench.credit.key_door_part import KeyDoorSettings, practise
 from upturn.bench.credit.mdp import state_values
 from upturn.bench.credit.play import play
 from upturn.bench.credit.policy import SoftmaxPolicy, policy_of_skill
@@ -78,7 +79,7 @@ def test_credit_comes_in_the_order_of_the_turns() -> None:
     mdp = key_door()
     played = play(mdp, policy_of_skill(mdp, 0.5), np.random.default_rng(0), shape=(1, 8))
     states, _ = played.written_turns()
-    found = credit(Contender("trajectory"), played)
+    found = credit(Contender("trajectory"), played.groups)
     assert len(found) == len(states)
     place = 0
     for member in played.groups[0].members:
@@ -102,7 +103,7 @@ def test_a_policy_reaches_the_best_value_by_every_estimator(name: str) -> None:
     """The best possible is .9995; from .2, with as many actions as it takes."""
     contender = next(each for each in CONTENDERS if each.name == name)
     settings = KeyDoorSettings(first_success=0.2, target=0.97, budget=400_000, shown=0)
-    choice = Choice(0.3, 4, contender.continuations[0] and 16, 0.0)
+    choice = Choice(0.3, 4, 16 if contender.continuations else 0, 0.0)
     course = practise(contender, 0, choice, settings)
     assert course.is_reached
     assert course.curve[0][1] == pytest.approx(0.2, abs=1e-5)

@@ -9,11 +9,12 @@ from upturn.bench.credit.contender import CONTENDERS
 from upturn.bench.credit.finding import PartFindings
 from upturn.bench.credit.key_door_part import KeyDoorSettings, measure_key_door
 from upturn.bench.credit.ledger import Ledger
+from upturn.bench.credit.office import OfficeSettings
 from upturn.bench.credit.summary import ahead, details, results
 from upturn.records import JsonValue, Result
 
-Part: TypeAlias = Literal["key_door"]
-PARTS: tuple[Part, ...] = ("key_door",)
+Part: TypeAlias = Literal["key_door", "office"]
+PARTS: tuple[Part, ...] = ("key_door", "office")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +26,25 @@ class CreditBench:
     parts: tuple[Part, ...] = PARTS
     key_door: KeyDoorSettings = field(default_factory=KeyDoorSettings)
     key_door_seeds: int = 20
+    office: OfficeSettings = field(default_factory=OfficeSettings)
+    office_seeds: int = 5
+    threads: int = 1
+    """Of torch, in the office."""
 
     @property
     def steps(self) -> int:
         """How often ``measure`` reports."""
-        return len(CONTENDERS) * (1 + 2 * self.key_door_seeds) * ("key_door" in self.parts)
+        key_door = len(CONTENDERS) * (1 + 2 * self.key_door_seeds) * ("key_door" in self.parts)
+        return key_door + self.office_seeds * (1 + 2 * len(CONTENDERS)) * ("office" in self.parts)
 
     @property
     def seeds(self) -> dict[str, JsonValue]:
         """Of each part that is measured."""
-        return {"key_door": self.key_door_seeds} if "key_door" in self.parts else {}
+        return {part: {"key_door": self.key_door_seeds, "office": self.office_seeds}[part] for part in self.parts}
 
     def with_seeds(self, seeds: int) -> "CreditBench":
         """The same with another number of seeds in every part."""
-        return replace(self, key_door_seeds=seeds)
+        return replace(self, key_door_seeds=seeds, office_seeds=seeds)
 
 
 def quick_bench(folder: Path, parts: tuple[Part, ...]) -> CreditBench:
@@ -46,7 +52,17 @@ def quick_bench(folder: Path, parts: tuple[Part, ...]) -> CreditBench:
     settings = KeyDoorSettings(
         skills=(0.5,), ranked_groups=2, attempts=4, budget=600, shown=200, learning_rates=(0.3,), groups=(2,)
     )
-    return CreditBench(folder, parts, replace(settings, choice_seeds=1, choice_budget=300), key_door_seeds=2)
+    office = OfficeSettings(
+        demonstrations=4, epochs=1, ranked_tasks=2, attempts=3, continuations=4, tasks=2, evaluate_every=1
+    )
+    return CreditBench(
+        folder,
+        parts,
+        replace(settings, choice_seeds=1, choice_budget=300),
+        2,
+        replace(office, examined_tasks=3, budget=300),
+        1,
+    )
 
 
 class Measured(NamedTuple):
@@ -64,5 +80,14 @@ def measure(bench: CreditBench, *, on_done: Callable[[], None] = lambda: None) -
         ledger = Ledger(bench.folder / "key_door", bench.key_door)
         seeds = range(bench.key_door_seeds)
         found.append(measure_key_door(ledger, CONTENDERS, seeds, bench.key_door, on_done=on_done))
+    if "office" in bench.parts:
+        from upturn.bench.credit.office_part import measure_office
+        from upturn.training.trainer import torch_threads
+
+        ledger = Ledger(bench.folder / "office", bench.office)
+        model = bench.folder / "office" / f"model-{ledger.key}"
+        seeds = range(bench.office_seeds)
+        with torch_threads(bench.threads):
+            found.append(measure_office(ledger, model, CONTENDERS, seeds, settings=bench.office, on_done=on_done))
     listed = [result for part in found for result in results(part)]
     return Measured([*listed, ahead(found)], {part.name: details(part) for part in found}, found)

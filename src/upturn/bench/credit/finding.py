@@ -33,6 +33,17 @@ class Ceiling:
 
 
 @record
+class Truth:
+    """What turns changed, measured."""
+
+    changes: tuple[float | None, ...]
+    """Of each turn, in the order of the groups, their members and turns; None = not measured."""
+    attempts: str
+    """Fingerprint of the attempts."""
+    ceiling: Ceiling
+
+
+@record
 class Practised:
     """A policy's course under a contender's credit."""
 

@@ -10,16 +10,15 @@ from functools import cache, partial
 from itertools import product
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from upturn.bench.credit.contender import Contender
+from upturn.bench.credit.crediting import agreement, credit
 from upturn.bench.credit.finding import Choice, PartFindings, Practised, Ranked
 from upturn.bench.credit.key_door import key_door
 from upturn.bench.credit.ledger import Entry, Ledger
 from upturn.bench.credit.mdp import Floats, state_values
-from upturn.bench.credit.play import Played, exact_changes, play
+from upturn.bench.credit.play import exact_changes, play
 from upturn.bench.credit.policy import SoftmaxPolicy, policy_of_skill, success_rate
-from upturn.training.advantages import advantage_of, rescaled
 
 PART = "key_door"
 CHOICE_SEED = 1_000_000
@@ -91,10 +90,10 @@ def rank(contender: Contender, seed: int, settings: KeyDoorSettings) -> Ranked:
         policy = _policy(skill)
         rng = np.random.default_rng([seed, place])
         shape = (settings.ranked_groups, settings.attempts)
-        played = play(mdp, policy, rng, shape=shape, continuations=contender.continuations[-1])
+        played = play(mdp, policy, rng, shape=shape, continuations=contender.continuations)
         made = np.arange(mdp.horizon) < played.walk.lengths[:, None]
         truth = exact_changes(mdp, state_values(mdp, policy), played.walk)[made]
-        by_skill.append((skill, agreement(credit(contender, played), truth)))
+        by_skill.append((skill, agreement(credit(contender, played.groups), truth)))
         tokens += played.tokens
     return Ranked(float(np.mean([each for _, each in by_skill])), tuple(by_skill), tokens)
 
@@ -102,7 +101,7 @@ def rank(contender: Contender, seed: int, settings: KeyDoorSettings) -> Ranked:
 def choose(contender: Contender, settings: KeyDoorSettings) -> Choice:
     """What reaches the target with the fewest actions, on seeds of their own."""
     found = []
-    for grid in product(settings.learning_rates, settings.groups, contender.continuations):
+    for grid in product(settings.learning_rates, settings.groups, contender.practised):
         tried = Choice(*grid, tokens=0.0)
         seeds = range(CHOICE_SEED, CHOICE_SEED + settings.choice_seeds)
         courses = [practise(contender, seed, tried, settings, is_trial=True) for seed in seeds]
@@ -123,24 +122,9 @@ def practise(
     while tokens < (budget if reached is None else shown):
         shape = (choice.groups, settings.attempts)
         played = play(mdp, policy.probabilities, rng, shape=shape, continuations=choice.continuations)
-        policy.learn(*played.written_turns(), credit(contender, played))
+        policy.learn(*played.written_turns(), credit(contender, played.groups))
         tokens += played.tokens
         curve.append((tokens, success_rate(mdp, policy.probabilities)))
         if reached is None and curve[-1][1] >= settings.target and tokens <= budget:
             reached = tokens
     return Practised(budget if reached is None else reached, reached is not None, tuple(curve))
-
-
-def credit(contender: Contender, played: Played) -> Floats:
-    """``(N,)``: the advantage of each turn, in the order of the groups, their members and turns."""
-    estimator = advantage_of(contender.settings)
-    compared = [estimator(group) for group in played.groups]
-    found = rescaled(played.groups, compared, by=contender.settings.scale)
-    return np.array([value for each in found for turns in each.turns for value in turns])
-
-
-def agreement(given: Floats, truth: Floats) -> float:
-    """Spearman's rank correlation; 0 where either is the same everywhere."""
-    if np.ptp(given) == 0 or np.ptp(truth) == 0:
-        return 0.0
-    return float(spearmanr(given, truth).statistic)
