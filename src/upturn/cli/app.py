@@ -55,6 +55,9 @@ COMMANDS: dict[str, dict[str, Target]] = {
         "update": Target(
             "upturn.cli.bench_update:bench_update", "How fast weights are updated, against TRL and the machine."
         ),
+        "rollout": Target(
+            "upturn.cli.bench_rollout:bench_rollout", "How fast attempts are sampled, against transformers."
+        ),
         "credit": Target(
             "upturn.cli.bench_credit:bench_credit",
             "Which estimators find the turn that mattered; who learns faster.",
