@@ -10,8 +10,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "upturn"
 
 HEAVY = ("torch", "transformers", "matplotlib", "sklearn")
 
-HEAVY_FOLDERS = ("models/engine", "models/nano", "training")
-"""The only places whose modules may import what is heavy at their top."""
+HEAVY_FOLDERS = ("models/engine", "models/nano", "training", "bench/sides")
+"""The only places whose modules may import what is heavy at their top; sides of a comparison run on their own."""
 
 WATCHER = """
 import importlib, sys
