@@ -8,7 +8,7 @@ import pytest
 from upturn.config import Config, parse_config
 from upturn.config.section import PresetName
 from upturn.errors import ConfigError
-from upturn.loop.algorithm import algorithm_settings
+from upturn.loop.algorithm import algorithm_settings, continuations
 from upturn.loop.check import check_names
 from upturn.loop.kit import kit_of
 from upturn.training import AdvantageSettings, GrpoSettings, OptimiserSettings
@@ -143,3 +143,17 @@ def test_it_is_checked_before_any_work() -> None:
     config = config_of({"algorithm": {"kind": "gspo"}})
     with pytest.raises(ConfigError, match=r"grpo\.algorithm: kind='gspo' is a mean over each sequence"):
         check_names(config, kit_of(config))
+
+
+def test_values_of_states_are_measured_only_where_the_estimator_needs_them() -> None:
+    cases: tuple[tuple[dict[str, Any], int], ...] = (
+        ({}, 0),
+        ({"estimator": "tree"}, 0),
+        ({"estimator": "monte_carlo"}, 8),
+        ({"estimator": "divergence", "continuations": 64}, 64),
+    )
+    for section, expected in cases:
+        config = config_of({"advantage": section})
+        assert continuations(config, algorithm_settings(config)) == expected
+    (found,) = problems_of(advantage={"estimator": "tree", "continuations": 4})
+    assert found.startswith("grpo.advantage: continuations=4 would do nothing with estimator='tree'")

@@ -33,6 +33,7 @@ from upturn.models.nano import load_local, model_folder
 from upturn.pool import PoolSink, Selection
 from upturn.records import Evaluation
 from upturn.rewards import soft_overlong
+from upturn.training import StateValue
 from upturn.training.assessment import Assessment
 from upturn.training.curve import CurvePoint, read_curve
 from upturn.training.place import CURVE_FILE
@@ -107,6 +108,27 @@ def test_what_is_written_too_much_is_taken_off_the_reward(desk: ModuleType, tmp_
     assert penalty(trajectory) == soft_overlong(written_count(trajectory), limit=100, buffer=20)
     assert [member.turn_rewards for member in group.members] == [(1.0,), (1.0,)]
     assert [member.turn_rewards for member in other.members] == [(0.5,), (0.5,)]
+
+
+def test_practice_measures_states_where_it_is_told_to(desk: ModuleType, tmp_path: Path) -> None:
+    """By what attempts earn, penalty and discount included; continuations are practice, not evidence."""
+    with desk.opened(tmp_path, desk.config(environment={"max_turns": 2, "max_tokens": 64})) as context:
+        trainee = Trainee(context.fleet, version_of(NANO))
+        plain = Practice("run/plain", 0, attempts=2, reward=lambda _: 1.0, penalty=lambda _: -0.5, gamma=0.5)
+        sink = PoolSink(context.pool)
+        (group,) = trainee.practise(context.next_tasks(1), 0, replace(plain, continuations=3), sink)
+        kept = list(context.pool.selected(Selection(run="run/plain"), tenant="default"))
+    assert len(kept) == 2
+    for member in group.members:
+        assert member.turn_rewards is not None
+        assert member.state_values is not None
+        *before, last = member.state_values
+        assert last == StateValue(0.0, None)
+        assert len(before) == len(member.turn_rewards)
+        # Two turns at most: each continuation earns .5, at once or a turn later.
+        assert all(value is not None and value.count == 3 and 0.25 <= value.mean <= 0.5 for value in before)
+        if len(before) == 2:
+            assert before[1] == StateValue(0.5, 3)
 
 
 def test_practice_follows_what_still_fails_but_never_stops(desk: ModuleType, tmp_path: Path) -> None:

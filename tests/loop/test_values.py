@@ -12,7 +12,7 @@ from upturn.environments.office.kit import OfficeKit
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.service import judge
 from upturn.loop.values import Continuations, continued, measure_values, with_values
-from upturn.records import AgentVersion, Evaluation
+from upturn.records import AgentVersion, Evaluation, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.advantages import MonteCarloDelta
 
@@ -34,7 +34,7 @@ def fleet() -> Fleet:
     return Fleet(OfficeKit(), LIMITS)
 
 
-def score(evaluation: Evaluation) -> float | None:
+def score(_: Trajectory, evaluation: Evaluation) -> float | None:
     return evaluation.score
 
 
@@ -92,7 +92,7 @@ def test_attempts_that_share_a_history_share_its_continuations(fleet: Fleet) -> 
 def test_rewards_are_discounted_by_the_turns_they_are_away(fleet: Fleet) -> None:
     purpose = Purpose("greedy", 0, temperature=0.0)
     groups = _groups(fleet, purpose, ["mail_file"], 1)
-    ((states,),) = continued(fleet, NANO, groups, purpose, how=Continuations(1, lambda _: 1.0, gamma=0.5)).returns
+    ((states,),) = continued(fleet, NANO, groups, purpose, how=Continuations(1, lambda *_: 1.0, gamma=0.5)).returns
     assert states is not None
     count = len(groups[0].members[0].trajectory.turns)
     assert states == tuple((0.5 ** (count - 1 - turn),) for turn in range(count))
@@ -104,7 +104,7 @@ def test_unscorable_members_are_not_continued_and_missing_judgements_are_left_ou
     mixed = replace(group, members=(replace(first, turn_rewards=None), second))
     asked: list[int] = []
 
-    def every_other(_: Evaluation) -> float | None:
+    def every_other(_: Trajectory, __: Evaluation) -> float | None:
         asked.append(1)
         return 0.25 if len(asked) % 2 else None
 
@@ -116,7 +116,7 @@ def test_unscorable_members_are_not_continued_and_missing_judgements_are_left_ou
         *[StateValue(0.25, 1)] * len(second.trajectory.turns),
         StateValue(0.0, None),
     )
-    nothing = continued(fleet, NANO, [mixed], purpose, how=Continuations(2, lambda _: None))
+    nothing = continued(fleet, NANO, [mixed], purpose, how=Continuations(2, lambda *_: None))
     assert nothing.missing == nothing.attempts == 2 * len(second.trajectory.turns)
     unmeasured = with_values(second, [()] * len(second.trajectory.turns))
     assert unmeasured.state_values == (*[None] * len(second.trajectory.turns), StateValue(0.0, None))

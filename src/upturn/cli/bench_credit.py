@@ -27,7 +27,7 @@ def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
 ) -> None:
     """Compare estimators of turn credit: their agreement with the truth, and tokens sampled to 80 % success.
 
-    The key-door world takes a minute or two. The office takes hours; stopped, it goes on where it was.
+    The key-door world takes a minute or two. The office takes about an hour; stopped, it goes on where it was.
     """
     from upturn.bench.credit.bench import PARTS, CreditBench, measure, quick_bench
 

@@ -253,8 +253,11 @@ class AlgorithmConfig(Section):
 class AdvantageConfig(Section):
     """What a turn is credited with (docs/training.md). What is left out is as in the preset."""
 
-    estimator: Literal["trajectory", "turn", "state", "tree"] | None = None
+    estimator: Literal["trajectory", "turn", "state", "tree", "monte_carlo", "divergence"] | None = None
     """Who is compared with whom; without preset ``trajectory``: whole attempts."""
+    continuations: Count | None = None
+    """Attempts that go on from each state, to measure what it is worth, for ``monte_carlo`` and ``divergence``;
+    they cost the tokens that they write. Left out = 8."""
     gamma: Annotated[float, Field(gt=0, le=1)] | None = None
     """Discount of a reward per earlier turn; without preset 1."""
     baseline: Literal["group_mean", "leave_one_out", "none"] | None = None

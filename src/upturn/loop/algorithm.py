@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from upturn.config import Config, Section
 from upturn.errors import ConfigError
+from upturn.training.advantages import AdvantageSettings, advantage_of
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
     KlSettings,
@@ -16,6 +17,8 @@ from upturn.training.presets import preset
 from upturn.training.settings import GrpoSettings, OptimiserSettings
 
 Made = TypeVar("Made")
+CONTINUATIONS = 8
+"""Of each state, where the configuration does not say: about VinePPO's 9."""
 
 
 def algorithm_settings(config: Config) -> GrpoSettings:
@@ -28,7 +31,7 @@ def algorithm_settings(config: Config) -> GrpoSettings:
     base = GrpoSettings() if grpo.preset is None else preset(grpo.preset)
     own = grpo.algorithm
     objective = _made("grpo.algorithm", problems, lambda: _objective(base.objective, config))
-    advantage = _made("grpo.advantage", problems, lambda: replace(base.advantage, **_chosen(grpo.advantage)))
+    advantage = _made("grpo.advantage", problems, lambda: _advantage(base.advantage, config))
     mismatch = _made("grpo.algorithm", problems, lambda: _mismatch(config))
     found = _made(
         "grpo",
@@ -53,6 +56,13 @@ def algorithm_settings(config: Config) -> GrpoSettings:
     if problems or found is None:
         raise ConfigError(problems)
     return found
+
+
+def continuations(config: Config, settings: GrpoSettings) -> int:
+    """From each state of each attempt, to measure its value; 0 where the estimator needs no values."""
+    if "state_values" not in advantage_of(settings.advantage).needs:
+        return 0
+    return config.grpo.advantage.continuations or CONTINUATIONS
 
 
 def _made(where: str, problems: list[str], make: Callable[[], Made]) -> Made | None:
@@ -81,6 +91,20 @@ def _objective(base: ObjectiveSettings, config: Config) -> ObjectiveSettings:
     elif "aggregation" in changes and "constant_tokens" not in changes:
         changes["constant_tokens"] = None
     return replace(base, **changes, kl=_kl(base.kl, _chosen(own.kl)))
+
+
+def _advantage(base: AdvantageSettings, config: Config) -> AdvantageSettings:
+    changes = _chosen(config.grpo.advantage)
+    count = changes.pop("continuations", None)
+    found = replace(base, **changes)
+    if count is not None and "state_values" not in advantage_of(found).needs:
+        raise ConfigError(
+            [
+                f"continuations={count!r} would do nothing with estimator={found.estimator!r}, which needs no "
+                "values of states; leave it out, or choose 'monte_carlo' or 'divergence'"
+            ]
+        )
+    return found
 
 
 def _sampling(base: DynamicSamplingSettings | None, rounds: int | None) -> DynamicSamplingSettings | None:

@@ -11,6 +11,7 @@ import numpy as np
 from upturn.environments import EnvironmentKit
 from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose
 from upturn.loop.service import judge
+from upturn.loop.values import Continuations, measure_values
 from upturn.models import CompactRenderer
 from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
@@ -97,8 +98,17 @@ class Practice:
     """What an attempt earned; None = missing."""
     penalty: Callable[[Trajectory], float] | None = None
     """What is added to that, 0 or less; None = nothing."""
+    continuations: int = 0
+    """From each state of each attempt, to measure what the state is worth; 0 = the estimator needs no values."""
+    gamma: float = 1.0
+    """Discount per turn of what continuations earn."""
     refill: int = 0
     """Which round of further tasks in an iteration; 0 = the iteration's own."""
+
+    def earned(self, trajectory: Trajectory, evaluation: Evaluation) -> float | None:
+        """Reward and penalty of an attempt together; None = missing."""
+        reward = self.reward(evaluation)
+        return reward if reward is None or self.penalty is None else reward + self.penalty(trajectory)
 
 
 class Trainee:
@@ -126,7 +136,11 @@ class Trainee:
     def practise(
         self, tasks: Sequence[Task], iteration: int, practice: Practice, sink: TrajectorySink
     ) -> list[ScoredGroup]:
-        """Groups of attempts at the tasks with the present weights, at temperature 1; all go to the sink."""
+        """Groups of attempts at the tasks with the present weights, at temperature 1; all go to the sink.
+
+        Continuations, which measure states, go nowhere. Raises WorldError where an environment cannot be entered
+        again.
+        """
         version = self.serve_as(self.version)
         key, seed = f"{practice.run}/{iteration}", practice.seed * 100_003 + iteration
         if practice.refill:
@@ -140,24 +154,25 @@ class Trainee:
         run = f"{practice.run}/refill-{practice.refill}" if practice.refill else practice.run
         sink.append(run, iteration, finished)
         size = practice.attempts
-        return [
+        groups = [
             ScoredGroup(
                 task,
                 tuple(
-                    _scored(trajectories[at], practice.reward(evaluations[at]), practice.penalty)
+                    _scored(trajectories[at], practice.earned(trajectories[at], evaluations[at]))
                     for at in range(index * size, (index + 1) * size)
                 ),
             )
             for index, task in enumerate(tasks)
         ]
+        if not practice.continuations:
+            return groups
+        how = Continuations(practice.continuations, practice.earned, practice.gamma)
+        values = replace(purpose, key=f"{purpose.key}/values")
+        return measure_values(self.fleet, version, groups, values, how=how).groups
 
 
-def _scored(
-    trajectory: Trajectory, reward: float | None, penalty: Callable[[Trajectory], float] | None
-) -> ScoredTrajectory:
+def _scored(trajectory: Trajectory, earned: float | None) -> ScoredTrajectory:
     """The reward stands on the last turn, where the outcome was decided; an attempt without turns is unscorable."""
-    if reward is None or not trajectory.turns:
+    if earned is None or not trajectory.turns:
         return ScoredTrajectory(trajectory, None)
-    if penalty is not None:
-        reward += penalty(trajectory)
-    return ScoredTrajectory(trajectory, (*(0.0 for _ in trajectory.turns[1:]), reward))
+    return ScoredTrajectory(trajectory, (*(0.0 for _ in trajectory.turns[1:]), earned))

@@ -12,7 +12,7 @@ from pathlib import Path
 from upturn.agents.rendering import rendered_rows
 from upturn.config import RewardConfig
 from upturn.errors import TrainingError
-from upturn.loop.algorithm import algorithm_settings
+from upturn.loop.algorithm import algorithm_settings, continuations
 from upturn.loop.context import Context, keep_agent_version
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.progress import Progress
@@ -118,15 +118,17 @@ def train_grpo(
     trainee = Trainee(context.fleet, parent)
     seed = context.seed + CYCLE_SEED_STEP * (context.cycle - 1)
     sampler = TaskSampler(context.kit, weights, config.tasks_per_iteration, seed=seed)
+    settings = algorithm_settings(context.config)
     practice = Practice(
         f"{context.run_id}/{name}",
         seed,
         config.attempts,
         reward or configured_reward(context),
         overlong_penalty(context.config.rewards),
+        continuations(context.config, settings),
+        settings.advantage.gamma,
     )
     sink = PoolSink(context.pool)
-    settings = algorithm_settings(context.config)
 
     def refill(iteration: int, attempt: int) -> list[ScoredGroup]:
         tasks = sampler.further_tasks(iteration, attempt)

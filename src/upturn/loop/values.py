@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from upturn.agents import Beginning, beginnings
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.service import judge
-from upturn.records import AgentVersion, Evaluation, Task
+from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory, StateValue
 
 Returns: TypeAlias = tuple[float, ...]
@@ -48,7 +48,7 @@ class Continuations:
 
     count: int
     """From each state."""
-    reward: Callable[[Evaluation], float | None]
+    earned: Callable[[Trajectory, Evaluation], float | None]
     """What a continuation earns with its last turn; None = missing."""
     gamma: float = 1.0
     """Discount per turn."""
@@ -112,7 +112,7 @@ def continued(
     begin = [state.beginning for state in states.values() for _ in range(how.count)]
     made = fleet.attempt(jobs, purpose, begin)
     rewards = [
-        how.reward(judge(fleet.kit.verifier, job[1], trajectory))
+        how.earned(trajectory, judge(fleet.kit.verifier, job[1], trajectory))
         for job, trajectory in zip(jobs, made, strict=True)
     ]
     earned: dict[_Key, Returns] = {}

@@ -14,6 +14,7 @@ from upturn.environments.office.baseline import oracle, play
 from upturn.environments.office.kit import OfficeKit
 from upturn.loop.fleet import Fleet
 from upturn.loop.trainee import Trainee
+from upturn.loop.values import Continuations
 from upturn.models import CompactRenderer
 from upturn.models.nano import load_local, model_folder
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
@@ -50,6 +51,11 @@ class OfficeSettings:
 def reward_of(evaluation: Evaluation) -> float | None:
     """1 for a success, 0 for a failure, None where the judgement is missing: a value is a chance of success."""
     return evaluation.rewards.get("success")
+
+
+def continuations(count: int) -> Continuations:
+    """So many from each state."""
+    return Continuations(count, lambda _, evaluation: reward_of(evaluation))
 
 
 class Office:

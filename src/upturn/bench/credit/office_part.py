@@ -20,12 +20,12 @@ from upturn.bench.credit.crediting import agreement, credit
 from upturn.bench.credit.finding import Ceiling, PartFindings, Practised, Ranked, Truth
 from upturn.bench.credit.ledger import Entry, Ledger
 from upturn.bench.credit.mdp import Floats
-from upturn.bench.credit.office import Office, OfficeSettings, reward_of
+from upturn.bench.credit.office import Office, OfficeSettings, continuations, reward_of
 from upturn.errors import MeasurementError
 from upturn.loop.exam import exam_tasks, sit
 from upturn.loop.fleet import Purpose
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
-from upturn.loop.values import Continuations, Continued, continued, measure_values
+from upturn.loop.values import Continued, continued, measure_values
 from upturn.training.advantage import ScoredGroup
 
 PART = "office"
@@ -72,7 +72,7 @@ def measure_truth(office: Office, seed: int) -> Truth:
     """What each turn of the seed's attempts changed, and how well that is known."""
     trainee = office.trainee()
     groups = _groups(office, trainee, seed)
-    how = Continuations(office.settings.continuations, reward_of)
+    how = continuations(office.settings.continuations)
     found = continued(office.fleet, trainee.version, groups, Purpose(f"truth/{seed}", seed, 1.0), how=how)
     half = how.count // 2
     whole, first, second = (changes(groups, found, part) for part in (_ALL, slice(half), slice(half, None)))
@@ -91,7 +91,7 @@ def rank(office: Office, contender: Contender, seed: int, *, truth: Truth) -> Ra
     tokens = _written(groups)
     if contender.continuations:
         purpose = Purpose(f"rank/{contender.name}/{seed}", seed + _FURTHER_SEED, 1.0)
-        how = Continuations(contender.continuations, reward_of)
+        how = continuations(contender.continuations)
         measured = measure_values(office.fleet, trainee.version, groups, purpose, how=how)
         groups, tokens = measured.groups, tokens + measured.tokens
     if _fingerprint(groups) != truth.attempts:
@@ -153,7 +153,7 @@ class _Source:
             purpose = Purpose(
                 f"{self._practice.run}/values/{iteration}", self._seed + _FURTHER_SEED + iteration, 1.0
             )
-            how = Continuations(self._continuations, reward_of)
+            how = continuations(self._continuations)
             measured = measure_values(self._office.fleet, trainee.version, found, purpose, how=how)
             found = measured.groups
             self.tokens += measured.tokens
