@@ -109,6 +109,18 @@ def test_an_attempt_cannot_see_its_sibling(backend: Backend) -> None:
     assert (after[:, sibling] - before[:, sibling]).abs().max() > 1
 
 
+@pytest.mark.parametrize("chunk", [1, 2, 3, 100])
+def test_long_nodes_are_taken_as_chains(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr("upturn.training.attention.CHUNK", chunk)
+    tree, paths = _tree([[1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 8, 9], [1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4]])
+    inputs = _inputs(len(tree.token_ids))
+    found, expected = tree_attention(tree, "streamed", CPU)(*inputs, 0.3), _by_the_book(*inputs, paths)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    gradients = torch.autograd.grad(found.square().sum(), inputs)
+    for gradient, right in zip(gradients, torch.autograd.grad(expected.square().sum(), inputs), strict=True):
+        torch.testing.assert_close(gradient, right, rtol=1e-4, atol=1e-5)
+
+
 def test_visible_tokens_are_the_path_so_far() -> None:
     tree, _ = _tree([[1, 2, 3], [1, 2, 4, 5]])
     assert [each.tolist() for each in visible_tokens(tree)] == [[0, 1], [0, 1, 2], [0, 1, 3, 4]]

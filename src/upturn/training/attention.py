@@ -3,7 +3,7 @@
 Letters: N tokens of the tree, H query heads, K key-value heads (H a multiple of K), D their size. Queries and keys
 come rotated to their depth. Three ways to compute the same thing:
 
-* ``streamed`` (CPU): no mask and no copy of the keys. Every node's own causal attention, nodes of like length
+* ``streamed`` (CPU): no mask and no copy of the keys. Every node's own causal attention, those of like length
   together; then, for every node with descendants, all queries of the descendants, one range of the layout, against
   the node's keys. The parts are joined by their log-sum-exp, as flash attention joins blocks (arXiv 2205.14135);
   the backward pass of a part needs the joined output and log-sum-exp only, so the kernel's own serves for each.
@@ -11,7 +11,7 @@ come rotated to their depth. Three ways to compute the same thing:
 * ``by_node`` (anywhere): one call of scaled-dot-product attention a node, against the keys of its path.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -28,6 +28,10 @@ Backend = Literal["streamed", "flex", "by_node"]
 
 _FORWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _BACKWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+CHUNK = 192
+"""Tokens of a node whose own attention is one causal call. The kernel computes much of what a causal mask hides,
+and nothing in vain in a rectangle, so a long node is taken as a chain: a sixth faster than whole nodes of 1,000
+tokens; 1,024 to 256 tokens gain less, 128 lose to the number of calls."""
 _WASTE = 1.25
 """Padded tokens for each real one up to which nodes of unlike length are computed together."""
 
@@ -44,7 +48,7 @@ class _Block(NamedTuple):
 
 
 class _Reach(NamedTuple):
-    """The queries ``stop:reach`` of a node's descendants, which see all of its keys ``start:stop``."""
+    """A chunk ``start:stop`` of a node, and the queries ``stop:reach`` behind it, which see all of its keys."""
 
     start: int
     stop: int
@@ -83,12 +87,9 @@ def tree_attention(tree: TokenTree, backend: Backend, device: torch.device) -> T
     if backend == "streamed":
         if device.type != "cpu":
             raise ValueError(f"backend 'streamed' runs on a CPU only, the model is on {device}; use 'flex'")
-        reaches = (
-            _Reach(int(start), int(stop), int(reach))
-            for start, stop, reach in zip(tree.starts, tree.stops, tree.subtree_stops, strict=True)
-            if reach > stop
-        )
-        return TreeAttention(tree, backend, tuple(_blocks(tree)), tuple(reaches), (), None)
+        chunks = _chunks(tree)
+        reaches = tuple(chunk for chunk in chunks if chunk.reach > chunk.stop)
+        return TreeAttention(tree, backend, tuple(_blocks(chunks)), reaches, (), None)
     if backend == "flex":
         return TreeAttention(tree, backend, (), (), (), _block_mask(tree, device))
     visible = tuple(torch.from_numpy(tokens).to(device) for tokens in visible_tokens(tree))
@@ -104,27 +105,40 @@ def visible_tokens(tree: TokenTree) -> list[IntArray]:
     return found
 
 
-def _blocks(tree: TokenTree) -> list[_Block]:
-    """The nodes by length, together as long as padding stays small."""
-    lengths = tree.stops - tree.starts
+def _chunks(tree: TokenTree) -> list[_Reach]:
+    """The tree with its long nodes cut into chains, from the roots down."""
+    return [
+        _Reach(at, min(at + CHUNK, stop), reach)
+        for start, stop, reach in zip(
+            tree.starts.tolist(), tree.stops.tolist(), tree.subtree_stops.tolist(), strict=True
+        )
+        for at in range(start, stop, CHUNK)
+    ]
+
+
+def _blocks(chunks: Sequence[_Reach]) -> list[_Block]:
+    """The chunks by length, together as long as padding stays small."""
+    lengths = np.array([chunk.stop - chunk.start for chunk in chunks])
     order = np.argsort(-lengths, kind="stable")
     cuts, real = [0], 0
-    for place, node in enumerate(order):
+    for place, index in enumerate(order):
         count = place - cuts[-1]
-        if count and lengths[order[cuts[-1]]] * (count + 1) > _WASTE * (real + lengths[node]):
+        if count and lengths[order[cuts[-1]]] * (count + 1) > _WASTE * (real + lengths[index]):
             cuts.append(place)
             real = 0
-        real += int(lengths[node])
-    return [_block(tree, order[first:last]) for first, last in pairwise([*cuts, len(order)])]
+        real += int(lengths[index])
+    return [_block([chunks[index] for index in order[first:last]]) for first, last in pairwise([*cuts, len(order)])]
 
 
-def _block(tree: TokenTree, nodes: IntArray) -> _Block:
-    starts, stops = tree.starts[nodes], tree.stops[nodes]
-    if len(nodes) == 1:
-        return _Block(None, None, int(starts[0]), int(stops[0]))
-    columns = starts[:, None] + np.arange(int((stops - starts).max()))
-    is_real = columns < stops[:, None]
-    indices = torch.from_numpy(np.minimum(columns, stops[:, None] - 1))
+def _block(chunks: Sequence[_Reach]) -> _Block:
+    if len(chunks) == 1:
+        return _Block(None, None, chunks[0].start, chunks[0].stop)
+    starts, stops = (
+        np.array(ends)[:, None] for ends in zip(*((each.start, each.stop) for each in chunks), strict=True)
+    )
+    columns = starts + np.arange(int((stops - starts).max()))
+    is_real = columns < stops
+    indices = torch.from_numpy(np.minimum(columns, stops - 1))
     return _Block(indices, None if is_real.all() else torch.from_numpy(is_real), 0, 0)
 
 

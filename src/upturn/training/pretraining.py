@@ -209,7 +209,11 @@ def pretrain(
     model = new_model(seed)
     for phase in SCHEDULE:
         settings = OptimiserSettings(
-            learning_rate=phase.learning_rate, weight_decay=0.05, micro_batch_tokens=8192, threads=threads
+            learning_rate=phase.learning_rate,
+            weight_decay=0.05,
+            micro_batch_tokens=8192,
+            packing="padded",  # every token is predicted and little is shared: a tree would save nothing
+            threads=threads,
         )
         trainer = Trainer(model, settings, phase.learning_rate_factor)
         plan = RunPlan(

@@ -63,7 +63,7 @@ class OptimiserSettings:
     """.95, not .999: runs here last hundreds of steps, and the second moment has to follow them."""
     max_grad_norm: float = 1.0
     """The whole gradient is scaled down to this 2-norm when it is longer."""
-    micro_batch_tokens: int = 8192
+    micro_batch_tokens: int = 16_384
     """Positions that are computed at once. Bounds memory; never changes the gradient beyond rounding."""
     packing: Packing = "tree"
     precision: Precision = "float32"
