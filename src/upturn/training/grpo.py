@@ -7,12 +7,14 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage
+from upturn.training.asynchronous import Ahead, AheadCollect
 from upturn.training.collection import Collect, Refill
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_gradient import PolicyGradient
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
 from upturn.training.schedule import schedule
 from upturn.training.settings import GrpoSettings
+from upturn.training.stream import Algorithm
 from upturn.training.trainer import Trainer
 
 
@@ -30,20 +32,20 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
 ) -> TrainingOutcome:
     """Trains the model in place; resumes from ``run_dir``.
 
-    ``collect(iteration)`` samples groups with the model's current weights, from iteration 0, and
-    ``refill(iteration, round)`` further ones where the settings have dynamic sampling; ``advantage`` is an
-    estimator of your own (None = that of the settings); ``evaluate(iterations)`` gives the score after that many,
-    first with 0. All may depend on their arguments, the seed and the weights only. When the run returns, the model
-    holds the weights of the best evaluation (``keep="best"``) or the last ones (``"final"``). Resuming needs the
-    model as it was before training, the same settings and seed. A KL term keeps a copy of the model as it was.
-    Raises TrainingError.
+    ``collect(iteration)`` samples groups with the model's current weights, from iteration 0 (an ``AheadCollect``
+    with earlier ones, while the model is trained), and ``refill(iteration, round)`` further ones where the settings
+    have dynamic sampling; ``advantage`` is an estimator of your own (None = that of the settings);
+    ``evaluate(iterations)`` gives the score after that many, first with 0. All may depend on their arguments, the
+    seed and the weights only. When the run returns, the model holds the weights of the best evaluation
+    (``keep="best"``) or the last ones (``"final"``). Resuming needs the model as it was before training, the same
+    settings and seed. A KL term keeps a copy of the model as it was. Raises TrainingError.
     """
     if seed < 0:
         raise TrainingError(f"seed must be 0 or more, got {seed!r}")
     check_evaluation(evaluate, settings.evaluate_every)
     total = settings.iterations * settings.minibatches * settings.passes
     trainer = Trainer(model, settings.optimiser, schedule(settings.decay, total, settings.optimiser.warmup_steps))
-    algorithm = PolicyGradient(
+    algorithm: Algorithm = PolicyGradient(
         collect,
         settings,
         seed,
@@ -54,6 +56,14 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
         if settings.objective.kl is None
         else Trainer(copy.deepcopy(model), settings.optimiser).score,
     )
+    further: dict[str, object] = {"seed": seed}
+    if isinstance(collect, AheadCollect):
+        if refill is not None:
+            raise TrainingError(
+                "dynamic sampling draws more from the present weights, sampling ahead from earlier ones: leave out "
+                "settings.dynamic_sampling, or collect without staleness"
+            )
+        algorithm, further = Ahead(algorithm, collect), {**further, "staleness": collect.staleness}
     plan = RunPlan(
         units=settings.iterations,
         evaluate_every=settings.evaluate_every,
@@ -63,5 +73,5 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
         patience=settings.patience,
         cost_limits=settings.cost_limits,
     )
-    identity = identity_of(trainer, "grpo", settings, seed=seed)
+    identity = identity_of(trainer, "grpo", settings, **further)
     return Run(trainer, algorithm, plan, RunPlace(run_dir, identity), evaluate, progress).finish()

@@ -47,6 +47,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("trajectories", "reward", "trajectories", "Attempts that were sampled in the iteration."),
     Metric("groups", "reward", "groups", "Tasks that they are attempts at."),
     Metric("filtered_groups", "reward", "groups", "Groups whose attempts all earned the same: they teach nothing."),
+    Metric(
+        "staleness", "reward", "iterations", "How many iterations old the weights were that the attempts came from."
+    ),
     Metric("sampling_rounds", "reward", "rounds", "Rounds of dynamic sampling, the first included."),
     Metric(
         "unscorable", "reward", "trajectories", "Attempts without a usable reward; they stay out of the baseline."

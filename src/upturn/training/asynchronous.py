@@ -1,0 +1,165 @@
+"""Sampling while training: the groups of an iteration come from weights that are a few iterations old.
+
+Iteration i is sampled with exactly the weights after max(0, i − staleness) iterations, whatever is fast or slow: a
+thread samples ahead with these weights while the trainer goes on with its own. So a run repeats itself bit for bit,
+and the weights that iterations to come are still to be sampled with belong to its state. The recorded log-probs are
+those of the weights that sampled, so the loss corrects for the difference as it does within an iteration.
+
+Not covered: staying below a number of cores. Two threads compute at the same time; give each its share.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import NamedTuple, Self, TypeAlias
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from upturn.errors import TrainingError
+from upturn.models.engine import weights_hash
+from upturn.training.advantage import ScoredGroup
+from upturn.training.stream import Algorithm, State, Stateful, Unit
+from upturn.training.weights import copied, weight_tensors
+
+SampleWith: TypeAlias = Callable[[int, Mapping[str, Tensor]], Sequence[ScoredGroup]]
+"""``(iteration, weights)`` to the iteration's groups, sampled with these weights. Called in another thread, in the
+order of the iterations, one call at a time; may depend on its arguments and the seed only."""
+
+
+class _Snapshot(NamedTuple):
+    """The weights after so many iterations."""
+
+    tensors: Mapping[str, Tensor]
+    version: str
+    """Their hash."""
+
+
+class AheadCollect:
+    """A ``Collect`` that samples ahead. Single use; a context manager, since its thread has to end."""
+
+    def __init__(self, model: PreTrainedModel, sample: SampleWith, *, staleness: int, iterations: int) -> None:
+        """``model``: the one that is trained. ``staleness``: at least 1, else there is nothing to overlap."""
+        if staleness < 1:
+            raise TrainingError(
+                f"staleness must be at least 1 to sample ahead, got {staleness!r}; to sample with the present "
+                "weights, collect them directly"
+            )
+        if iterations < 1:
+            raise TrainingError(f"iterations must be at least 1, got {iterations!r}")
+        self.staleness = staleness
+        self._model = model
+        self._sample = sample
+        self._iterations = iterations
+        self._snapshots: dict[int, _Snapshot] = {}
+        """By the number of iterations done; those that iterations to come are sampled with."""
+        self._sampled: dict[int, Future[Sequence[ScoredGroup]]] = {}
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="upturn-sampler")
+
+    def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
+        """The groups of the iteration, from the thread; starts what the present weights allow to be started.
+
+        Iterations are asked for in order, each with the weights that the ones before it left. Raises what sampling
+        raised, and TrainingError for trajectories that were sampled with other weights than these.
+        """
+        self._snapshots[iteration] = _Snapshot(copied(weight_tensors(self._model)), weights_hash(self._model))
+        for ahead in range(iteration, min(iteration + self.staleness + 1, self._iterations)):
+            if ahead not in self._sampled:
+                self._sampled[ahead] = self._thread.submit(self._sample, ahead, self._weights_of(ahead))
+        groups = self._sampled.pop(iteration).result()
+        self._check(groups, iteration)
+        for done in [each for each in self._snapshots if each < iteration + 1 - self.staleness]:
+            del self._snapshots[done]
+        return groups
+
+    def state(self) -> State:
+        """The weights that iterations to come are sampled with, present ones left out; their hashes as bytes."""
+        found: dict[str, Tensor] = {}
+        for done, snapshot in self._snapshots.items():
+            found[f"{done}.version"] = torch.frombuffer(bytearray.fromhex(snapshot.version), dtype=torch.uint8)
+            found |= {f"{done}.weights.{name}": tensor for name, tensor in snapshot.tensors.items()}
+        return found
+
+    def load_state(self, state: State) -> None:
+        """Goes back to what ``state`` gave; what was being sampled is sampled again when it is asked for."""
+        tensors: dict[int, dict[str, Tensor]] = {}
+        versions: dict[int, str] = {}
+        for name, value in state.items():
+            done, _, rest = name.partition(".")
+            assert isinstance(value, Tensor)
+            if rest == "version":
+                versions[int(done)] = bytes(value.tolist()).hex()
+            else:
+                tensors.setdefault(int(done), {})[rest.removeprefix("weights.")] = value
+        self._snapshots = {done: _Snapshot(tensors[done], version) for done, version in versions.items()}
+
+    def close(self) -> None:
+        """Ends the thread, after what it is sampling at the moment. Closing twice is fine."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _weights_of(self, iteration: int) -> Mapping[str, Tensor]:
+        done = max(0, iteration - self.staleness)
+        found = self._snapshots.get(done)
+        if found is None:
+            raise TrainingError(
+                f"iteration {iteration} is to be sampled with the weights after {done} iterations, which are not "
+                "there; a run that is resumed needs the state that its checkpoint holds"
+            )
+        return found.tensors
+
+    def _check(self, groups: Sequence[ScoredGroup], iteration: int) -> None:
+        """Refuses rows that are older than the bound, or of weights that nobody knows."""
+        oldest = max(0, iteration - self.staleness)
+        allowed = {self._snapshots[done].version: done for done in range(oldest, iteration + 1)}
+        for group in groups:
+            for member in group.members:
+                version = member.trajectory.model_version
+                if version and version not in allowed:
+                    raise TrainingError(
+                        f"trajectory {member.trajectory.id!r} of iteration {iteration} was sampled with weights "
+                        f"{version!r}; with staleness={self.staleness} they must be those after {oldest} to "
+                        f"{iteration} iterations ({', '.join(allowed)}). Refresh the engine that samples after its "
+                        "weights are set"
+                    )
+
+
+class Ahead:
+    """An algorithm whose groups were sampled ahead: remembers what both do, and says how old the weights were."""
+
+    def __init__(self, algorithm: Algorithm, collect: AheadCollect) -> None:
+        self._algorithm = algorithm
+        self._collect = collect
+
+    def unit(self, index: int) -> Unit:
+        """The algorithm's."""
+        unit = self._algorithm.unit(index)
+        staleness = float(min(index, self._collect.staleness))
+        return Unit(unit.minibatches, {**unit.metrics, "staleness": staleness})
+
+    def state(self) -> State:
+        """The algorithm's and the collecting's."""
+        own = self._algorithm.state() if isinstance(self._algorithm, Stateful) else {}
+        ahead = self._collect.state()
+        return {
+            **{f"algorithm.{name}": value for name, value in own.items()},
+            **{f"ahead.{name}": value for name, value in ahead.items()},
+        }
+
+    def load_state(self, state: State) -> None:
+        """Gives each its part."""
+        parts: dict[str, dict[str, float | Tensor]] = {"algorithm": {}, "ahead": {}}
+        for name, value in state.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = value
+        self._collect.load_state(parts["ahead"])
+        if isinstance(self._algorithm, Stateful) and parts["algorithm"]:
+            self._algorithm.load_state(parts["algorithm"])
