@@ -102,9 +102,9 @@ def test_a_policy_steps_up_the_gradient_by_its_learning_rate() -> None:
 def test_a_policy_reaches_the_best_value_by_every_estimator(name: str) -> None:
     """The best possible is .9995; from .2, with as many actions as it takes."""
     contender = next(each for each in CONTENDERS if each.name == name)
-    settings = KeyDoorSettings(first_success=0.2, target=0.97, budget=400_000, shown=0)
+    settings = KeyDoorSettings(first_success=0.2, target=0.99, budget=400_000, shown=0)
     choice = Choice(0.3, 4, 16 if contender.continuations else 0, 0.0)
     course = practise(contender, 0, choice, settings)
     assert course.is_reached
     assert course.curve[0][1] == pytest.approx(0.2, abs=1e-5)
-    assert course.curve[-1][1] >= 0.97
+    assert course.curve[-1][1] >= 0.99

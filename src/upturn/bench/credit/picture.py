@@ -45,7 +45,7 @@ def _agreement(parts: Sequence[PartFindings]) -> "Figure":
         if part.ceilings:
             ceiling = float(np.mean([each.ceiling for each in part.ceilings]))
             axes.axvline(ceiling, color=canvas.MUTED, linewidth=1.4, linestyle="--")
-            axes.text(ceiling, -0.75, "noise ceiling", ha="center", fontsize=9.5, color=canvas.MUTED)
+            axes.text(ceiling - 0.02, -0.75, "noise ceiling", ha="right", fontsize=9.5, color=canvas.MUTED)
         axes.set_title(TITLES[part.name], pad=12)
         axes.set_xlim(min(axes.get_xlim()[0], 0), 1.0)
         axes.set_xlabel("rank correlation with what each turn changed")
@@ -57,7 +57,7 @@ def _agreement(parts: Sequence[PartFindings]) -> "Figure":
 
 def _learning(parts: Sequence[PartFindings]) -> "Figure":
     """Median success over sampled tokens; the band holds half of the seeds."""
-    figure = canvas.new_figure(_WIDTH, 4.4, gap=0.06)
+    figure = canvas.new_figure(_WIDTH, 4.8, gap=0.06)
     panels = figure.subplots(1, len(parts), squeeze=False)[0]
     for axes, part in zip(panels, parts, strict=True):
         end = max(max(each.curve[-1][0] for each in seeds) for seeds in part.practised.values())
@@ -70,9 +70,11 @@ def _learning(parts: Sequence[PartFindings]) -> "Figure":
         axes.set_title(TITLES[part.name], pad=10)
         axes.set_xlabel("tokens sampled, continuations included")
         axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter(lambda *_: "")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     panels[0].set_ylabel("success")
-    panels[-1].legend(frameon=False, fontsize=9.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=9.5, loc="outside lower center", ncols=4)
     return figure
 
 
@@ -81,9 +83,9 @@ def _label(name: str) -> str:
 
 
 def _course(axes: "Axes", seeds: Sequence[Practised], grid: Floats, colour: str) -> tuple[Floats, Floats]:
-    """Draws the band; gives tokens and medians up to where the shortest of the courses ends."""
-    shortest = min(each.curve[-1][0] for each in seeds)
-    shown = grid[grid <= shortest]
+    """Draws the band; gives tokens and medians. A course that has ended stays where it ended."""
+    longest = max(each.curve[-1][0] for each in seeds)
+    shown = grid[grid <= longest]
     rows = [
         np.interp(shown, [tokens for tokens, _ in each.curve], [success for _, success in each.curve])
         for each in seeds
