@@ -59,7 +59,7 @@ def test_each_backend_gives_output_and_gradients_of_the_definition(rows: list[li
     expected = _by_the_book(*inputs, paths)
     weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
     wanted = torch.autograd.grad((expected * weights).sum(), inputs)
-    found = tree_attention(tree, backend, CPU)(*inputs, 0.3)
+    found = tree_attention(tree, backend, CPU)(*inputs, scaling=0.3)
     gradients = torch.autograd.grad((found * weights).sum(), inputs)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     for gradient, right in zip(gradients, wanted, strict=True):
@@ -71,7 +71,7 @@ def test_flex_gives_the_output_of_the_definition(rows: list[list[int]]) -> None:
     """Its gradient is not to be had on a CPU."""
     tree, paths = _tree(rows)
     query, key, value = (each.detach() for each in _inputs(len(tree.token_ids)))
-    found = tree_attention(tree, "flex", CPU)(query, key, value, 0.3)
+    found = tree_attention(tree, "flex", CPU)(query, key, value, scaling=0.3)
     torch.testing.assert_close(found, _by_the_book(query, key, value, paths), rtol=1e-5, atol=1e-6)
 
 
@@ -83,7 +83,9 @@ def test_flex_gives_the_output_of_the_definition(rows: list[list[int]]) -> None:
 def test_streamed_is_by_node(rows: list[list[int]], least: int) -> None:
     tree, _ = _tree(rows, least)
     inputs = _inputs(len(tree.token_ids))
-    found, expected = (tree_attention(tree, backend, CPU)(*inputs, 0.3) for backend in ("streamed", "by_node"))
+    found, expected = (
+        tree_attention(tree, backend, CPU)(*inputs, scaling=0.3) for backend in ("streamed", "by_node")
+    )
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     for one, other in zip(
         torch.autograd.grad(found.square().sum(), inputs),
@@ -99,11 +101,11 @@ def test_an_attempt_cannot_see_its_sibling(backend: Backend) -> None:
     tree, paths = _tree([[1, 2, 3, 4], [1, 2, 5, 6]])
     query, key, value = (each.detach() for each in _inputs(len(tree.token_ids)))
     attention = tree_attention(tree, backend, CPU)
-    before = attention(query, key, value, 0.3)
+    before = attention(query, key, value, scaling=0.3)
     sibling = torch.from_numpy(paths[0][2:])
     key[:, :, sibling] += 100.0
     value[:, :, sibling] -= 100.0
-    after = attention(query, key, value, 0.3)
+    after = attention(query, key, value, scaling=0.3)
     other = torch.from_numpy(paths[1])
     torch.testing.assert_close(after[:, other], before[:, other])
     assert (after[:, sibling] - before[:, sibling]).abs().max() > 1
@@ -114,11 +116,29 @@ def test_long_nodes_are_taken_as_chains(monkeypatch: pytest.MonkeyPatch, chunk: 
     monkeypatch.setattr("upturn.training.attention.CHUNK", chunk)
     tree, paths = _tree([[1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 8, 9], [1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4]])
     inputs = _inputs(len(tree.token_ids))
-    found, expected = tree_attention(tree, "streamed", CPU)(*inputs, 0.3), _by_the_book(*inputs, paths)
+    found, expected = tree_attention(tree, "streamed", CPU)(*inputs, scaling=0.3), _by_the_book(*inputs, paths)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     gradients = torch.autograd.grad(found.square().sum(), inputs)
     for gradient, right in zip(gradients, torch.autograd.grad(expected.square().sum(), inputs), strict=True):
         torch.testing.assert_close(gradient, right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", SHAPES)
+def test_in_the_last_layer_only_needed_queries_are_answered(rows: list[list[int]]) -> None:
+    """Output and gradients are those of all queries, as long as only the needed ones are used."""
+    tree, _ = _tree(rows)
+    inputs = _inputs(len(tree.token_ids))
+    needed = np.arange(1, len(tree.token_ids), 2)
+    whole = tree_attention(tree, "streamed", CPU)(*inputs, scaling=0.3)[:, needed]
+    narrow = tree_attention(tree, "streamed", CPU, needed=needed)
+    found = narrow(*inputs, scaling=0.3, is_last=True)
+    assert found.isfinite().all()
+    torch.testing.assert_close(found[:, needed], whole)
+    gradients = torch.autograd.grad(found[:, needed].square().sum(), inputs)
+    for gradient, right in zip(gradients, torch.autograd.grad(whole.square().sum(), inputs), strict=True):
+        torch.testing.assert_close(gradient, right, rtol=1e-5, atol=1e-6)
+    everywhere = narrow(*inputs, scaling=0.3)
+    torch.testing.assert_close(everywhere, tree_attention(tree, "streamed", CPU)(*inputs, scaling=0.3))
 
 
 def test_visible_tokens_are_the_path_so_far() -> None:
@@ -136,8 +156,8 @@ def test_streamed_in_bfloat16_is_close_to_float32() -> None:
     tree, _ = _tree(SHAPES[2])
     inputs = _inputs(len(tree.token_ids))
     attention = tree_attention(tree, "streamed", CPU)
-    exact = attention(*inputs, 0.3)
+    exact = attention(*inputs, scaling=0.3)
     query, key, value = (each.bfloat16() for each in inputs)
-    rough = attention(query, key, value, 0.3)
+    rough = attention(query, key, value, scaling=0.3)
     assert rough.dtype == torch.bfloat16
     torch.testing.assert_close(rough.float(), exact, rtol=0.05, atol=0.05)

@@ -27,6 +27,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.errors import TrainingError
 from upturn.training import OptimiserSettings, TrainingRow
+from upturn.training.batch import micro_batches
 from upturn.training.forward import ATTENTION, backends
 from upturn.training.losses import ClippedPolicy
 from upturn.training.settings import Packing
@@ -138,6 +139,22 @@ def test_checkpointed_activations_give_the_same_gradient() -> None:
     _, found, _ = _step(model, rows, "tree", gradient_checkpointing=True)
     assert _relative(found, expected) < 1e-6
     assert len(calls) > 2  # the check's passes, the forward pass, and again in the backward pass
+
+
+def test_the_last_layer_computes_what_predicts_a_written_token_only() -> None:
+    model, rows = _model("qwen2"), _rows()
+    seen: dict[str, list[int]] = {}
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda _module, inputs, _output: seen.setdefault(name, []).append(inputs[0].shape[1])
+
+    for name in ("0", "1"):
+        model.get_submodule(f"model.layers.{name}.mlp.gate_proj").register_forward_hook(note(name))
+    metrics, _, _ = _step(model, rows, "tree")
+    (batch,) = micro_batches(rows, 10_000, "tree")
+    assert seen["0"][-1] == metrics.physical_tokens
+    assert seen["1"][-1] == len(set(batch.predictors.tolist())) < metrics.physical_tokens
+    assert "forward" not in model.get_submodule("model.layers.1.mlp").__dict__
 
 
 def test_bfloat16_stays_close_and_shares_too() -> None:

@@ -47,6 +47,15 @@ class _Block(NamedTuple):
     stop: int
 
 
+class _Needed(NamedTuple):
+    """The queries whose result is used, n of them, where not all are: in the last layer."""
+
+    queries: Tensor
+    """``(n,)``, ascending."""
+    behind: tuple[slice, ...]
+    """Of each reach: those of the n that lie in it."""
+
+
 class _Reach(NamedTuple):
     """A chunk ``start:stop`` of a node, and the queries ``stop:reach`` behind it, which see all of its keys."""
 
@@ -65,35 +74,57 @@ class TreeAttention:
     """Of ``streamed``; empty for the others."""
     reaches: tuple[_Reach, ...]
     """Of ``streamed``, from the roots down."""
+    needed: _Needed | None
+    """Of ``streamed``; None = all queries are needed, or the backend computes all anyway."""
     visible: tuple[Tensor, ...]
     """Of ``by_node``: the tokens that each node sees, in order. Empty for the others."""
     block_mask: object
     """Of ``flex``; None for the others."""
 
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-        """``(1, N, H, D)`` from queries ``(1, H, N, D)`` and keys and values ``(1, K, N, D)``."""
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, is_last: bool = False
+    ) -> Tensor:
+        """``(1, N, H, D)`` from queries ``(1, H, N, D)`` and keys and values ``(1, K, N, D)``.
+
+        ``is_last``: in the last layer only needed queries count; what is returned for the others is finite, and
+        their gradient must be 0.
+        """
         match self.backend:
             case "streamed":
                 apply: Callable[..., Tensor] = _Streamed.apply  # untyped in torch
-                return apply(query, key, value, scaling, self)
+                return apply(query, key, value, scaling, self, self.needed if is_last else None)
             case "flex":
                 return _flex(query, key, value, scaling=scaling, block_mask=self.block_mask)
             case "by_node":
                 return _by_node(query, key, value, scaling=scaling, attention=self)
 
 
-def tree_attention(tree: TokenTree, backend: Backend, device: torch.device) -> TreeAttention:
-    """Prepares a backend for a tree. Raises ValueError for ``streamed`` anywhere but on a CPU."""
+def tree_attention(
+    tree: TokenTree, backend: Backend, device: torch.device, *, needed: IntArray | None = None
+) -> TreeAttention:
+    """Prepares a backend for a tree; ``needed``: the tokens whose last hidden state is used, ascending, None = all.
+
+    Raises ValueError for ``streamed`` anywhere but on a CPU.
+    """
     if backend == "streamed":
         if device.type != "cpu":
             raise ValueError(f"backend 'streamed' runs on a CPU only, the model is on {device}; use 'flex'")
         chunks = _chunks(tree)
         reaches = tuple(chunk for chunk in chunks if chunk.reach > chunk.stop)
-        return TreeAttention(tree, backend, tuple(_blocks(chunks)), reaches, (), None)
+        return TreeAttention(tree, backend, tuple(_blocks(chunks)), reaches, _needed(needed, reaches), (), None)
     if backend == "flex":
-        return TreeAttention(tree, backend, (), (), (), _block_mask(tree, device))
+        return TreeAttention(tree, backend, (), (), None, (), _block_mask(tree, device))
     visible = tuple(torch.from_numpy(tokens).to(device) for tokens in visible_tokens(tree))
-    return TreeAttention(tree, backend, (), (), visible, None)
+    return TreeAttention(tree, backend, (), (), None, visible, None)
+
+
+def _needed(queries: IntArray | None, reaches: Sequence[_Reach]) -> _Needed | None:
+    if queries is None:
+        return None
+    first = np.searchsorted(queries, [each.stop for each in reaches])
+    last = np.searchsorted(queries, [each.reach for each in reaches])
+    behind = (slice(start, stop) for start, stop in zip(first.tolist(), last.tolist(), strict=True))
+    return _Needed(torch.from_numpy(queries), tuple(behind))
 
 
 def visible_tokens(tree: TokenTree) -> list[IntArray]:
@@ -146,31 +177,37 @@ class _Streamed(torch.autograd.Function):
     """Tensors inside are ``(N, heads, D)`` views of what comes in, so that a node or a range is a slice."""
 
     @staticmethod
-    def forward(  # noqa: PLR0917  # autograd takes them by position
+    def forward(  # noqa: PLR0913, PLR0917  # autograd takes them by position
         ctx: Any,  # autograd's context is open-ended
         query: Tensor,
         key: Tensor,
         value: Tensor,
         scaling: float,
         attention: TreeAttention,
+        needed: _Needed | None,
     ) -> Tensor:
         q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
         output = torch.empty(q.shape, dtype=torch.float32)
         summed = torch.empty(q.shape[:2], dtype=torch.float32)
         for block in attention.blocks:
-            own, own_summed = _FORWARD(*(_taken(each, block) for each in (q, k, v)), 0.0, True, scale=scaling)
+            taken = (_taken(each, block) for each in (q, k, v))
+            own, own_summed = _FORWARD(*taken, 0.0, True, scale=scaling)
             _put(output, block, own.transpose(1, 2))
             _put(summed, block, own_summed.transpose(1, 2))
-        for start, stop, reach in attention.reaches:
-            below = slice(stop, reach)
+        asked, answered, weighed = (
+            each if needed is None else each[needed.queries] for each in (q, output, summed)
+        )
+        for (start, stop, _), below in _ranges(attention, needed):
             further, further_summed = _FORWARD(
-                _heads_first(q[below]), _heads_first(k[start:stop]), _heads_first(v[start:stop]), 0.0, False,
+                _heads_first(asked[below]), _heads_first(k[start:stop]), _heads_first(v[start:stop]), 0.0, False,
                 scale=scaling,
             )  # fmt: skip
-            _join(output[below], summed[below], further[0].transpose(0, 1), further_summed[0].transpose(0, 1))
+            _join(answered[below], weighed[below], further[0].transpose(0, 1), further_summed[0].transpose(0, 1))
+        if needed is not None:
+            output[needed.queries], summed[needed.queries] = answered, weighed
         found = output.to(query.dtype)
         ctx.save_for_backward(query, key, value, found, summed)
-        ctx.scaling, ctx.attention = scaling, attention
+        ctx.scaling, ctx.attention, ctx.needed = scaling, attention, needed
         return found[None]
 
     @staticmethod
@@ -187,17 +224,32 @@ class _Streamed(torch.autograd.Function):
             found = _BACKWARD(received, *taken, block_summed, 0.0, True, scale=ctx.scaling)
             for whole, part in zip((d_q, d_k, d_v), found, strict=True):
                 _put(whole, block, part.transpose(1, 2))
-        for start, stop, reach in ctx.attention.reaches:
-            below, above = slice(stop, reach), slice(start, stop)
+        needed: _Needed | None = ctx.needed
+        received, asked, answered, weighed = (
+            each if needed is None else each[needed.queries] for each in (gradient, q, output, summed)
+        )
+        d_asked = d_q if needed is None else torch.zeros_like(asked)
+        for (start, stop, _), below in _ranges(ctx.attention, needed):
+            above = slice(start, stop)
             found = _BACKWARD(
-                _heads_first(gradient[below]), _heads_first(q[below]), _heads_first(k[above]),
-                _heads_first(v[above]), _heads_first(output[below]), summed[below].T[None], 0.0, False,
+                _heads_first(received[below]), _heads_first(asked[below]), _heads_first(k[above]),
+                _heads_first(v[above]), _heads_first(answered[below]), weighed[below].T[None], 0.0, False,
                 scale=ctx.scaling,
             )  # fmt: skip
-            d_q[below] += found[0][0].transpose(0, 1)
+            d_asked[below] += found[0][0].transpose(0, 1)
             d_k[above] += found[1][0].transpose(0, 1)
             d_v[above] += found[2][0].transpose(0, 1)
-        return d_q.transpose(0, 1)[None], d_k.transpose(0, 1)[None], d_v.transpose(0, 1)[None], None, None
+        if needed is not None:
+            d_q[needed.queries] += d_asked
+        return (*(each.transpose(0, 1)[None] for each in (d_q, d_k, d_v)), None, None, None)
+
+
+def _ranges(attention: TreeAttention, needed: _Needed | None) -> list[tuple[_Reach, slice]]:
+    """Each reach with its queries: of all, or of the needed ones. Without those that nobody asks."""
+    if needed is None:
+        return [(each, slice(each.stop, each.reach)) for each in attention.reaches]
+    pairs = zip(attention.reaches, needed.behind, strict=True)
+    return [(each, below) for each, below in pairs if below.start < below.stop]
 
 
 def _heads_first(part: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """From rows to the log-probability of every written token, with gradient: the tree-packed forward pass.
 
 The model is an unmodified causal language model of ``transformers``, adapters included: attention over the tree
-goes in through its attention registry, the output layer runs on the positions that predict a written token only.
+goes in through its attention registry; the output layer, and the last layer's attention to what came before and
+its feed-forward part, run on the positions that predict a written token only.
 The first use of each attention backend is checked against the plain padded pass on a few of the real rows; where
 the two differ, or the model cannot do it at all, everything is computed padded from then on, with a warning and a
 count.
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -23,7 +25,7 @@ from upturn.training.attention import Backend, TreeAttention, tree_attention
 from upturn.training.batch import MicroBatch, micro_batches, padded_batch, tree_batch
 from upturn.training.fitness import tree_obstacle
 from upturn.training.head import chosen_logprobs
-from upturn.training.row import TrainingRow
+from upturn.training.row import IntArray, TrainingRow
 from upturn.training.settings import Packing, Precision
 from upturn.training.tree import MIN_SHARED, common_length
 
@@ -82,12 +84,15 @@ class Forward:
     @contextmanager
     def computing(self, batch: MicroBatch) -> Iterator[None]:
         """The model attends as the batch needs it; must span forward and backward pass."""
+        if batch.tree is None:
+            yield
+            return
         config: Any = self.model.config
         before = config._attn_implementation
-        if batch.tree is not None:
-            config._attn_implementation = ATTENTION
+        config._attn_implementation = ATTENTION
         try:
-            yield
+            with _narrowed(self.model, torch.from_numpy(_needed(batch)).to(self.model.device)):
+                yield
         finally:
             config._attn_implementation = before
 
@@ -104,7 +109,7 @@ class Forward:
         input_ids = torch.from_numpy(batch.input_ids).to(device)
         arguments: dict[str, Any] = {"attention_mask": None, "use_cache": False}
         if batch.tree is not None and backend is not None:
-            arguments[ATTENTION] = tree_attention(batch.tree, backend, device)
+            arguments[ATTENTION] = tree_attention(batch.tree, backend, device, needed=_needed(batch))
             arguments["position_ids"] = torch.from_numpy(batch.tree.depths)[None].to(device)
         backbone, head = _parts(self.model)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
@@ -231,8 +236,8 @@ def _sample(rows: Sequence[TrainingRow]) -> _Sample:
     return found
 
 
-def _attend(  # the registry's signature
-    _module: nn.Module,
+def _attend(  # noqa: PLR0917  # the registry's signature
+    module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -245,7 +250,49 @@ def _attend(  # the registry's signature
     if torch.is_autocast_enabled(query.device.type):  # rotation leaves queries and keys in another type than values
         kind = torch.get_autocast_dtype(query.device.type)
         query, key, value = query.to(kind), key.to(kind), value.to(kind)
-    return attention(query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling), None
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return attention(query, key, value, scaling=scale, is_last=_is_last(module)), None
+
+
+def _is_last(attention: Any) -> bool:  # attention modules of transformers know their layer and the configuration
+    layers = getattr(getattr(attention, "config", None), "num_hidden_layers", None)
+    return layers is not None and getattr(attention, "layer_idx", None) == layers - 1
+
+
+def _needed(batch: MicroBatch) -> IntArray:
+    """The tokens that something is predicted from: only their last hidden state is used."""
+    return np.unique(batch.predictors)
+
+
+@contextmanager
+def _narrowed(model: PreTrainedModel, needed: Tensor) -> Iterator[None]:
+    """The last layer's feed-forward part computes the needed tokens only and gives 0 for all others.
+
+    It works token by token and nothing comes behind it, so no used number changes. A model without such a part, or
+    with one that gives more than a tensor, computes it whole.
+    """
+    layers = getattr(_parts(model)[0], "layers", None)
+    part: Any = getattr(layers[-1], "mlp", None) if layers else None
+    if not isinstance(part, nn.Module):
+        yield
+        return
+    forward = part.forward
+    had_own = "forward" in part.__dict__
+
+    def narrow(hidden: Tensor, *arguments: Any) -> Any:
+        found = forward(hidden[:, needed], *arguments)
+        if not isinstance(found, Tensor):
+            return forward(hidden, *arguments)
+        return found.new_zeros(hidden.shape).index_copy(1, needed, found)
+
+    part.forward = narrow
+    try:
+        yield
+    finally:
+        if had_own:
+            part.forward = forward
+        else:
+            del part.forward
 
 
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
