@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from upturn.bench.cost import body_parameters, count_tree, update_flops
+from upturn.bench.cost import count_tree, layer_parameters, update_flops
 from upturn.bench.subject import Subject, build_model
 from upturn.training.row import TrainingRow
 
@@ -14,35 +14,38 @@ def row(name: str, tokens: list[int], written: list[int]) -> TrainingRow:
 
 
 def test_one_row_counts_up_to_where_its_last_written_token_is_predicted() -> None:
-    # Written: 5 (at 2) and 7 (at 4). Fed: 3 4 5 6; what follows 7 is read by nobody. Attended: 1 + 2 + 3 + 4.
+    # Written: 5 (at 2) and 7 (at 4). Fed: 3 4 5 6; what follows 7 is read by nobody. Attended: 1 + 2 + 3 + 4, of it
+    # 2 and 4 by the predictors 4 and 6.
     count = count_tree([row("a", [3, 4, 5, 6, 7, 8, 9], [2, 4])])
-    assert count == (4, 2, 10)
+    assert count == (4, 2, 10, 6)
 
 
 def test_a_shared_beginning_counts_once() -> None:
     # Both: 1 2 | then 3 4 and 5 6 (last token of each not fed). Distinct: 1, 2, 3, 5; attended 1 + 2 + 3 + 3.
     rows = [row("a", [1, 2, 3, 4], [2, 3]), row("b", [1, 2, 5, 6], [2, 3])]
     # Predictors: token 2 predicts 3 in one and 5 in the other, once; 3 and 5 predict the last ones.
-    assert count_tree(rows) == (4, 3, 9)
+    assert count_tree(rows) == (4, 3, 9, 2 + 3 + 3)
 
 
 def test_the_same_tokens_after_different_ones_are_different() -> None:
     assert count_tree([row("a", [1, 7, 7], [2]), row("b", [2, 7, 7], [2])]).tokens == 4
 
 
-def test_body_parameters_are_the_models_own_matrices() -> None:
+def test_layer_parameters_are_the_models_own_matrices() -> None:
     subject = Subject(width=128, layers=3, vocabulary=100)
     matrices = [
         parameter.numel()
         for name, parameter in build_model(subject).named_parameters()
         if parameter.dim() == 2 and "embed" not in name
     ]
-    assert body_parameters(subject) == sum(matrices)
+    assert 3 * layer_parameters(subject) == sum(matrices)
 
 
 def test_operations_of_an_update_by_hand() -> None:
-    # Width 128: two heads of 64, one key-value head. A layer: 2·128² + 2·128·64 + 3·128·512 = 245,760 weights.
-    subject = Subject(width=128, layers=1, vocabulary=10)
+    # Width 128: two heads of 64, one key-value head. A layer: keys and values 2·128·64 = 16,384 weights, queries,
+    # output and feed-forward 2·128² + 3·128·512 = 229,376.
+    subject = Subject(width=128, layers=2, vocabulary=10)
     count = count_tree([row("a", [3, 4, 5, 6, 7], [2, 4])])
-    body, head, attention = 6 * 245_760 * 4, 6 * 10 * 128 * 2, 12 * 128 * 10
-    assert update_flops(count, subject) == pytest.approx(body + head + attention)
+    first, last = 6 * 245_760 * 4, 6 * (16_384 * 4 + 229_376 * 2)
+    head, attention = 6 * 10 * 128 * 2, 12 * 128 * (10 + 6)
+    assert update_flops(count, subject) == pytest.approx(first + last + head + attention)

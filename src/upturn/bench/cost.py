@@ -1,8 +1,9 @@
 """How many floating-point operations an update needs, counted on the tree of its rows.
 
 Counted is what no exact method can do without: every distinct prefix of the rows once, the vocabulary head once for
-each distinct place that predicts a written token, and attention from each distinct token to those before it. Not
-counted: anything computed again, padding, embeddings, norms, softmax, the optimiser.
+each distinct place that predicts a written token, and attention from each distinct token to those before it. Of the
+last layer only keys and values are needed for all tokens, the rest where a written token is predicted. Not counted:
+anything computed again, padding, embeddings, norms, softmax, the optimiser.
 """
 
 from collections.abc import Sequence
@@ -21,12 +22,14 @@ class TreeCount(NamedTuple):
     """Those among them that predict a written token."""
     attended: int
     """Pairs of a token and one that it attends to, itself included."""
+    attended_last: int
+    """Those of predictors: all that the last layer needs."""
 
 
 def count_tree(rows: Sequence[TrainingRow]) -> TreeCount:
     """By walking a trie of the rows, token by token."""
     children: dict[tuple[int, int], int] = {}
-    predictors: set[int] = set()
+    predictors: dict[int, int] = {}
     attended = 0
     for row in rows:
         at, is_predictor = -1, {int(position) - 1 for position in row.positions}
@@ -37,16 +40,18 @@ def count_tree(rows: Sequence[TrainingRow]) -> TreeCount:
                 attended += depth + 1
             at = known
             if depth in is_predictor:
-                predictors.add(at)
-    return TreeCount(len(children), len(predictors), attended)
+                predictors[at] = depth + 1
+    return TreeCount(len(children), len(predictors), attended, sum(predictors.values()))
 
 
-def body_parameters(subject: Subject) -> int:
-    """Weights of the layers' matrices: everything but embedding, head, biases and norms."""
-    width, head = subject.width, subject.width // subject.heads
-    keys = subject.heads // 2 * head
-    attention = 2 * width * width + 2 * width * keys
-    return subject.layers * (attention + 3 * width * 4 * width)
+def layer_parameters(subject: Subject) -> int:
+    """Weights of one layer's matrices: without biases and norms."""
+    return _key_value_parameters(subject) + 2 * subject.width**2 + 12 * subject.width**2
+
+
+def _key_value_parameters(subject: Subject) -> int:
+    keys = subject.heads // 2 * (subject.width // subject.heads)
+    return 2 * subject.width * keys
 
 
 def update_flops(count: TreeCount, subject: Subject) -> float:
@@ -54,7 +59,9 @@ def update_flops(count: TreeCount, subject: Subject) -> float:
 
     Attention: scores and mixing are 2·width operations a pair each, and twice that backward.
     """
-    body = 6.0 * body_parameters(subject) * count.tokens
+    whole, keys = layer_parameters(subject), _key_value_parameters(subject)
+    body = 6.0 * (subject.layers - 1) * whole * count.tokens
+    last = 6.0 * (keys * count.tokens + (whole - keys) * count.predictors)
     head = 6.0 * subject.vocabulary * subject.width * count.predictors
-    attention = 12.0 * subject.layers * subject.width * count.attended
-    return body + head + attention
+    attention = 12.0 * subject.width * ((subject.layers - 1) * count.attended + count.attended_last)
+    return body + last + head + attention
