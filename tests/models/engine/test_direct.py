@@ -137,8 +137,18 @@ def exercise(slots: Slots) -> None:
     slots.run({slot: [slot] for slot in range(8)})
 
 
+@pytest.fixture
+def shared_from(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets from how many tokens a beginning is shared: the contexts here are short."""
+    return lambda tokens: monkeypatch.setattr("upturn.models.engine.direct._MIN_SHARED", tokens)
+
+
+@pytest.mark.parametrize("least", [16, 128])
 @pytest.mark.parametrize("kind", MODELS)
-def test_logprobs_equal_those_of_the_model_s_own_forward(kind: str) -> None:
+def test_logprobs_equal_those_of_the_model_s_own_forward(
+    kind: str, least: int, shared_from: Callable[[int], None]
+) -> None:
+    shared_from(least)
     model = built(kind)
     assert obstacle(model) is None
     slots = Slots(model, DirectModel(model, 8, 100), 8)
@@ -153,7 +163,8 @@ def test_the_modules_pass_the_same_exercise() -> None:
     assert slots.worst < 1e-5, f"log-probs are off by {slots.worst}"
 
 
-def test_keys_that_several_slots_share_are_stored_once() -> None:
+def test_keys_that_several_slots_share_are_stored_once(shared_from: Callable[[int], None]) -> None:
+    shared_from(16)
     model = built("qwen2, tied")
     direct = DirectModel(model, 8, 100)
     slots = Slots(model, direct, 8)
@@ -165,7 +176,10 @@ def test_keys_that_several_slots_share_are_stored_once() -> None:
     assert direct.stored_columns() == (60, 8)
 
 
-def test_a_cut_slot_leaves_its_shared_row_to_the_others_and_an_unused_row_is_given_out_again() -> None:
+def test_a_cut_slot_leaves_its_shared_row_to_the_others_and_an_unused_row_is_given_out_again(
+    shared_from: Callable[[int], None],
+) -> None:
+    shared_from(16)
     model = built("qwen2, tied")
     direct = DirectModel(model, 2, 100)
     slots = Slots(model, direct, 2)
@@ -176,6 +190,19 @@ def test_a_cut_slot_leaves_its_shared_row_to_the_others_and_an_unused_row_is_giv
         slots.run({1: ids(9, 2)})
         assert direct.stored_columns() == (30, 2)
         slots.cut(1, 0)
+    assert slots.worst < 1e-5
+
+
+def test_rows_that_lie_scattered_are_brought_together_and_keep_what_they_hold() -> None:
+    model = built("qwen2, tied")
+    slots = Slots(model, DirectModel(model, 24, 60), 24)
+    slots.run({slot: ids(slot, 4 + slot) for slot in range(24)})
+    for alive in ((3, 20, 22, 23), (5, 6, 23), (0, 21), (7, 8), (23, 1, 12), tuple(range(24))):
+        slots.run({slot: [slot] for slot in alive})
+        slots.run({slot: [9] for slot in alive[1:]}, {alive[0]: ids(1, 3)})
+    slots.copy(23, [0, 2], 9)
+    slots.run({slot: [slot] for slot in range(0, 24, 5)})
+    slots.run({2: [1], 23: [2]})
     assert slots.worst < 1e-5
 
 

@@ -81,6 +81,7 @@ def test_weights_that_the_engine_would_compute_wrongly_are_noticed_when_they_are
     sharpen(model)
     served.refresh()
     model.model.layers[0].self_attn.scaling = 1.0  # as a patch of the model between two iterations might
+    model.lm_head.weight[0, 0] += 1.0
     with pytest.raises(ModelError, match="cached and plain forward of LlamaForCausalLM differ"):
         served.refresh()
 

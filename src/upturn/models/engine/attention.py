@@ -14,6 +14,8 @@ from torch import Tensor
 _SMALL = 200_000
 """Multiplications of one matrix of scores up to which numpy computes it: OpenBLAS has a kernel for small matrices,
 MKL, which torch uses, has not; beyond, OpenBLAS would start threads of its own."""
+_FEW_THREADS = 2
+"""Threads up to which numpy's one is faster than all of torch's."""
 _FLASH: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
@@ -103,7 +105,8 @@ def attend_cached(query: Tensor, cached: tuple[Tensor, Tensor], read: Read) -> P
     if mask is not None and mask.shape[2] > 1:
         mask = mask.repeat_interleave(length * (heads // groups), dim=2)
     merged = grid.permute(0, 3, 1, 2, 4, 5).reshape(count, groups, -1, size)
-    is_small = merged.shape[2] * columns * size <= _SMALL and query.device.type == "cpu"
+    is_small = merged.shape[2] * columns * size <= _SMALL and torch.get_num_threads() <= _FEW_THREADS
+    is_small = is_small and query.device.type == "cpu"
     output, lse = (attend_small if is_small else attend)(merged, key, value, mask=mask)
     shape = (count, groups, read.readers, length, heads // groups)
     output = output.view(*shape, size).permute(0, 2, 3, 1, 4, 5).reshape(-1, length, heads, size)

@@ -31,7 +31,7 @@ class Backend(Protocol):
     """A causal language model over slots, with the weights it had when ``refresh`` was called."""
 
     def refresh(self) -> None:
-        """Takes the model's weights as they are now and forgets every slot."""
+        """Takes the model's weights as they are now; every slot must be empty."""
 
     def forward(self, blocks: Sequence[Block]) -> torch.Tensor:
         """``(ΣB, V)``: logits after each row's last token, block after block. No slot may stand in two rows.
@@ -46,4 +46,7 @@ class Backend(Protocol):
         """The slot holds its first ``length`` tokens afterwards; it may have held fewer only if ``length`` is 0."""
 
     def clear(self) -> None:
-        """Forgets every slot, also what a failed pass may have left."""
+        """Every slot is empty afterwards."""
+
+    def wipe(self) -> None:
+        """The same after a pass that failed: memory that may hold what is not finite is overwritten."""

@@ -18,8 +18,9 @@ from upturn.models.engine.backend import Block, Ints
 from upturn.models.engine.decoder import Decoder
 from upturn.models.engine.store import Store
 
-_MIN_SHARED = 16
-"""Tokens from which a beginning is shared in place of being copied: the extra step of attention has to pay off."""
+_MIN_SHARED = 128
+"""Tokens from which a beginning is shared in place of being copied: the extra step of attention costs as much as
+reading about 150 tokens for each of 64 rows."""
 _DENSE = 2
 """Rows of memory are read in place, with others among them, while that is at most so many times what is needed."""
 
@@ -57,15 +58,23 @@ class DirectModel:
         """How many of them lie in a shared row."""
         self._row_S: Ints = np.full(slots, -1, dtype=np.int64)
         """Which; −1 = none."""
+        self._own_row_S: Ints = np.arange(slots)
+        """The row of ``own`` that each slot has."""
 
     def refresh(self) -> None:
         """See ``Backend``."""
         self._decoder.refresh()
-        self._forget()
 
     def clear(self) -> None:
         """See ``Backend``."""
-        self._forget()
+        self._lengths_S[:] = 0
+        self._shared_S[:] = 0
+        self._row_S[:] = -1
+        self._own_row_S[:] = np.arange(self._slots)
+
+    def wipe(self) -> None:
+        """See ``Backend``."""
+        self.clear()
         self._own.forget()
         self._shared.forget()
 
@@ -93,14 +102,12 @@ class DirectModel:
         shared = min(int(self._shared_S[source]), length)
         own = length - shared
         self._own.reserve(self._slots, own)
-        rows = list(targets)
-        for layer in self._own.layers:
-            if own:
-                for row in rows:
-                    self._own.columns_of(layer, row, 0, own).copy_(self._own.columns_of(layer, source, 0, own))
-        self._lengths_S[rows] = length
-        self._shared_S[rows] = shared
-        self._row_S[rows] = self._row_S[source] if shared else -1
+        slots = list(targets)
+        if own:
+            self._own.copy_rows(int(self._own_row_S[source]), self._tensor(self._own_row_S[slots]), own)
+        self._lengths_S[slots] = length
+        self._shared_S[slots] = shared
+        self._row_S[slots] = self._row_S[source] if shared else -1
 
     def forward(self, blocks: Sequence[Block]) -> Tensor:
         """See ``Backend``."""
@@ -108,7 +115,8 @@ class DirectModel:
         positions_N = np.concatenate([_positions(block) for block in blocks])
         columns_N = positions_N - self._shared_S[slots_N]
         self._own.reserve(self._slots, int(columns_N.max()) + 1)
-        places = self._own.places(self._tensor(slots_N), self._tensor(columns_N))
+        self._gather_rows(np.concatenate([block.slots for block in blocks]))
+        places = self._own.places(self._tensor(self._own_row_S[slots_N]), self._tensor(columns_N))
         plans: list[_Plan] = []
         for block in blocks:
             plans.append(self._plan(block, plans[-1].stop if plans else 0))
@@ -163,44 +171,71 @@ class DirectModel:
             length,
             pad,
             flat,
-            self._read(slots_B, seen_B) if seen_B.any() else None,
-            self._read(self._row_S[slots_B], shared_B) if shared_B.any() else None,
+            self._read_own(self._own_row_S[slots_B], seen_B),
+            self._read_shared(self._row_S[slots_B], shared_B),
         )
 
-    def _read(self, rows_B: Ints, seen_B: Ints) -> Read:
-        """What each row of a block sees: the first ``seen_B`` columns of row ``rows_B`` of a store."""
-        members = np.flatnonzero(seen_B)
-        found, inverse = np.unique(rows_B[members], return_inverse=True)
-        low, high = int(found[0]), int(found[-1]) + 1
-        if high - low <= _DENSE * len(found):
-            rows: slice | Tensor = slice(low, high)
-            count, line_M = high - low, rows_B[members] - low
+    def _read_own(self, rows_B: Ints, seen_B: Ints) -> Read | None:
+        """Row b sees the first ``seen_B`` columns of row ``rows_B`` of ``own``, which nobody else reads."""
+        if not seen_B.any():
+            return None
+        low, count = int(rows_B.min()), int(np.ptp(rows_B)) + 1
+        if count <= _DENSE * len(rows_B):
+            rows: slice | Tensor = slice(low, low + count)
+            line_B = rows_B - low
         else:
-            rows, count, line_M = self._tensor(found), len(found), inverse
+            rows, line_B, count = self._tensor(rows_B), np.arange(len(rows_B)), len(rows_B)
+        gather_R = np.zeros(count, dtype=np.int64)  # rows that nobody reads compute what another does
+        gather_R[line_B] = np.arange(len(rows_B))
+        seen_R = np.maximum(seen_B, 1)[gather_R]
+        is_straight = count == len(rows_B) and bool((line_B == np.arange(count)).all())
+        columns = int(seen_B.max())
+        return Read(
+            rows,
+            columns,
+            1,
+            None if is_straight else self._tensor(gather_R),
+            None if is_straight else self._tensor(line_B),
+            self._mask(seen_R[:, None], columns),
+            self._bias(seen_B),
+        )
+
+    def _read_shared(self, rows_B: Ints, seen_B: Ints) -> Read | None:
+        """Row b sees the first ``seen_B`` columns of row ``rows_B`` of ``shared``; those with 0 see none."""
+        members = np.flatnonzero(seen_B)
+        if len(members) == 0:
+            return None
+        found, line_M = np.unique(rows_B[members], return_inverse=True)
+        low, count = int(found[0]), int(found[-1] - found[0]) + 1
+        if count <= _DENSE * len(found):
+            rows: slice | Tensor = slice(low, low + count)
+            line_M = rows_B[members] - low
+        else:
+            rows, count = self._tensor(found), len(found)
         order = np.argsort(line_M, kind="stable")
         sizes_R = np.bincount(line_M, minlength=count)
         readers = int(sizes_R.max())
         firsts_R = np.cumsum(sizes_R) - sizes_R
-        # Places without a reader of their own repeat the line's first; lines without any, the block's first.
+        # Places without a reader of their own repeat the line's first; lines without any, some other's.
         steps_RA = np.minimum(np.arange(readers), np.maximum(sizes_R - 1, 0)[:, None])
         gather_RA = members[order][np.minimum(firsts_R[:, None] + steps_RA, len(members) - 1)]
-        columns = int(seen_B.max())
-        seen_RA = seen_B[gather_RA]
         scatter_B = np.zeros(len(rows_B), dtype=np.int64)
         scatter_B[members[order]] = line_M[order] * readers + np.arange(len(members)) - firsts_R[line_M[order]]
-        is_straight = readers == 1 and count == len(rows_B) and bool((gather_RA[:, 0] == np.arange(count)).all())
-        bias = None
-        if len(members) < len(rows_B):
-            bias = torch.where(self._tensor(seen_B) > 0, 0.0, -torch.inf)[:, None, None]
+        columns = int(seen_B.max())
         return Read(
             rows,
             columns,
             readers,
-            None if is_straight else self._tensor(gather_RA.ravel()),
-            None if is_straight else self._tensor(scatter_B),
-            self._mask(seen_RA, columns),
-            bias,
+            self._tensor(gather_RA.ravel()),
+            self._tensor(scatter_B),
+            self._mask(seen_B[gather_RA], columns),
+            self._bias(seen_B),
         )
+
+    def _bias(self, seen_B: Ints) -> Tensor | None:
+        if seen_B.all():
+            return None
+        return torch.where(self._tensor(seen_B) > 0, 0.0, -torch.inf)[:, None, None]
 
     def _mask(self, seen_RA: Ints, columns: int) -> Tensor | None:
         if int(seen_RA.min()) == columns:
@@ -210,6 +245,17 @@ class DirectModel:
         is_hidden = torch.arange(columns, device=self._decoder.device) >= self._tensor(seen_RA)[:, None, :, None]
         return torch.zeros((), device=self._decoder.device).masked_fill(is_hidden, -torch.inf)
 
+    def _gather_rows(self, slots_B: Ints) -> None:
+        """Brings the rows of these slots together when they lie scattered: reading them apart would copy them."""
+        rows_B, count = self._own_row_S[slots_B], len(slots_B)
+        if int(rows_B.max()) < _DENSE * count:
+            return
+        high = np.sort(rows_B[rows_B >= count])
+        low = np.setdiff1d(np.arange(count), rows_B)
+        self._own.swap_rows(self._tensor(low), self._tensor(high), int((self._lengths_S - self._shared_S).max()))
+        slot_of = np.argsort(self._own_row_S)
+        self._own_row_S[slot_of[low]], self._own_row_S[slot_of[high]] = high, low
+
     def _share(self, slot: int, length: int) -> None:
         """Moves the first ``length`` tokens of the slot to a shared row of their own."""
         taken = set(self._row_S.tolist())
@@ -217,19 +263,15 @@ class DirectModel:
         self._shared.reserve(row + 1, length)
         before, old = int(self._shared_S[slot]), int(self._row_S[slot])
         own, rest = length - before, int(self._lengths_S[slot]) - length
+        own_row = int(self._own_row_S[slot])
         for layer in self._own.layers:
             if before:
                 self._shared.columns_of(layer, row, 0, before).copy_(self._shared.columns_of(layer, old, 0, before))
-            moved = self._own.columns_of(layer, slot, 0, own + rest)
+            moved = self._own.columns_of(layer, own_row, 0, own + rest)
             self._shared.columns_of(layer, row, before, length).copy_(moved[:, :, :own])
             if rest:
                 moved[:, :, :rest] = moved[:, :, own:].clone()
         self._row_S[slot], self._shared_S[slot] = row, length
-
-    def _forget(self) -> None:
-        self._lengths_S[:] = 0
-        self._shared_S[:] = 0
-        self._row_S[:] = -1
 
     def _tensor(self, array: Ints) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._decoder.device)

@@ -77,6 +77,7 @@ class LocalEngine:
         self.counters = Counters()
         self._backend, self.forward, self.fallback = open_backend(model, slots, max_length, forward)
         self._version, self._stamp = weights_hash(model), weights_stamp(model)
+        self._takings = 1
 
     @property
     def version(self) -> str:
@@ -86,14 +87,21 @@ class LocalEngine:
     def refresh(self) -> None:
         """To be called after the weights changed: takes them, with their hash, and forgets all caches.
 
-        Raises ModelError while requests run, and when the engine does not compute what the model computes.
+        Raises ModelError while requests run, and when the engine is found not to compute what the model computes:
+        that is looked at the first time that other weights are taken, the second, fourth, eighth and so on.
         """
         if self._live or self._waiting:
             raise ModelError("weights changed while requests run; let all attempts finish before refresh()")
         self._table.clear()
+        self._backend.clear()
+        version, self._stamp = weights_hash(self._model), weights_stamp(self._model)
+        if version == self._version:
+            return
+        self._version = version
         self._backend.refresh()
-        verify(self._backend, self._model, self._table.slots, self._max_length)
-        self._version, self._stamp = weights_hash(self._model), weights_stamp(self._model)
+        if self._takings & (self._takings - 1) == 0:
+            verify(self._backend, self._model, self._table.slots, self._max_length)
+        self._takings += 1
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """The continuation. A context without room for one more token gives no tokens, with reason ``length``."""
@@ -288,7 +296,7 @@ class LocalEngine:
         self._rows.clear()
         self._table.clear()
         with torch.inference_mode():
-            self._backend.clear()
+            self._backend.wipe()
         for call in failed:
             if not call.future.done():
                 error = ModelError(f"the local engine failed: {type(exc).__name__}: {exc}")

@@ -81,9 +81,12 @@ class ModuleModel:
         self._columns_C = torch.arange(self._columns, device=self._device)
 
     def refresh(self) -> None:
-        """See ``Backend``: old keys and values are overwritten before they are read again."""
+        """See ``Backend``: they are the model's own."""
 
     def clear(self) -> None:
+        """See ``Backend``: old keys and values are overwritten before they are read again."""
+
+    def wipe(self) -> None:
         """See ``Backend``."""
         self._cache.forget()
 

@@ -68,6 +68,17 @@ class Store:
         """``(2, K, stop - start, D)``, not copied."""
         return self._layers[layer][:, row, :, start:stop]
 
+    def copy_rows(self, source: int, targets: Tensor, columns: int) -> None:
+        """The first columns of a row, to others."""
+        for stored in self._layers:
+            stored[:, targets, :, :columns] = stored[:, source : source + 1, :, :columns]
+
+    def swap_rows(self, first: Tensor, second: Tensor, columns: int) -> None:
+        """The first columns of pairs of rows trade places; no row stands in two pairs."""
+        rows, others = torch.cat([first, second]), torch.cat([second, first])
+        for stored in self._layers:
+            stored[:, rows, :, :columns] = stored[:, others, :, :columns]
+
     def forget(self) -> None:
         """Overwrites everything with 0: what is hidden by a mask must at least be finite."""
         for stored in self._layers:

@@ -21,8 +21,8 @@ Forward: TypeAlias = Literal["direct", "modules"]
 
 TOLERANCE = 1e-3
 """Largest |Δ logit| between cached and plain float32 forward that is accepted; other types: 100 times."""
-_LENGTH = 32
-"""Tokens of the check: enough that a beginning is shared, not copied."""
+_LENGTH = 192
+"""Tokens of the check: enough that three quarters of them are shared, not copied."""
 
 
 class Opened(NamedTuple):
