@@ -111,6 +111,14 @@ def test_leaving_a_presets_constant_leaves_its_tokens_too() -> None:
     assert found.objective.constant_tokens is None
 
 
+def test_sampling_ahead_and_drawing_more_with_present_weights_exclude_each_other() -> None:
+    (found,) = problems_of(algorithm={"sampling_rounds": 3, "staleness": 2})
+    assert found.startswith(
+        "grpo.algorithm: staleness=2 samples with earlier weights, dynamic sampling (sampling_ro"
+    )
+    assert settings_of(algorithm={"staleness": 2}) == settings_of()
+
+
 def test_all_problems_are_named_together_with_their_section() -> None:
     found = problems_of(
         algorithm={

@@ -26,6 +26,7 @@ from upturn.loop.training import (
     take_training_snapshot,
     told,
     train_grpo,
+    training_folder,
     watcher,
     with_rows,
 )
@@ -288,6 +289,34 @@ def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: 
     before = weight_tensors(load_local("nano").model)
     for name, tensor in weight_tensors(load_local(version.model).model).items():
         torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])
+
+
+@pytest.mark.parametrize(("staleness", "weights"), [(0, 3), (1, 2), (2, 1)])
+def test_practice_can_sample_ahead_with_weights_as_old_as_configured(
+    desk: ModuleType, tmp_path: Path, staleness: int, weights: int
+) -> None:
+    practice = GrpoConfig(
+        iterations=3,
+        tasks_per_iteration=2,
+        attempts=4,
+        evaluate_every=3,
+        learning_rate=1e-3,
+        algorithm=AlgorithmConfig(staleness=staleness),
+    )
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+
+    def reward(evaluation: Evaluation) -> float:
+        return float(int(evaluation.trajectory_id, 16) % 7)  # differs within every group
+
+    with desk.opened(tmp_path / "run", config) as context:
+        train_grpo(context, version_of(NANO), {"sums": 1.0}, "grpo", reward=reward)
+        sampled = list(context.pool.trajectories(tenant="default"))
+        curve = read_curve(training_folder(context, "grpo") / CURVE_FILE)
+    assert len(sampled) == 3 * 2 * 4
+    assert len({trajectory.model_version for trajectory in sampled}) == weights
+    reported = [point.metrics.get("staleness") for point in curve[1:]]
+    assert reported == ([None] * 3 if staleness == 0 else [float(min(i, staleness)) for i in range(3)])
 
 
 def test_the_configured_algorithm_is_the_one_that_runs(desk: ModuleType, tmp_path: Path) -> None:

@@ -241,6 +241,10 @@ class AlgorithmConfig(Section):
     sampling_rounds: Annotated[int, Field(ge=1, le=99)] | None = None
     """Times that tasks are drawn in a round until as many have a signal as are wanted (dynamic sampling); without
     preset 1: once, whatever comes."""
+    staleness: Annotated[int, Field(ge=0, le=99)] = 0
+    """Rounds that the weights may be old which attempts are sampled with. More than 0: the next rounds are sampled
+    while weights are updated, each on half of the threads; environments are then entered from two threads. 0 = in
+    turn."""
     cost_limits: dict[str, Annotated[float, Field(ge=0)]] = {}
     """Held-out cost per task, such as ``safety`` or ``error``, above which weights are not kept and training
     stops; empty = as in the preset."""

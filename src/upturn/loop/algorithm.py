@@ -53,6 +53,12 @@ def algorithm_settings(config: Config) -> GrpoSettings:
             cost_limits=own.cost_limits or base.cost_limits,
         ),
     )
+    if found is not None and found.dynamic_sampling is not None and own.staleness:
+        problems.append(
+            f"grpo.algorithm: staleness={own.staleness!r} samples with earlier weights, dynamic sampling "
+            f"(sampling_rounds={found.dynamic_sampling.max_rounds!r}) draws more with the present ones; "
+            "set staleness = 0 or sampling_rounds = 1"
+        )
     if problems or found is None:
         raise ConfigError(problems)
     return found
@@ -83,7 +89,7 @@ def _chosen(section: Section) -> dict[str, Any]:
 def _objective(base: ObjectiveSettings, config: Config) -> ObjectiveSettings:
     own = config.grpo.algorithm
     changes = _chosen(own)
-    for name in ("passes", "sampling_rounds", "cost_limits"):
+    for name in ("passes", "sampling_rounds", "staleness", "cost_limits"):
         changes.pop(name, None)
     if changes.get("aggregation", base.aggregation) == "constant":
         limits = config.environment

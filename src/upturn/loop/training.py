@@ -5,9 +5,11 @@ decide.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from upturn.agents.rendering import rendered_rows
 from upturn.config import RewardConfig
@@ -15,6 +17,7 @@ from upturn.errors import TrainingError
 from upturn.loop.algorithm import algorithm_settings, continuations
 from upturn.loop.context import Context, keep_agent_version
 from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.fleet import Fleet
 from upturn.loop.progress import Progress
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.models import Renderer
@@ -26,8 +29,12 @@ from upturn.report.training import write_training_report
 from upturn.rewards import Rubric, soft_overlong
 from upturn.training.advantage import ScoredGroup
 from upturn.training.assessment import Assessment, Evaluate
+from upturn.training.collection import Collect
 from upturn.training.curve import CurvePoint
 from upturn.training.row import written_count
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SELECTION_TASKS = 108
 """Tasks on which a training run is watched and its best weights are chosen: training templates in unseen worlds,
@@ -134,22 +141,60 @@ def train_grpo(
         tasks = sampler.further_tasks(iteration, attempt)
         return trainee.practise(tasks, iteration, replace(practice, refill=attempt), sink)
 
+    def practise(who: Trainee, iteration: int) -> list[ScoredGroup]:
+        return who.practise(sampler.tasks(iteration), iteration, practice, sink)
+
     context.progress.stage("Practice with group-relative policy optimisation", config.iterations)
-    run_grpo(
-        trainee.model,
-        lambda iteration: trainee.practise(sampler.tasks(iteration), iteration, practice, sink),
-        settings,
-        seed=context.seed,
-        run_dir=training_folder(context, name),
-        refill=None if settings.dynamic_sampling is None else refill,
-        evaluate=watcher(context, trainee, name),
-        progress=told(context.progress, reward="mean_return"),
-    )
+    with collecting(context, trainee, parent, practise) as collect:
+        run_grpo(
+            trainee.model,
+            collect,
+            settings,
+            seed=context.seed,
+            run_dir=training_folder(context, name),
+            refill=None if settings.dynamic_sampling is None else refill,
+            evaluate=watcher(context, trainee, name),
+            progress=told(context.progress, reward="mean_return"),
+        )
     write_training_report(training_folder(context, name))
     if config.incumbent_share:
         incumbent = context.router.registry.served(parent.agent).incumbent
         blend(trainee.model, weight_tensors(load_local(incumbent.model).model), config.incumbent_share)
     return keep_version(context, trainee, parent, name)
+
+
+@contextmanager
+def collecting(
+    context: Context, trainee: Trainee, parent: AgentVersion, practise: Callable[[Trainee, int], list[ScoredGroup]]
+) -> Iterator[Collect]:
+    """``practise`` with the trainee, or where staleness is configured with another that samples ahead beside it.
+
+    Whoever samples ahead has a model, an engine and agents of its own, and half of the threads meanwhile.
+    """
+    staleness = context.config.grpo.algorithm.staleness
+    if not staleness:
+        yield lambda iteration: practise(trainee, iteration)
+        return
+    import torch
+
+    from upturn.training.asynchronous import AheadCollect
+    from upturn.training.trainer import torch_threads
+    from upturn.training.weights import put_back
+
+    ahead = Trainee(Fleet(context.kit, context.fleet.limits), parent)
+
+    def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
+        torch.set_flush_denormal(True)  # as in the run's own thread; each thread has its own
+        put_back(ahead.model, weights)
+        return practise(ahead, iteration)
+
+    with (
+        torch_threads(max(1, torch.get_num_threads() // 2)),
+        AheadCollect(
+            trainee.model, sample, staleness=staleness, iterations=context.config.grpo.iterations
+        ) as collect,
+    ):
+        yield collect
 
 
 def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
