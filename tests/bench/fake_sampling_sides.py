@@ -33,7 +33,18 @@ def wrong_tokens(channel: Channel, settings: Settings) -> None:
     _serve(channel, 1.0, 1e-6, 17.0)
 
 
+def training(channel: Channel, settings: Settings) -> None:
+    """Three seconds in turn, two of them sampling, and two with sampling ahead."""
+    seconds = 3.0 - float(str(settings["staleness"]))
+    channel.mark_baseline()
+    held = b"x" * 1_000_000
+    made = {"seconds": seconds, "waited_seconds": seconds - 1, "written_tokens": 7.0, "held": float(len(held))}
+    serve_steps(channel, made, lambda: made)
+
+
 def _serve(channel: Channel, seconds: float, gap: float, score: float) -> None:
     channel.mark_baseline()
     held = b"x" * 1_000_000
-    serve_steps(channel, {"max_logprob_gap": gap, "z_score": score}, lambda: {"seconds": seconds, "held": len(held)})
+    serve_steps(
+        channel, {"max_logprob_gap": gap, "z_score": score}, lambda: {"seconds": seconds, "held": len(held)}
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from upturn.bench import rollout
+from upturn.bench import ahead, rollout
 from upturn.bench.rollout import CASES, quick
 from upturn.cli.app import app
 
@@ -70,6 +70,15 @@ def test_nothing_is_timed_when_a_side_does_not_sample_from_the_model(
     assert result.exit_code == 1
     assert said in result.stderr
     assert "nothing was timed" in result.stderr
+
+
+def test_sampling_ahead_is_compared_with_training_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "AHEAD_SIDE", "fake_sampling_sides:training")
+    result = run("--only", "ahead", "--reps", "2")
+    assert result.exit_code == 0, result.output
+    found = figures(result)["ahead_speedup_vs_in_turn"]
+    assert (found["value"], found["bar"]) == (1.5, None)
+    assert json.loads(result.stdout)["ahead"]["in_turn_sampling_seconds"] == [2.0, 2.0]
 
 
 def test_an_unknown_measurement_is_named_with_those_there_are() -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias
 
+from upturn.bench.ahead import measure_ahead
 from upturn.bench.comparison import Bar, alternate, memory_ratio, result, speedup, spread
 from upturn.bench.conversation import Conversations
 from upturn.bench.measurement import Measured
@@ -37,6 +38,8 @@ _WAYS: Mapping[Rival, tuple[str, ...]] = {
 Say: TypeAlias = Callable[[str], None]
 SMALL = Subject(width=128, layers=4, vocabulary=530)
 WIDE = Subject(width=256, layers=6, vocabulary=4_096)
+AHEAD = "ahead"
+"""The measurement of training with sampling ahead, see ``upturn.bench.ahead``."""
 VARIED = (8, 32)
 """Tokens of an action where agents end their actions themselves."""
 
@@ -88,9 +91,10 @@ def bench_rollout(bench: RolloutBench, names: Sequence[str]) -> tuple[list[Resul
 
     Raises UnknownNameError, and MeasurementError when a side's tokens are not the model's.
     """
-    unknown = [name for name in names if name not in CASES]
+    known = (*CASES, AHEAD)
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise UnknownNameError(f"unknown measurement {unknown[0]!r}; known: {', '.join(CASES)}")
+        raise UnknownNameError(f"unknown measurement {unknown[0]!r}; known: {', '.join(known)}")
     results: list[Result] = []
     details: dict[str, JsonValue] = {}
     for name, case in CASES.items():
@@ -98,6 +102,11 @@ def bench_rollout(bench: RolloutBench, names: Sequence[str]) -> tuple[list[Resul
             measured = measure_case(bench, name, quick(case) if bench.is_quick else case)
             results += measured.results
             details[name] = dict(measured.details)
+    if AHEAD in names or not names:
+        bench.say(f"{AHEAD}: {bench.repetitions} pairs of training in turn and with sampling ahead")
+        measured = measure_ahead(bench.threads, bench.repetitions, is_quick=bench.is_quick)
+        results += measured.results
+        details[AHEAD] = dict(measured.details)
     return results, details
 
 

@@ -42,7 +42,7 @@ def practice_side(channel: Channel, settings: Settings) -> None:
             return
 
 
-class _Nowhere:
+class Nowhere:
     """A sink that keeps nothing."""
 
     def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
@@ -70,7 +70,7 @@ class _Collector:
         else:
             self._channel.mark_baseline()
         self._started = time.perf_counter()
-        groups = self.trainee.practise(self._task.tasks_of(iteration), iteration, self._practice, _Nowhere())
+        groups = self.trainee.practise(self._task.tasks_of(iteration), iteration, self._practice, Nowhere())
         sampled = time.perf_counter() - self._started
         members = [member for group in groups for member in group.members]
         rewards = [member.turn_rewards[-1] for member in members if member.turn_rewards]
