@@ -92,7 +92,7 @@ class TreeAttention:
         match self.backend:
             case "streamed":
                 apply: Callable[..., Tensor] = _Streamed.apply  # untyped in torch
-                return apply(query, key, value, scaling, self, self.needed if is_last else None)
+                return apply(query, key, value, _Call(self, scaling, self.needed if is_last else None))
             case "flex":
                 return _flex(query, key, value, scaling=scaling, block_mask=self.block_mask)
             case "by_node":
@@ -173,19 +173,26 @@ def _block(chunks: Sequence[_Reach]) -> _Block:
     return _Block(indices, None if is_real.all() else torch.from_numpy(is_real), 0, 0)
 
 
+class _Call(NamedTuple):
+    """What the forward and the backward pass of one call share beside tensors."""
+
+    attention: TreeAttention
+    scaling: float
+    needed: _Needed | None
+
+
 class _Streamed(torch.autograd.Function):
     """Tensors inside are ``(N, heads, D)`` views of what comes in, so that a node or a range is a slice."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913, PLR0917  # autograd takes them by position
+    def forward(  # noqa: PLR0917  # autograd takes them by position
         ctx: Any,  # autograd's context is open-ended
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        scaling: float,
-        attention: TreeAttention,
-        needed: _Needed | None,
+        call: _Call,
     ) -> Tensor:
+        attention, scaling, needed = call
         q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
         output = torch.empty(q.shape, dtype=torch.float32)
         summed = torch.empty(q.shape[:2], dtype=torch.float32)
@@ -207,41 +214,42 @@ class _Streamed(torch.autograd.Function):
             output[needed.queries], summed[needed.queries] = answered, weighed
         found = output.to(query.dtype)
         ctx.save_for_backward(query, key, value, found, summed)
-        ctx.scaling, ctx.attention, ctx.needed = scaling, attention, needed
+        ctx.call = call
         return found[None]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, output, summed = ctx.saved_tensors
+        call: _Call = ctx.call
+        attention, scaling, needed = call
         q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
         gradient = gradients[0][0].to(q.dtype)
         d_q, d_k, d_v = (torch.empty(each.shape, dtype=each.dtype) for each in (q, k, v))
-        for block in ctx.attention.blocks:
+        for block in attention.blocks:
             received, *taken = (_taken(each, block) for each in (gradient, q, k, v, output))
             if block.is_real is not None:  # padded queries repeat a real one and must not count twice
                 received = received.masked_fill(~block.is_real[:, None, :, None], 0.0)
             block_summed = _taken(summed[..., None], block)[..., 0]
-            found = _BACKWARD(received, *taken, block_summed, 0.0, True, scale=ctx.scaling)
+            found = _BACKWARD(received, *taken, block_summed, 0.0, True, scale=scaling)
             for whole, part in zip((d_q, d_k, d_v), found, strict=True):
                 _put(whole, block, part.transpose(1, 2))
-        needed: _Needed | None = ctx.needed
         received, asked, answered, weighed = (
             each if needed is None else each[needed.queries] for each in (gradient, q, output, summed)
         )
         d_asked = d_q if needed is None else torch.zeros_like(asked)
-        for (start, stop, _), below in _ranges(ctx.attention, needed):
+        for (start, stop, _), below in _ranges(attention, needed):
             above = slice(start, stop)
             found = _BACKWARD(
                 _heads_first(received[below]), _heads_first(asked[below]), _heads_first(k[above]),
                 _heads_first(v[above]), _heads_first(answered[below]), weighed[below].T[None], 0.0, False,
-                scale=ctx.scaling,
+                scale=scaling,
             )  # fmt: skip
             d_asked[below] += found[0][0].transpose(0, 1)
             d_k[above] += found[1][0].transpose(0, 1)
             d_v[above] += found[2][0].transpose(0, 1)
         if needed is not None:
             d_q[needed.queries] += d_asked
-        return (*(each.transpose(0, 1)[None] for each in (d_q, d_k, d_v)), None, None, None)
+        return (*(each.transpose(0, 1)[None] for each in (d_q, d_k, d_v)), None)
 
 
 def _ranges(attention: TreeAttention, needed: _Needed | None) -> list[tuple[_Reach, slice]]:
