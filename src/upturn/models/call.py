@@ -18,6 +18,7 @@ _CALL = re.compile(rf"\s*({_NAME})\.({_NAME})(?: (.*))?\Z", re.DOTALL)
 _KEY = re.compile(rf"{_NAME}\Z")
 # Values end at an unescaped semicolon; one pass over pairs "backslash + anything" and single characters.
 _PARAMETER = re.compile(r"((?:\\.|[^\\;])*)(;|\Z)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"\\": "\\\\", ";": "\\;", "=": "\\=", "\n": "\\n", "\r": "\\r"}
 _UNESCAPED = {"n": "\n", "r": "\r"}
 
@@ -65,14 +66,14 @@ def _read_parameters(text: str) -> Mapping[str, JsonValue] | None:
         key = key.lstrip(" ")
         if not equals or not _KEY.match(key) or key in parameters or _has_bare_equals(value):
             return None
-        parameters[key] = re.sub(r"\\(.)", _unescape, value, flags=re.DOTALL)
+        parameters[key] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
         if not match.group(2):
             return parameters
         position = match.end()
 
 
 def _has_bare_equals(value: str) -> bool:
-    return "=" in re.sub(r"\\.", "", value, flags=re.DOTALL)
+    return "=" in value and "=" in _ESCAPE.sub("", value)
 
 
 def _unescape(match: re.Match[str]) -> str:
