@@ -223,11 +223,12 @@ def test_copied_weights_stay_as_they_were_until_refresh() -> None:
     assert slots.worst < 1e-5
 
 
-def test_small_and_large_attention_agree_with_a_plain_one() -> None:
+@pytest.mark.parametrize("columns", [11, 240, 241, 700])  # numpy's product is made 240 columns at a time
+def test_small_and_large_attention_agree_with_a_plain_one(columns: int) -> None:
     torch.manual_seed(0)
-    query, key, value = torch.randn(3, 4, 5, 8), torch.randn(3, 4, 11, 8), torch.randn(3, 4, 11, 8)
-    hidden = torch.tensor([11, 4, 1])[:, None, None, None] <= torch.arange(11)
-    mask = torch.zeros(3, 1, 1, 11).masked_fill(hidden, -torch.inf)
+    query, key, value = torch.randn(3, 4, 5, 8), torch.randn(3, 4, columns, 8), torch.randn(3, 4, columns, 8)
+    hidden = torch.tensor([columns, 4, 1])[:, None, None, None] <= torch.arange(columns)
+    mask = torch.zeros(3, 1, 1, columns).masked_fill(hidden, -torch.inf)
     scores = query @ key.transpose(2, 3) / 8**0.5 + mask
     for function in (attend, attend_small):
         part = function(query, key, value, mask=mask)

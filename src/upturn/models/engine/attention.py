@@ -16,9 +16,13 @@ from torch import Tensor
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
-_SMALL = 200_000
-"""Multiplications of one matrix of scores up to which numpy computes it: OpenBLAS has a kernel for small matrices,
-MKL, which torch uses, has not; beyond, OpenBLAS would start threads of its own."""
+_FEW_QUERIES = 8
+"""Queries of one matrix up to which numpy multiplies faster: OpenBLAS has kernels for small matrices, MKL, which
+torch uses, has not."""
+_SMALL = 1_000_000
+"""Multiplications of one matrix from which OpenBLAS leaves those kernels, and starts threads of its own."""
+_SMALL_TRANSPOSED = 1_200
+"""Entries of one product with a transposed matrix from which it leaves them too (``sgemm_small_kernel_permit``)."""
 _FEW_THREADS = 2
 """Threads of torch up to which numpy, with at most two, is faster."""
 _SHARED_FROM = 3_000_000
@@ -99,9 +103,25 @@ def attend_small(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | No
     return Part(torch.from_numpy(output), torch.from_numpy(lse))
 
 
+def _is_small(query: Tensor, columns: int) -> bool:
+    """Whether ``attend_small`` is faster than ``attend``. Queries ``(R, H, M, D)``."""
+    _, _, count, size = query.shape
+    return (
+        count <= _FEW_QUERIES
+        and count * columns * size <= _SMALL
+        and torch.get_num_threads() <= _FEW_THREADS
+        and query.device.type == "cpu"
+    )
+
+
 def _small(query: Floats, key: Floats, value: Floats, mask: Floats | None) -> tuple[Floats, Floats]:
     """Output and log-sum-exp."""
-    scores = np.matmul(query * np.float32(query.shape[-1] ** -0.5), key.swapaxes(2, 3))
+    columns, step = key.shape[2], _SMALL_TRANSPOSED // query.shape[2]
+    scaled, turned = query * np.float32(query.shape[-1] ** -0.5), key.swapaxes(2, 3)
+    scores = np.empty((*query.shape[:3], columns), dtype=np.float32)
+    for start in range(0, columns, step):
+        stop = min(start + step, columns)
+        np.matmul(scaled, turned[..., start:stop], out=scores[..., start:stop])
     if mask is not None:
         scores += mask
     highest = scores.max(axis=-1, keepdims=True)
@@ -138,9 +158,7 @@ def attend_cached(query: Tensor, cached: tuple[Tensor, Tensor], read: Read) -> P
     if mask is not None and mask.shape[2] > 1:
         mask = mask.repeat_interleave(length * (heads // groups), dim=2)
     merged = grid.permute(0, 3, 1, 2, 4, 5).reshape(count, groups, -1, size)
-    is_small = merged.shape[2] * columns * size <= _SMALL and torch.get_num_threads() <= _FEW_THREADS
-    is_small = is_small and query.device.type == "cpu"
-    output, lse = (attend_small if is_small else attend)(merged, key, value, mask=mask)
+    output, lse = (attend_small if _is_small(merged, columns) else attend)(merged, key, value, mask=mask)
     shape = (count, groups, read.readers, length, heads // groups)
     output = output.view(*shape, size).permute(0, 2, 3, 1, 4, 5).reshape(-1, length, heads, size)
     lse = lse.view(shape).permute(0, 2, 3, 1, 4).reshape(-1, length, heads)
