@@ -43,7 +43,11 @@ class Environment(Protocol):
         """The whole state as JSON, enough for the verifier."""
 
     def snapshot(self) -> object:
-        """A frozen copy of the state, cheap."""
+        """A frozen copy of the state, cheap.
+
+        Raises NotImplementedError where there is none to be had: attempts that go on from a state then repeat the
+        actions that led to it. ``check_environment`` asks for one.
+        """
 
     def restore(self, snapshot: object) -> None:
         """Goes back to a snapshot of the same task."""

@@ -6,15 +6,7 @@ from itertools import pairwise
 from upturn.errors import TrainingError
 from upturn.training.advantage import GroupAdvantages, Need, ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.advantages.monte_carlo import measured_values
-from upturn.training.advantages.returns import (
-    NO_DIFFERENCE,
-    TurnNumbers,
-    checked_rewards,
-    first_returns,
-    returns_to_go,
-    silent,
-    told,
-)
+from upturn.training.advantages.returns import NO_DIFFERENCE, TurnNumbers, credited
 
 ERROR_PROBABILITY = 0.05
 """Of one attempt, where nothing else is said."""
@@ -45,11 +37,7 @@ class FirstDivergence:
 
     def __call__(self, group: ScoredGroup) -> GroupAdvantages:
         """One number per turn of each member; at most one of each member's is negative."""
-        found = []
-        for member in group.members:
-            rewards = checked_rewards(member)
-            found.append(silent(member) if rewards is None else self._credits(member, rewards))
-        return told(found, first_returns(returns_to_go(group, self.gamma)))
+        return credited(group, self.gamma, self._credits)
 
     def _credits(self, member: ScoredTrajectory, rewards: TurnNumbers) -> TurnNumbers:
         found: list[float] = []

@@ -6,14 +6,7 @@ from itertools import pairwise
 
 from upturn.errors import TrainingError
 from upturn.training.advantage import GroupAdvantages, Need, ScoredGroup, ScoredTrajectory, StateValue
-from upturn.training.advantages.returns import (
-    TurnNumbers,
-    checked_rewards,
-    first_returns,
-    returns_to_go,
-    silent,
-    told,
-)
+from upturn.training.advantages.returns import TurnNumbers, credited
 
 
 class MonteCarloDelta:
@@ -31,11 +24,7 @@ class MonteCarloDelta:
 
     def __call__(self, group: ScoredGroup) -> GroupAdvantages:
         """One number per turn of each member."""
-        found = []
-        for member in group.members:
-            rewards = checked_rewards(member)
-            found.append(silent(member) if rewards is None else self._credits(member, rewards))
-        return told(found, first_returns(returns_to_go(group, self.gamma)))
+        return credited(group, self.gamma, self._credits)
 
     def _credits(self, member: ScoredTrajectory, rewards: TurnNumbers) -> TurnNumbers:
         values = measured_values(member)

@@ -1,7 +1,7 @@
 """What attempts earned, turn by turn, and the small arithmetic that estimators share."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from upturn.errors import TrainingError
 from upturn.training.advantage import GroupAdvantages, ScoredGroup, ScoredTrajectory
@@ -78,3 +78,14 @@ def told(turns: Sequence[Sequence[float]], returns: tuple[float | None, ...]) ->
 def silent(member: ScoredTrajectory) -> TurnNumbers:
     """0 for each turn."""
     return (0.0,) * len(member.trajectory.turns)
+
+
+def credited(
+    group: ScoredGroup, gamma: float, credit: Callable[[ScoredTrajectory, TurnNumbers], TurnNumbers]
+) -> GroupAdvantages:
+    """``credit`` of each member and its rewards; 0 for unscorable members."""
+    found = []
+    for member in group.members:
+        rewards = checked_rewards(member)
+        found.append(silent(member) if rewards is None else credit(member, rewards))
+    return told(found, first_returns(returns_to_go(group, gamma)))
