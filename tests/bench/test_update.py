@@ -61,7 +61,8 @@ def test_every_measurement_in_one_object_when_all_bars_hold(monkeypatch: pytest.
     assert values["memory_vs_trl_best_512"] == 0.5
     assert values["speedup_unshared_vs_trl_best"] == 4.0
     assert values["iteration_speedup_vs_trl_best"] == 2.0
-    assert values["bfloat16_speedup"] == 2.0
+    assert values["bfloat16_speedup_64"] == 2.0
+    assert values["bfloat16_speedup_128"] == 2.0
     assert values["gradient_gap_vs_trl_512"] == 0.0
     assert found["trl-large"]["at_its_best"]["trl_micro_batch"] == 2
     assert found["bfloat16"]["learning_curves"] == {"float32": [4.0, 0.0], "bfloat16": [4.0, 0.0]}
@@ -75,7 +76,8 @@ def test_bars_of_the_full_sizes_decide_the_exit_code() -> None:
     assert figures(missed)["iteration_speedup_vs_trl_best"]["holds"] is False
     held = run("--reps", "1", "--only", "bfloat16")
     assert held.exit_code == 0
-    assert figures(held)["bfloat16_speedup"]["holds"] is True
+    assert figures(held)["bfloat16_speedup_256"]["bar"] is None
+    assert figures(held)["bfloat16_speedup_512"]["holds"] is True
 
 
 def test_sides_that_differ_are_told_by_how_much_and_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,17 @@
 """Measurements outlive the process that made them, and are never mixed up."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from upturn.bench.credit.contender import Contender
 from upturn.bench.credit.finding import Choice, Practised
 from upturn.bench.credit.key_door_part import KeyDoorSettings
 from upturn.bench.credit.ledger import FILE, Entry, Ledger
 from upturn.errors import MeasurementError
+from upturn.training.advantages import AdvantageSettings
 
 FOUND = Practised(123, True, ((0, 0.25), (123, 0.75)))
 ENTRY = Entry("practice", "state", 3)
@@ -37,9 +40,19 @@ def test_other_settings_other_seeds_and_other_contenders_are_other_measurements(
     same = Ledger(tmp_path, KeyDoorSettings())
     assert same.measured(ENTRY._replace(seed=4), Practised, _once(other)) == other
     assert same.measured(ENTRY._replace(contender="tree"), Practised, _once(other)) == other
+    assert same.measured(ENTRY._replace(options="ab"), Practised, _once(other)) == other
     choice = Choice(0.1, 2, 0, 5.0)
     assert same.measured(Entry("choice", "state", 3), Choice, lambda: choice) == choice
     assert same.measured(ENTRY, Practised, _never) == FOUND
+
+
+def test_a_contender_with_other_options_is_measured_anew() -> None:
+    contender = Contender("state", AdvantageSettings("state", gamma=0.95))
+    entry = contender.entry("rank", 3)
+    assert (entry.part, entry.contender, entry.seed) == ("rank", "state", 3)
+    assert replace(contender).entry("rank", 3) == entry
+    assert replace(contender, practised=(16,)).entry("rank", 3) != entry
+    assert replace(contender, settings=AdvantageSettings("state", gamma=0.9)).entry("rank", 3) != entry
 
 
 def test_a_line_that_an_interruption_cut_off_is_measured_again(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from upturn.bench.credit.ledger import Entry, digest
 from upturn.training.advantages import AdvantageSettings
 
 BASELINE = "trajectory"
@@ -19,6 +20,10 @@ class Contender:
     practised: tuple[int, ...] = (0,)
     """The same in practice, where they cost tokens: in the key-door world whichever number was best on other seeds,
     in the office, which has no seeds to spare, the first."""
+
+    def entry(self, part: str, seed: int) -> Entry:
+        """Of a measurement of this contender: another one when its options change."""
+        return Entry(part, self.name, seed, digest(self))
 
 
 CONTENDERS = (

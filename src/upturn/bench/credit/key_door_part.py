@@ -15,7 +15,7 @@ from upturn.bench.credit.contender import Contender
 from upturn.bench.credit.crediting import agreement, credit
 from upturn.bench.credit.finding import Choice, PartFindings, Practised, Ranked
 from upturn.bench.credit.key_door import key_door
-from upturn.bench.credit.ledger import Entry, Ledger
+from upturn.bench.credit.ledger import Ledger
 from upturn.bench.credit.mdp import Floats, state_values
 from upturn.bench.credit.play import exact_changes, play
 from upturn.bench.credit.policy import SoftmaxPolicy, policy_of_skill, success_rate
@@ -60,15 +60,15 @@ def measure_key_door(
     found = PartFindings(PART)
     for contender in contenders:
         name = contender.name
-        chosen = ledger.measured(Entry("choice", name, 0), Choice, partial(choose, contender, settings))
+        chosen = ledger.measured(contender.entry("choice", 0), Choice, partial(choose, contender, settings))
         found.choices[name], found.ranked[name], found.practised[name] = chosen, [], []
         on_done()
         for seed in seeds:
             ranked = partial(rank, contender, seed, settings)
-            found.ranked[name].append(ledger.measured(Entry("rank", name, seed), Ranked, ranked))
+            found.ranked[name].append(ledger.measured(contender.entry("rank", seed), Ranked, ranked))
             on_done()
             course = partial(practise, contender, seed, chosen, settings)
-            found.practised[name].append(ledger.measured(Entry("practice", name, seed), Practised, course))
+            found.practised[name].append(ledger.measured(contender.entry("practice", seed), Practised, course))
             on_done()
     return found
 

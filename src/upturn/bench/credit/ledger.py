@@ -1,7 +1,7 @@
 """Measurements on disk, one JSON line each: a run that was stopped goes on where it was.
 
-A line says what was measured (part, contender, seed), under which settings, and what came out. Lines of other
-settings stay where they are and are not read, so nothing is mixed up.
+A line says what was measured (part, contender with its options, seed), under which settings, and what came out.
+Lines of other settings or options stay where they are and are not read, so nothing is mixed up.
 """
 
 import hashlib
@@ -26,6 +26,14 @@ class Entry(NamedTuple):
     part: str
     contender: str
     seed: int
+    options: str = ""
+    """Digest of the contender's own; "" = it has none."""
+
+
+def digest(options: Any) -> str:  # Any: a dataclass instance
+    """Equal for equal options of one kind."""
+    written = json.dumps([type(options).__name__, asdict(options)], sort_keys=True)
+    return hashlib.blake2b(written.encode(), digest_size=8).hexdigest()
 
 
 class Ledger:
@@ -35,8 +43,7 @@ class Ledger:
         """``settings``: everything that decides a result. Raises MeasurementError for a damaged file."""
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / FILE
-        written = json.dumps([type(settings).__name__, asdict(settings)], sort_keys=True)
-        self.key = hashlib.blake2b(written.encode(), digest_size=8).hexdigest()
+        self.key = digest(settings)
         self._found = dict(self._read())
 
     def measured(self, entry: Entry, kind: type[RecordT], measure: Callable[[], RecordT]) -> RecordT:
@@ -70,7 +77,7 @@ class Ledger:
             try:
                 read = json.loads(line)
                 if read["settings"] == self.key:
-                    entry = Entry(read["part"], read["contender"], read["seed"])
+                    entry = Entry(read["part"], read["contender"], read["seed"], read["options"])
                     found.append((entry, json.dumps(read["result"])))
             except (ValueError, KeyError, TypeError) as exc:
                 raise MeasurementError(

@@ -59,10 +59,10 @@ def measure_office(
         for contender in contenders:
             name = contender.name
             ranked = partial(rank, office, contender, seed, truth=truth)
-            found.ranked.setdefault(name, []).append(ledger.measured(Entry("rank", name, seed), Ranked, ranked))
+            found.ranked.setdefault(name, []).append(ledger.measured(contender.entry("rank", seed), Ranked, ranked))
             on_done()
             course = partial(practise, office, contender, seed)
-            practised = ledger.measured(Entry("practice", name, seed), Practised, course)
+            practised = ledger.measured(contender.entry("practice", seed), Practised, course)
             found.practised.setdefault(name, []).append(practised)
             on_done()
     return found
