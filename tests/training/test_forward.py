@@ -27,6 +27,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.errors import TrainingError
 from upturn.training import OptimiserSettings, TrainingRow
+from upturn.training.attention import Backend
 from upturn.training.batch import micro_batches
 from upturn.training.forward import ATTENTION, backends
 from upturn.training.losses import ClippedPolicy
@@ -200,6 +201,40 @@ def test_a_model_with_a_sliding_window_falls_back_with_a_warning_and_a_count() -
     torch.testing.assert_close(found, expected)
 
 
+def test_short_rows_share_again_after_rows_that_outgrew_the_window() -> None:
+    """What a batch is computed like depends on the batch alone, so that a resumed run computes it the same way."""
+    torch.manual_seed(0)
+    model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=50))  # type: ignore[arg-type]
+    trainer = Trainer(model, STILL)
+    rows = _rows()
+    short = [row for row in rows if row.computed_length <= 50]
+    assert 1 < len(short) < len(rows)
+    with pytest.warns(UserWarning, match="it sees a window of 50 tokens only"):
+        steps = [trainer.step([Stream(each, ClippedPolicy(0.2, 0.28), 1.0)]) for each in (short, rows, short, rows)]
+    assert [step.fallbacks for step in steps] == [0, 1, 0, 1]
+
+
+def test_every_backend_that_micro_batches_ask_for_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large ones and a small last one are attended to in different ways."""
+    rows = _rows(groups=3)
+    sizes = [batch.input_ids.size for batch in micro_batches(rows, 150, "tree")]
+    assert len(sizes) > 1
+    assert min(sizes) < max(sizes)
+    known = {True: ("by_node",), False: ("streamed", "by_node")}
+    monkeypatch.setattr("upturn.training.forward.backends", lambda _, tokens: known[tokens == max(sizes)])
+    trainer = Trainer(_model("qwen2"), replace(STILL, micro_batch_tokens=150))
+    checked: list[str] = []
+    compare = trainer.forward._difference
+
+    def noted(sample: Sequence[TrainingRow], backend: Backend) -> str | None:
+        checked.append(backend)
+        return compare(sample, backend)
+
+    monkeypatch.setattr(trainer.forward, "_difference", noted)
+    trainer.step([Stream(rows, ClippedPolicy(0.2, 0.28), 17.0)])
+    assert sorted(checked) == ["by_node", "streamed"]
+
+
 def _recurrent() -> PreTrainedModel:
     torch.manual_seed(0)
     return MambaForCausalLM(MambaConfig(vocab_size=40, hidden_size=16, num_hidden_layers=2, state_size=4))
@@ -249,8 +284,10 @@ def test_a_tree_pass_that_gives_something_else_is_found_out_before_it_is_used(
         metrics, found, trainer = _step(_model("qwen2"), rows, "tree")
     _, expected, _ = _step(_model("qwen2"), rows, "padded")
     assert metrics.fallbacks == 1
-    assert trainer.forward.packing == "padded"
     torch.testing.assert_close(found, expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it has been said
+        assert trainer.step([Stream(rows, ClippedPolicy(0.2, 0.28), 17.0)]).fallbacks == 1
 
 
 def test_a_backend_that_fails_makes_way_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

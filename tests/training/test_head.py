@@ -39,6 +39,23 @@ def test_probabilities_that_are_not_kept_are_computed_again(monkeypatch: pytest.
     torch.testing.assert_close(again, kept)
 
 
+def test_a_short_last_chunk_is_not_kept_behind_one_that_was_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows 4 + 4 + 3 of 30 numbers; the first leaves room for 100: too little for the second, enough for the third."""
+    head, hidden, targets, weights = _case()
+    expected = torch.autograd.grad((_plain(head, hidden, targets) * weights).sum(), hidden)
+    monkeypatch.setattr(head_module, "KEPT_NUMBERS", 120 + 100)
+    found = torch.autograd.grad((chosen_logprobs(head, hidden, targets, chunk_numbers=120) * weights).sum(), hidden)
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_head_that_is_not_trained_gets_no_gradient() -> None:
+    head, hidden, targets, weights = _case()
+    head.weight.requires_grad_(False)
+    expected = torch.autograd.grad((_plain(head, hidden, targets) * weights).sum(), hidden)
+    found = torch.autograd.grad((chosen_logprobs(head, hidden, targets, chunk_numbers=90) * weights).sum(), hidden)
+    torch.testing.assert_close(found, expected)
+
+
 def test_extreme_logits_stay_finite() -> None:
     head, hidden, targets, _ = _case()
     with torch.no_grad():

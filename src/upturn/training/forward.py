@@ -33,6 +33,8 @@ ATTENTION = "upturn_tree"
 """Our name in the registry of attention functions."""
 _FLEX_FROM = 2048
 """Tokens from which one masked call beats one call a node on CUDA (measured elsewhere: KempnerForge PR 207)."""
+_HEAD_TOKENS = 16
+"""On which the output layer is checked: all of their logits are held."""
 _HEAD_TOLERANCE = 1e-3
 """Largest difference in log-probability between our head and the model's own that rounding explains (float32
 gives about 1e-6, a model with scaled or capped logits far more)."""
@@ -58,27 +60,37 @@ class Forward:
     def __init__(self, model: PreTrainedModel, *, packing: Packing, precision: Precision) -> None:
         self.model = model
         self.packing: Packing = packing
-        """``padded`` from the moment that the tree pass is found not to work."""
+        """What is asked for."""
         self.precision = precision
         self.fallbacks = 0
         """Micro-batches computed padded though a tree was asked for."""
         self.verification: Verification | None = None
         """Of the latest check; None = there was none yet."""
-        self._wanted = packing
         self._verified: set[tuple[Backend, bool]] = set()
-        self._failed: set[Backend] = set()
+        self._failed: dict[Backend, str] = {}
         self._is_head_checked = False
+        self._has_warned = False
 
     def batches(self, rows: Sequence[TrainingRow], max_tokens: int) -> tuple[MicroBatch, ...]:
         """The rows as micro-batches, none for no rows. Raises TrainingError for rows that no such model wrote."""
         if not rows:
             return ()
         self._check_rows(rows)
-        if self.packing == "tree":
-            self._verify(rows)
         found = micro_batches(rows, max_tokens, self.packing)
-        if self.packing != self._wanted:
-            self.fallbacks += len(found)
+        if self.packing == "padded":
+            return found
+        objection = self._objection(rows, found)
+        if objection is None:
+            return found
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{type(self.model).__name__} is trained without sharing common beginnings, each row by itself "
+                f"(slower, same result): {objection}",
+                stacklevel=2,
+            )
+        found = micro_batches(rows, max_tokens, "padded")
+        self.fallbacks += len(found)
         return found
 
     @contextmanager
@@ -144,7 +156,8 @@ class Forward:
 
     def _check_head(self, row: TrainingRow) -> None:
         """Once: the backbone and the head alone must give what the whole model gives."""
-        input_ids = torch.from_numpy(row.token_ids[: row.computed_length])[None].to(self.model.device)
+        length = min(row.computed_length, _HEAD_TOKENS)
+        input_ids = torch.from_numpy(row.token_ids[:length])[None].to(self.model.device)
         with torch.no_grad():
             backbone, head = _parts(self.model)
             ours = head(backbone(input_ids=input_ids, attention_mask=None, use_cache=False).last_hidden_state)
@@ -157,29 +170,33 @@ class Forward:
             )
         self._is_head_checked = True
 
-    def _verify(self, rows: Sequence[TrainingRow]) -> None:
-        """Before the first use of a backend, and before its first use on rows that share a beginning."""
+    def _objection(self, rows: Sequence[TrainingRow], batches: Sequence[MicroBatch]) -> str | None:
+        """Why these rows cannot be computed as trees; None = they can, with each backend that their sizes ask for."""
+        obstacle = tree_obstacle(self.model, max(row.computed_length for row in rows))
+        if obstacle is not None:
+            return obstacle
         sample = _sample(rows)
-        tokens = sum(row.computed_length for row in rows)
-        reason = tree_obstacle(self.model, max(row.computed_length for row in rows))
-        while reason is None and (backend := self._backend(tokens)) is not None:
-            if (backend, sample.shares) in self._verified:
-                return
-            difference = self._difference(sample.rows, backend)
+        reasons = (self._verify(sample, tokens) for tokens in sorted({batch.input_ids.size for batch in batches}))
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def _verify(self, sample: "_Sample", tokens: int) -> str | None:
+        """What is wrong with every way to attend over so many tokens; None = one of them is right.
+
+        Each is checked before its first use, and before its first use on rows that share a beginning.
+        """
+        difference = None
+        for backend in backends(self.model.device.type, tokens):
+            if backend not in self._failed and (backend, sample.shares) in self._verified:
+                return None
+            difference = self._failed.get(backend) or self._difference(sample.rows, backend)
             if difference is None:
                 self._verified.add((backend, sample.shares))
-                return
-            self._failed.add(backend)
-            if self._backend(tokens) is None:
-                reason = difference
-            else:
-                warnings.warn(f"attention by {backend!r} is not used: {difference}", stacklevel=2)
-        self.packing = "padded"
-        warnings.warn(
-            f"{type(self.model).__name__} is trained without sharing common beginnings, each row by itself "
-            f"(slower, same result): {reason}",
-            stacklevel=2,
-        )
+                return None
+            if backend not in self._failed:
+                self._failed[backend] = difference
+                if self._backend(tokens) is not None:
+                    warnings.warn(f"attention by {backend!r} is not used: {difference}", stacklevel=2)
+        return difference
 
     def _difference(self, rows: Sequence[TrainingRow], backend: Backend) -> str | None:
         """What is wrong with the tree pass; None = it gives what the padded pass gives."""

@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 CHUNK_NUMBERS = 1 << 23
 """Logits computed at once: 32 MB of float32. Smaller chunks make matrix products that are too small to be fast;
 larger ones leave the cache and make the process large."""
-KEPT_NUMBERS = 1 << 25
-"""Probabilities kept for the backward pass, 128 MB of float32; those beyond are computed again there, which makes
+KEPT_NUMBERS = 1 << 26
+"""Probabilities kept for the backward pass, 256 MB of float32; those beyond are computed again there, which makes
 the head a quarter slower."""
 
 
@@ -70,6 +70,8 @@ class _ChosenLogprobs(torch.autograd.Function):
             if logits.numel() <= free:
                 free -= logits.numel()
                 kept.append(logits)
+            else:
+                free = 0  # what is kept is a beginning of the chunks
         ctx.save_for_backward(hidden, weight, targets, summed)
         ctx.rows, ctx.kept = rows, kept
         return chosen - summed
@@ -79,7 +81,8 @@ class _ChosenLogprobs(torch.autograd.Function):
         hidden, weight, targets, summed = ctx.saved_tensors
         (above,) = gradients
         d_hidden = torch.empty_like(hidden)
-        d_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
+        is_trained = ctx.needs_input_grad[1]  # not where only an adapter learns
+        d_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device) if is_trained else None
         kept, ctx.kept = ctx.kept, []
         for index, part in enumerate(_chunks(len(hidden), ctx.rows)):
             # d log p[target] / d logits = 1[target] − p
@@ -90,9 +93,8 @@ class _ChosenLogprobs(torch.autograd.Function):
             share.mul_(-above[part, None]).scatter_add_(1, targets[part, None], above[part, None])
             share = share.to(weight.dtype)
             torch.mm(share, weight, out=d_hidden[part])
-            d_weight.addmm_(share.T, hidden[part]) if share.dtype == d_weight.dtype else d_weight.add_(
-                share.T @ hidden[part]
-            )
+            if d_weight is not None:
+                _add_product_(d_weight, share.T, hidden[part])
         return d_hidden, d_weight, None, None
 
 
@@ -106,6 +108,14 @@ def _softmax_(logits: Tensor) -> Tensor:
     total = logits.sub_(largest).exp_().sum(dim=1, keepdim=True)
     logits.div_(total)
     return total.log_().add_(largest)[:, 0]
+
+
+def _add_product_(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Adds ``left @ right``, of whatever type, to a float32 total."""
+    if left.dtype == total.dtype:
+        total.addmm_(left, right)
+    else:
+        total.add_(left @ right)
 
 
 def _cast(values: Tensor) -> Tensor:
