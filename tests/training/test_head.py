@@ -40,7 +40,7 @@ def test_probabilities_that_are_not_kept_are_computed_again(monkeypatch: pytest.
 
 
 def test_a_short_last_chunk_is_not_kept_behind_one_that_was_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows 4 + 4 + 3 of 30 numbers; the first leaves room for 100: too little for the second, enough for the third."""
+    """Rows 4 + 4 + 3 of 30 numbers; the first leaves room for 100: not for the second, but for the third."""
     head, hidden, targets, weights = _case()
     expected = torch.autograd.grad((_plain(head, hidden, targets) * weights).sum(), hidden)
     monkeypatch.setattr(head_module, "KEPT_NUMBERS", 120 + 100)

@@ -171,7 +171,7 @@ class Forward:
         self._is_head_checked = True
 
     def _objection(self, rows: Sequence[TrainingRow], batches: Sequence[MicroBatch]) -> str | None:
-        """Why these rows cannot be computed as trees; None = they can, with each backend that their sizes ask for."""
+        """Why these rows cannot be computed as trees; None = they can, with each backend their sizes ask for."""
         obstacle = tree_obstacle(self.model, max(row.computed_length for row in rows))
         if obstacle is not None:
             return obstacle
