@@ -19,11 +19,12 @@ from upturn.agents import (
     run_rollouts,
 )
 from upturn.agents.agent import Agent, ModelSession
+from upturn.agents.beginning import whole_attempt
 from upturn.environments.environment import Info, Step
 from upturn.errors import WorldError
 from upturn.models import Generation, GenerationRequest, Written, read_call
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn
-from upturn.training.row import policy_rows
+from upturn.training.row import policy_rows, written_count
 
 END = 0
 TASK = Task("t1", "go", "walk", "walk", seed=5)
@@ -191,6 +192,22 @@ def test_limits_count_what_was_done_before() -> None:
     tokens = len(states[2].history)
     (full,) = _played(setting, states[2], limits=Limits(max_tokens=tokens))
     assert (full.outcome, full.turns) == ("token_limit", whole.turns[:2])
+
+
+def test_a_continuation_as_a_whole_attempt_has_written_what_the_attempt_before_it_wrote() -> None:
+    for agent, last in ((None, 4), (Aside(), 99)):
+        setting = _setting(GreedyModel(last=last), agent)
+        (attempt,) = _played(setting, None)
+        states = beginnings(attempt, TASK, Walk())
+        for state, again in zip(states, _played(setting, *states), strict=True):
+            found = whole_attempt(again, state)
+            assert written_count(found) == written_count(attempt)
+            assert written_count(again) == written_count(attempt) - sum(
+                span.stop - span.start for row in state.rows for span in row.spans
+            )
+            assert sorted(sum((row.logprobs for row in found.rows), ())) == sorted(
+                sum((row.logprobs for row in attempt.rows), ())
+            )
 
 
 class Aside:

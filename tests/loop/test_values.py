@@ -15,6 +15,7 @@ from upturn.loop.values import Continuations, continued, measure_values, with_va
 from upturn.records import AgentVersion, Evaluation, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.advantages import MonteCarloDelta
+from upturn.training.row import written_count
 
 NANO = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=10, max_tokens=240, max_action_tokens=40)
@@ -96,6 +97,17 @@ def test_rewards_are_discounted_by_the_turns_they_are_away(fleet: Fleet) -> None
     assert states is not None
     count = len(groups[0].members[0].trajectory.turns)
     assert states == tuple((0.5 ** (count - 1 - turn),) for turn in range(count))
+
+
+def test_continuations_are_rewarded_for_all_that_their_attempt_wrote(fleet: Fleet) -> None:
+    """A greedy attempt costs the same from each of its states, however little of it was written from there on."""
+    purpose = Purpose("greedy", 0, temperature=0.0)
+    groups = _groups(fleet, purpose, ["call_off"], 1)
+    attempt = groups[0].members[0].trajectory
+    how = Continuations(1, lambda trajectory, _: -float(written_count(trajectory)))
+    found = continued(fleet, NANO, groups, purpose, how=how)
+    assert len(attempt.turns) >= 3
+    assert found.returns == ((((-float(written_count(attempt)),),) * len(attempt.turns),),)
 
 
 def test_unscorable_members_are_not_continued_and_missing_judgements_are_left_out(fleet: Fleet) -> None:

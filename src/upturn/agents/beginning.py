@@ -6,7 +6,7 @@ NotImplementedError in ``snapshot()``, and then each attempt that goes on repeat
 Either way the environment has to repeat itself: the same actions must lead to the same observations and hashes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upturn.environments.environment import Environment
 from upturn.errors import WorldError
@@ -28,7 +28,8 @@ class Beginning:
     turns: tuple[Turn, ...]
     """Those made before."""
     rows: tuple[TokenRow, ...]
-    """Their tokens, without spans: context that no loss sees again."""
+    """Their tokens with what was written then. To an attempt that goes on they are context: the spans of its rows
+    are those that it writes itself, so no loss sees the earlier ones again."""
     history: tuple[int, ...]
     """Prompt and output of the latest call; empty before the first."""
     observation: Observation
@@ -48,6 +49,15 @@ class Beginning:
         seen = [*self.turns[1:], Turn(self.observation, "", None, state_hash=self.state_hash)]
         for turn, following in zip(self.turns, seen, strict=False):
             _repeat(environment, turn, following, self.source)
+
+
+def whole_attempt(continuation: Trajectory, beginning: Beginning) -> Trajectory:
+    """The continuation as one attempt from the task's beginning: what was written before is written in it too.
+
+    For what is counted over an attempt. Its rows are not for training: tokens of the beginning stand in rows of
+    their own and again, as context, in the rows that extend them.
+    """
+    return replace(continuation, rows=(*beginning.rows, *continuation.rows))
 
 
 def beginnings(trajectory: Trajectory, task: Task, environment: Environment) -> tuple[Beginning, ...]:
@@ -105,9 +115,12 @@ def _check(found: Turn, recorded: Turn, source: str) -> None:
 
 
 def _before(row: TokenRow, turn: int) -> TokenRow | None:
-    """The row's tokens up to the last one written before the turn; None = there is none."""
-    stops = [span.stop for span in row.spans if span.turn < turn]
-    return TokenRow(row.token_ids[: stops[-1]], (), (), row.fork_cause) if stops else None
+    """The row up to the last token written before the turn; None = there is none."""
+    spans = tuple(span for span in row.spans if span.turn < turn)
+    if not spans:
+        return None
+    written = sum(span.stop - span.start for span in spans)
+    return TokenRow(row.token_ids[: spans[-1].stop], spans, row.logprobs[:written], row.fork_cause)
 
 
 def _history(trajectory: Trajectory, turn: int) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
 from upturn.agents import Beginning, beginnings
+from upturn.agents.beginning import whole_attempt
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.service import judge
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
@@ -49,7 +50,8 @@ class Continuations:
     count: int
     """From each state."""
     earned: Callable[[Trajectory, Evaluation], float | None]
-    """What a continuation earns with its last turn; None = missing."""
+    """What an attempt earns with its last turn; None = missing. It is given the whole attempt: a continuation's
+    rows come after those of what it goes on from."""
     gamma: float = 1.0
     """Discount per turn."""
 
@@ -112,8 +114,8 @@ def continued(
     begin = [state.beginning for state in states.values() for _ in range(how.count)]
     made = fleet.attempt(jobs, purpose, begin)
     rewards = [
-        how.earned(trajectory, judge(fleet.kit.verifier, job[1], trajectory))
-        for job, trajectory in zip(jobs, made, strict=True)
+        how.earned(whole_attempt(trajectory, each), judge(fleet.kit.verifier, job[1], trajectory))
+        for job, each, trajectory in zip(jobs, begin, made, strict=True)
     ]
     earned: dict[_Key, Returns] = {}
     for place, (key, state) in enumerate(states.items()):
