@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from upturn.environments import Environment, EnvironmentKit, Info, Step, Verifier, check_environment
+from upturn.environments import Environment, EnvironmentKit, Info, Step, Verifier, blocks, check_environment
 from upturn.errors import WorldError
 from upturn.records import (
     Action,
@@ -268,6 +268,14 @@ class HalfSnapshot(Counter):
         self.total = snapshot[0]
 
 
+class Waits(Counter):
+    blocks = True
+
+
+class WaitsPerhaps(Counter):
+    blocks = "sometimes"
+
+
 class StateIsNaN(Counter):
     def state(self) -> Mapping[str, JsonValue]:
         return {"total": float("nan")}
@@ -287,6 +295,7 @@ class StateIsNaN(Counter):
         (RandomSteps, "had different results in two environments"),
         (SharedSnapshot, r"restore\(\) did not bring back the state"),
         (HalfSnapshot, r"had another result after restore\(\)"),
+        (WaitsPerhaps, "blocks is 'sometimes'; it must be True"),
         (StateIsNaN, r"writing state\(\) as JSON raised RecordError"),
     ],
 )
@@ -295,6 +304,13 @@ def test_broken_worlds_are_named(environment: type[Counter], breach: str) -> Non
     kit.make = environment
     with pytest.raises(WorldError, match=breach):
         check_environment(kit, 2, probes=PROBES)
+
+
+def test_an_environment_that_says_that_it_blocks_passes_and_others_do_not_block() -> None:
+    kit = CounterKit()
+    kit.make = Waits
+    check_environment(kit, 2, probes=PROBES)
+    assert [blocks(each) for each in (Waits(), Counter(), WaitsPerhaps())] == [True, False, False]
 
 
 class Changed(Judge):

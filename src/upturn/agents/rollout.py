@@ -2,9 +2,13 @@
 
 An attempt begins with its task, or goes on from a state inside another attempt. It asks its agent, steps its
 environment, and stops when the environment ends it, a limit is reached or something breaks. What breaks is recorded
-as the attempt's outcome; its siblings go on. Nothing here depends on how fast anything ran, except the time limit
-and the measured seconds. An agent is given copies: what it does to them, or later to its own answers, changes
-nothing that was recorded.
+as the attempt's outcome; its siblings go on. An agent is given copies: what it does to them, or later to its own
+answers, changes nothing that was recorded.
+
+An environment is called on the event loop; one that blocks, in a thread of its attempt's own, while models go on
+writing for the others. Nothing here depends on how fast anything ran, except the time limit, the measured seconds
+and, with environments that block, which calls a model's batch is composed of: the model's concern, as it is with
+agents that wait. A local engine's tokens do not depend on that; the last digits of their log-probs may.
 """
 
 import asyncio
@@ -14,14 +18,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from upturn.agents.agent import Agent, Reply
 from upturn.agents.beginning import MALFORMED, Beginning
 from upturn.agents.limit import Limits
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.agents.reply import recordable
-from upturn.environments.environment import Environment, Step
+from upturn.agents.worker import Worker
+from upturn.environments.environment import Environment, Step, blocks
 from upturn.errors import RecordError, described
 from upturn.models import GenerationRequest, Model
 from upturn.records import (
@@ -37,6 +42,7 @@ from upturn.records import (
 )
 
 EnvironmentFactory: TypeAlias = Callable[[Task], Environment]
+ResultT = TypeVar("ResultT")
 _BROKEN = Observation(text="", code="environment_error")
 
 
@@ -120,8 +126,7 @@ async def rollout(attempt: Attempt, environments: EnvironmentFactory, setting: S
     try:
         outcome = await run.play(environments)
     finally:
-        if setting.model is not None:
-            setting.model.release(run.session)
+        run.end()
     return run.trajectory(outcome)
 
 
@@ -165,14 +170,17 @@ class _Run:
         self.final_state: dict[str, JsonValue] = {}
         self.foreign = Usage()
         self.error = ""
+        self.worker: Worker | None = None
+        """Calls the environment; None = it does not block, it is called right here."""
 
     async def play(self, environments: EnvironmentFactory) -> Outcome:
         try:
             environment = environments(self.attempt.task)
-            self.observation, info = environment.reset(self.attempt.task)
+            self.worker = Worker() if blocks(environment) else None
+            self.observation, info = await self._ask(lambda: environment.reset(self.attempt.task))
             self.state_hash = info.state_hash
             if self.attempt.beginning is not None:
-                self._begin(self.attempt.beginning, environment)
+                await self._begin(self.attempt.beginning, environment)
         except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
             return self._broke("environment_error", exc)
         outcome: Outcome | None = None
@@ -180,13 +188,24 @@ class _Run:
             seconds = self.setting.clock() - self.started
             outcome = self._limit(seconds) or await self._turn(environment, seconds)
         try:
-            self.final_state = dict(environment.state())
+            self.final_state = await self._ask(lambda: dict(environment.state()))
         except Exception as exc:  # noqa: BLE001 — as above
             return self._broke("environment_error", exc)
         return outcome
 
-    def _begin(self, beginning: Beginning, environment: Environment) -> None:
-        beginning.enter(environment)
+    def end(self) -> None:
+        """Gives back what the attempt holds, however it ended."""
+        if self.worker is not None:
+            self.worker.end()
+        if self.setting.model is not None:
+            self.setting.model.release(self.session)
+
+    async def _ask(self, call: Callable[[], ResultT]) -> ResultT:
+        """What the environment answers; it is called at once, or by the worker."""
+        return call() if self.worker is None else await self.worker.do(call)
+
+    async def _begin(self, beginning: Beginning, environment: Environment) -> None:
+        await self._ask(lambda: beginning.enter(environment))
         self.observation, self.state_hash = beginning.observation, beginning.state_hash
         self.turns = list(beginning.turns)
         self.shown = [_copied(turn) for turn in beginning.turns]
@@ -213,9 +232,9 @@ class _Run:
             self.foreign.prompt_tokens + reply.usage.prompt_tokens,
             self.foreign.written_tokens + reply.usage.written_tokens,
         )
+        action = MALFORMED if reply.action is None else reply.action
         try:
-            step = environment.step(MALFORMED if reply.action is None else reply.action)
-            return self._stepped(reply, step)
+            return self._stepped(reply, await self._ask(lambda: environment.step(action)))
         except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
             self.turns.append(Turn(self.observation, reply.text, reply.action, state_hash=self.state_hash))
             self.observation = _BROKEN

@@ -1,7 +1,7 @@
 """Where agents act: the contract of an environment, kits by name, the office, and environments of one step."""
 
 from upturn.environments.checker import check_environment
-from upturn.environments.environment import Environment, Info, Step, Verifier
+from upturn.environments.environment import Environment, Info, Step, Verifier, blocks
 from upturn.environments.kit import EnvironmentKit, registered_kits, resolve_kit
 from upturn.environments.one_step import one_step
 
@@ -11,6 +11,7 @@ __all__ = [
     "Info",
     "Step",
     "Verifier",
+    "blocks",
     "check_environment",
     "one_step",
     "registered_kits",

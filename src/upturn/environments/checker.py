@@ -165,6 +165,9 @@ class _Attempt(NamedTuple):
     @classmethod
     def begin(cls, kit: EnvironmentKit, task: Task) -> "_Attempt":
         environment = _asked(kit, f"environment({task.id!r})", lambda: kit.environment(task))
+        marker = getattr(environment, "blocks", False)
+        if not isinstance(marker, bool):
+            raise _breach(kit, f"blocks is {marker!r}; it must be True (called in a thread) or False")
         observation, info = _asked(kit, f"reset of {task.id!r}", lambda: environment.reset(task))
         if not isinstance(observation, Observation) or not isinstance(info, Info):
             raise _breach(kit, f"reset gave {type(observation).__name__} and {type(info).__name__}")

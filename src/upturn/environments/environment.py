@@ -31,7 +31,11 @@ class Step(NamedTuple):
 
 @runtime_checkable
 class Environment(Protocol):
-    """Where an agent acts. Holds one world at a time; the world is rebuilt from the task alone."""
+    """Where an agent acts. Holds one world at a time; the world is rebuilt from the task alone.
+
+    One whose calls wait for something (a network, another process) says so by ``blocks = True`` in its class: see
+    ``blocks``.
+    """
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         """Builds the task's world and returns the first observation: the instruction as the agent sees it."""
@@ -51,6 +55,15 @@ class Environment(Protocol):
 
     def restore(self, snapshot: object) -> None:
         """Goes back to a snapshot of the same task."""
+
+
+def blocks(environment: Environment) -> bool:
+    """Whether attempts call the environment in a thread, so that models go on writing for other attempts meanwhile.
+
+    True where it has an attribute ``blocks`` that is true. All calls of one environment come from one thread, one
+    after another, those of several environments at the same time; only its constructor runs on the event loop.
+    """
+    return getattr(environment, "blocks", False) is True
 
 
 class Verifier(Protocol):
