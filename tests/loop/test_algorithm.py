@@ -106,6 +106,11 @@ def test_the_divergence_of_a_preset_can_be_changed_and_left_out() -> None:
     assert changed == KlSettings(0.04, "k2")
 
 
+def test_the_limits_of_a_preset_can_be_changed_and_left_out() -> None:
+    for own, expected in ((None, {"safety": 0.02}), ({}, {}), ({"error": 0.5}, {"error": 0.5})):
+        assert settings_of(preset="agent_recipe", algorithm={"cost_limits": own}).cost_limits == expected
+
+
 def test_leaving_a_presets_constant_leaves_its_tokens_too() -> None:
     found = settings_of(preset="dr_grpo", algorithm={"aggregation": "token_mean"})
     assert found.objective.constant_tokens is None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from upturn.config import AgentConfig, Config, GrpoConfig, parse_config
+from upturn.config.section import AlgorithmConfig
 from upturn.environments.office.kit import OfficeKit
 from upturn.errors import ConfigError
 from upturn.loop.check import check_names
@@ -97,3 +98,15 @@ def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: Modul
         check_names(rewarding, kit)
     kit.verifier = Demanding()
     check_names(rewarding, kit)
+
+
+def test_a_limit_on_a_cost_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
+    config = desk.config().model_copy(update={"grpo": GrpoConfig(preset="agent_recipe")})
+    assert problems_of(config) == (
+        "grpo.algorithm.cost_limits: safety = 0.02 could never bind: desk/1 gives no such cost; it gives: error. "
+        "Let it give that, 0 included, or set other limits ({}: none)",
+    )
+    for limits in ({}, {"error": 0.5}):
+        own = GrpoConfig(preset="agent_recipe", algorithm=AlgorithmConfig(cost_limits=limits))
+        check_names(config.model_copy(update={"grpo": own}), desk.kit())
+    check_names(office(grpo={"preset": "agent_recipe"}), OfficeKit())

@@ -47,9 +47,7 @@ def test_sizes_and_seeds_are_runs_of_their_own() -> None:
 def marks(agent: str, family: str, successes: int) -> Iterator[Mark]:
     """Ten tasks of a family."""
     for number in range(10):
-        yield Mark(
-            f"{family}-{number}", family, 1, f"{agent}/{number}", number < successes, False, {}, 1, 0, 0.0, 0.0
-        )
+        yield Mark(f"{family}-{number}", family, 1, f"{agent}/{number}", number < successes, False, {}, 1, 0, {})
 
 
 def arena(**successes: tuple[int, int]) -> tuple[ExamResult, ...]:

@@ -70,3 +70,17 @@ def test_missing_judgement_is_marked_and_counts_as_failure(desk: ModuleType, tmp
         for mark in exam.marks
     )
     assert (exam.rate(), len(exam.marks)) == (0.0, 6)
+
+
+def test_a_cost_that_nobody_could_judge_is_missing_and_not_zero(desk: ModuleType, tmp_path: Path) -> None:
+    """Of nine attempts three cannot be judged; three of the other six are unsafe."""
+    config = desk.config(environment={"verifier": "toy_desk:costly_judge"})
+    with desk.opened(tmp_path / "run", config) as context:
+        tasks = exam_tasks(context.kit, ["sums"], 9, seed=0, split="heldout")
+        exam = sit(context.fleet, context.service.versions()["solver@base"], tasks, Purpose("p", 0), pool=None)
+    assert [dict(mark.costs) for mark in exam.marks] == [
+        {"error": 0.0, "safety": 0.0},
+        {"error": 0.0, "safety": 1.0},
+        {},
+    ] * 3
+    assert exam.costs() == {"error": (0.0, 3), "safety": (0.5, 3)}

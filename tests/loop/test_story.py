@@ -156,9 +156,8 @@ def test_events_stand_where_the_canaries_ran(told: tuple[Context, Facts, ReportC
 def test_changes_are_paired_and_effort_is_of_successes(told: tuple[Context, Facts, ReportContent]) -> None:
     changes = {change.name: change for change in told[2].changes}
     assert list(changes) == [
-        "success", "efficiency", "quality", "errors per task", "safety violations per task",
-        "turns per success", "written tokens per success",
-    ]  # fmt: skip
+        "success", "efficiency", "quality", "errors per task", "turns per success", "written tokens per success",
+    ]  # fmt: skip  # and no safety violations: the desk's judge does not look for any
     success = changes["success"]
     assert close(success.before, 0.5, 32)
     assert close(success.difference, 0.5, 32)

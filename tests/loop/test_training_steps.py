@@ -268,9 +268,37 @@ def test_practice_is_watched_on_tasks_with_an_interval_and_costs(desk: ModuleTyp
     assert found.tasks == SELECTION_TASKS
     assert found.low is not None and found.high is not None
     assert 0 <= found.low <= found.score <= found.high <= 1
-    assert set(found.costs) == {"error", "safety"}
+    assert set(found.costs) == {"error"}  # the desk's judge knows no other
+    assert found.missing_costs == {}
     assert found.costs["error"] > 0  # the office's model answers in words that the desk refuses
     assert found.measure == "success on training templates in unseen worlds"
+
+
+def test_the_watched_cost_is_the_mean_over_what_could_be_judged(desk: ModuleType, tmp_path: Path) -> None:
+    """A third cannot be judged and is counted as such; half of the rest is unsafe."""
+    plain = desk.config(
+        ("solver",), environment={"max_turns": 1, "max_tokens": 64, "verifier": "toy_desk:costly_judge"}
+    )
+    with desk.opened(tmp_path / "run", plain.model_copy(update={"agents": (NANO,)})) as context:
+        found = watcher(context, Trainee(context.fleet, version_of(NANO)), "grpo")(0)
+    assert isinstance(found, Assessment)
+    third = SELECTION_TASKS // 3
+    assert (found.costs, found.missing_costs) == (
+        {"error": 0.0, "safety": 0.5},
+        {"error": third, "safety": third},
+    )
+    assert found.metrics()["missing_cost_safety"] == third
+
+
+def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleType, tmp_path: Path) -> None:
+    """A judge that looked for errors when the run began and no longer does."""
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    practice = GrpoConfig(iterations=1, evaluate_every=1, algorithm=AlgorithmConfig(cost_limits={"error": 9.0}))
+    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    with desk.opened(tmp_path / "run", config) as context:
+        context.fleet.kit.verifier = desk.mild_judge()
+        with pytest.raises(TrainingError, match="gave no cost 'error', which has a limit; it gave none"):
+            train_grpo(context, version_of(NANO), {"sums": 1.0}, "grpo")
 
 
 def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: Path) -> None:

@@ -56,6 +56,27 @@ def unjudged_kit() -> OneStepKit:
     return one_step("desk", {"sums": _make_sum, "products": _make_product}, _broken_check)
 
 
+class _CostlyJudge:
+    """Breaks on every third attempt, finds no error in the next and calls the one after that unsafe."""
+
+    name = "costly/1"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        self.calls += 1
+        if self.calls % 3 == 0:
+            raise ArithmeticError("the judge has lost its glasses")
+        costs = {"error": 0.0, "safety": float(self.calls % 3 == 2)}
+        return Evaluation(f"costly-{self.calls}", task.id, trajectory.id, self.name, "success", (), {}, costs, 1.0)
+
+
+def costly_judge() -> _CostlyJudge:
+    """For ``environment.verifier``."""
+    return _CostlyJudge()
+
+
 class _MildJudge:
     """Calls everything a success."""
 

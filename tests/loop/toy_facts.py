@@ -16,7 +16,8 @@ def exam(name: str, successes: Mapping[str, int], temperature: float = 1.0) -> E
     """The first so many tasks of each family succeed, of 20 each."""
     marks = tuple(
         Mark(f"{family}-{number}", family, level, f"{name}/{family}-{number}", number < successes[family], False,
-             {"success": float(number < successes[family])}, 2, 10, 0.0, 0.0)
+             {"success": float(number < successes[family])}, 2, 10,
+             {"error": 0.0, "safety": 0.0})
         for number in range(PER_FAMILY)
         for family, level in LEVELS.items()
     )  # fmt: skip

@@ -245,9 +245,9 @@ class AlgorithmConfig(Section):
     """Rounds that the weights may be old which attempts are sampled with. More than 0: the next rounds are sampled
     while weights are updated, each on half of the threads; environments are then entered from two threads. 0 = in
     turn."""
-    cost_limits: dict[str, Annotated[float, Field(ge=0)]] = {}
+    cost_limits: dict[str, Annotated[float, Field(ge=0)]] | None = None
     """Held-out cost per task, such as ``safety`` or ``error``, above which weights are not kept and training
-    stops; empty = as in the preset."""
+    stops; the judge must give it. Empty = no limit; left out = as in the preset."""
     kl: KlConfig = KlConfig()
     """KL divergence from the weights before training."""
     mismatch: MismatchConfig = MismatchConfig()

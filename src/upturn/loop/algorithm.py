@@ -50,7 +50,7 @@ def algorithm_settings(config: Config) -> GrpoSettings:
             evaluate_every=grpo.evaluate_every,
             target_score=grpo.target_score,
             patience=grpo.patience,
-            cost_limits=own.cost_limits or base.cost_limits,
+            cost_limits=base.cost_limits if own.cost_limits is None else own.cost_limits,
         ),
     )
     if found is not None and found.dynamic_sampling is not None and own.staleness:

@@ -14,7 +14,8 @@ from upturn.records import Evaluation, Split, Task, Trajectory
 def checked_kit(config: Config) -> EnvironmentKit:
     """The configured kit, when everything that is named is there.
 
-    Raises ConfigError for environment, judge, task file, families, agents' functions, tasks and reward components.
+    Raises ConfigError for environment, judge, task file, families, agents' functions, tasks, reward components and
+    limited costs.
     """
     try:
         kit = kit_of(config)
@@ -27,7 +28,7 @@ def checked_kit(config: Config) -> EnvironmentKit:
 
 
 def check_names(config: Config, kit: EnvironmentKit) -> None:
-    """Raises ConfigError for families, agents' functions, tasks and reward components that are not there.
+    """Raises ConfigError for families, agents' functions, tasks, reward components and costs that are not there.
 
     So it does for settings of the policy gradient that do not go together.
     """
@@ -91,7 +92,8 @@ def _functions(config: Config) -> Iterator[str]:
 
 
 def _rewards(config: Config, kit: EnvironmentKit) -> Iterator[str]:
-    """Weights of components that the judge does not give would leave every attempt without a reward."""
+    """Weights of components that the judge does not give would leave every attempt without a reward, and limits on
+    costs that it does not give would never bind."""
     families = config.tasks.families or tuple(kit.families)
     task = next(kit.tasks(seed=config.run.seed, split="train", families=families))
     evaluation = _probe(kit, task)
@@ -101,6 +103,15 @@ def _rewards(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     for name in config.rewards.weights:
         if name not in evaluation.rewards:
             yield f"rewards.weights names {name!r}, which {kit.verifier.name} does not give; it gives: {given}"
+    if evaluation.verdict == "missing":
+        return
+    given = ", ".join(evaluation.costs) or "none"
+    for name, limit in algorithm_settings(config).cost_limits.items():
+        if name not in evaluation.costs:
+            yield (
+                f"grpo.algorithm.cost_limits: {name} = {limit:g} could never bind: {kit.verifier.name} gives no "
+                f"such cost; it gives: {given}. Let it give that, 0 included, or set other limits ({{}}: none)"
+            )
 
 
 def _probe(kit: EnvironmentKit, task: Task) -> Evaluation | None:

@@ -144,8 +144,8 @@ def compare(context: Context, name: str, incumbent: ExamResult, candidate: ExamR
             old.level,
             None if old.is_missing else float(old.is_success),
             None if new.is_missing else float(new.is_success),
-            old.violations,
-            new.violations,
+            old.costs.get("safety", 0.0),
+            new.costs.get("safety", 0.0),
         )
         for old, new in zip(incumbent.marks, candidate.marks, strict=True)
     ]

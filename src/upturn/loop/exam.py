@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from math import fsum
+from typing import NamedTuple
 
 from upturn.agents.build import temperature
 from upturn.deployment.interval import Interval, bootstrap_mean, paired_bootstrap
@@ -29,10 +31,16 @@ class Mark:
     """The evaluation's reward components; None = missing."""
     turns: int
     written_tokens: int
-    errors: float
-    """Error costs."""
-    violations: float
-    """Safety costs."""
+    costs: Mapping[str, float]
+    """The evaluation's costs by name. One that is not there is missing, which is not zero."""
+
+
+class MeanCost(NamedTuple):
+    """A cost over the marks that have it."""
+
+    mean: float
+    missing: int
+    """Marks without it; they are left out of the mean."""
 
 
 @record
@@ -60,6 +68,16 @@ class ExamResult:
     def interval(self, *, level: int | None = None, family: str | None = None) -> Interval:
         """Success rate with its 95 % interval by bootstrap over tasks."""
         return bootstrap_mean(self.outcomes(level=level, family=family), seed=0)
+
+    def costs(self) -> dict[str, MeanCost]:
+        """The mean of every cost that some mark has, by name."""
+        found: dict[str, list[float]] = {}
+        for mark in self.marks:
+            for name, cost in mark.costs.items():
+                found.setdefault(name, []).append(cost)
+        return {
+            name: MeanCost(fsum(costs) / len(costs), len(self.marks) - len(costs)) for name, costs in found.items()
+        }
 
     def gain_over(self, before: "ExamResult") -> Interval:
         """Paired difference to ``before`` on the same tasks, 95 % by bootstrap over tasks."""
@@ -93,8 +111,7 @@ def sit(
             rewards=evaluation.rewards,
             turns=len(trajectory.turns),
             written_tokens=trajectory.usage.written_tokens,
-            errors=evaluation.costs.get("error", 0.0),
-            violations=evaluation.costs.get("safety", 0.0),
+            costs=evaluation.costs,
         )
         for task, trajectory, evaluation in zip(tasks, trajectories, evaluations, strict=True)
     )

@@ -206,19 +206,22 @@ def _canaries(context: Context, facts: Facts) -> tuple[Canary, ...]:
 
 
 def _changes(before: ExamResult, after: ExamResult) -> tuple[Change, ...]:
-    """Reward components, costs and effort, each with its paired difference."""
+    """Reward components, costs and effort, each with its paired difference over the tasks that both have it of."""
     known = ((name, value) for mark in (*before.marks, *after.marks) for name, value in mark.rewards.items())
     components = dict.fromkeys(name for name, value in known if value is not None)
-    rows: tuple[tuple[str, Literal["reward", "cost"], Callable[[Mark], float]], ...] = (
+    rows: tuple[tuple[str, Literal["reward", "cost"], Callable[[Mark], float | None]], ...] = (
         *((name, "reward", partial(_reward, name)) for name in components),
-        ("errors per task", "cost", lambda mark: mark.errors),
-        ("safety violations per task", "cost", lambda mark: mark.violations),
+        ("errors per task", "cost", lambda mark: mark.costs.get("error")),
+        ("safety violations per task", "cost", lambda mark: mark.costs.get("safety")),
     )
     found = []
     for name, kind, of in rows:
-        old, new = [of(mark) for mark in before.marks], [of(mark) for mark in after.marks]
-        difference = _estimate(paired_bootstrap(new, old, seed=0))
-        found.append(Change(name, kind, _mean(old), _mean(new), difference))
+        both = [(of(old), of(new)) for old, new in zip(before.marks, after.marks, strict=True)]
+        pairs = [(old, new) for old, new in both if old is not None and new is not None]
+        if pairs:  # a cost that nothing was judged for is not shown
+            first, second = [old for old, _ in pairs], [new for _, new in pairs]
+            difference = _estimate(paired_bootstrap(second, first, seed=0))
+            found.append(Change(name, kind, _mean(first), _mean(second), difference))
     for name, spent in (("turns per success", _turns), ("written tokens per success", _tokens)):
         old = [spent(mark) for mark in before.marks if mark.is_success]
         new = [spent(mark) for mark in after.marks if mark.is_success]

@@ -198,7 +198,10 @@ def collecting(
 
 
 def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
-    """The evaluation that a training run is watched by, and its best weights are chosen by."""
+    """The evaluation that a training run is watched by, and its best weights are chosen by.
+
+    Costs are means over the tasks that were judged for them: what could not be judged is no proof of good conduct.
+    """
     tasks = exam_tasks(
         context.kit, context.practised, SELECTION_TASKS, seed=context.seed + SELECTION_SEED, split="train"
     )
@@ -207,17 +210,15 @@ def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
         version = trainee.serve_as(trainee.version)
         found = sit(context.fleet, version, tasks, context.purpose(f"{name}/watch"), pool=None)
         context.progress.figure("unseen worlds", found.rate())
-        interval = found.interval()
+        interval, costs = found.interval(), found.costs()
         return Assessment(
             found.rate(),
-            {
-                "error": sum(mark.errors for mark in found.marks) / len(found.marks),
-                "safety": sum(mark.violations for mark in found.marks) / len(found.marks),
-            },
+            {name: cost.mean for name, cost in costs.items()},
             low=interval.low,
             high=interval.high,
             tasks=len(found.marks),
             measure="success on training templates in unseen worlds",
+            missing_costs={name: cost.missing for name, cost in costs.items() if cost.missing},
         )
 
     return evaluate

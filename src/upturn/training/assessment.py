@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 from upturn.errors import TrainingError
 
 NO_COSTS: Mapping[str, float] = MappingProxyType({})
+NONE_MISSING: Mapping[str, int] = MappingProxyType({})
 
 
 class Assessment(NamedTuple):
@@ -24,6 +25,8 @@ class Assessment(NamedTuple):
     """How many tasks, or rows, the score is of; None = not said."""
     measure: str = ""
     """What the score is, in words: ``success on training templates in unseen worlds``; empty = not said."""
+    missing_costs: Mapping[str, int] = NONE_MISSING
+    """By cost, how many of the tasks have none and are not in its mean; a cost that all have need not be named."""
 
     def is_within(self, limits: Mapping[str, float]) -> bool:
         """True when no cost is above its limit."""
@@ -36,6 +39,7 @@ class Assessment(NamedTuple):
             "score": self.score,
             **{name: float(value) for name, value in known.items() if value is not None},
             **{f"cost_{name}": value for name, value in self.costs.items()},
+            **{f"missing_cost_{name}": float(count) for name, count in self.missing_costs.items()},
         }
 
 
@@ -47,7 +51,7 @@ def assessed(found: float | Assessment, limits: Mapping[str, float], units: int)
     """What an evaluation after ``units`` units returned, fit to be compared.
 
     Raises TrainingError for numbers that are not finite (a missing cost is not 0), and for limited costs that it
-    does not give.
+    does not give: such a limit could never bind.
     """
     full = found if isinstance(found, Assessment) else Assessment(float(found))
     numbers = {"score": float(full.score), **full.costs}
@@ -58,6 +62,6 @@ def assessed(found: float | Assessment, limits: Mapping[str, float], units: int)
     if missing:
         raise TrainingError(
             f"the evaluation after {units} units gave no cost {missing[0]!r}, which has a limit; it gave "
-            f"{', '.join(map(repr, full.costs)) or 'none'}. Return it in Assessment.costs, or drop the limit"
+            f"{', '.join(map(repr, full.costs)) or 'none'}. Let the judge give it, 0 included, or drop the limit"
         )
     return full._replace(score=numbers["score"])

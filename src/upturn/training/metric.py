@@ -42,6 +42,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("score_tasks", "score", "tasks", "How many tasks (or rows) the score is of."),
     Metric("cost_*", "cost", "", "A cost that the evaluation gave; lower is better. Never added to the score."),
     Metric(
+        "missing_cost_*", "cost", "tasks", "Tasks that were not judged for a cost; they are left out of its mean."
+    ),
+    Metric(
         "mean_return", "reward", "", "Mean reward of the trajectories that could be scored, before any baseline."
     ),
     Metric("trajectories", "reward", "trajectories", "Attempts that were sampled in the iteration."),
