@@ -1,5 +1,6 @@
 """Settings name an estimator, and refuse what it would not read."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -81,6 +82,43 @@ def test_a_turn_weight_adds_turn_credit_to_the_outcome_s(make_group: MakeGroup, 
     # ±.5 of the outcome, and twice (.25, .25) and (−.25, −.25)
     assert found.turns == ((1.0, 1.0), (-1.0, -1.0))
     assert found.returns == (1.0, 0.0)
+
+
+def test_the_outcome_beside_turn_credit_has_the_settings_own_scale_and_baseline(make_group: MakeGroup) -> None:
+    group = make_group([[0.0], [10.0]])
+    # Both parts divide ±5 by the sample standard deviation, 10/√2.
+    scaled = advantage_of(AdvantageSettings("turn", scale="std", turn_weight=1.0))(group)
+    assert [turns[0] for turns in scaled.turns] == pytest.approx([-math.sqrt(2), math.sqrt(2)], rel=1e-6)
+    others = advantage_of(AdvantageSettings("monte_carlo", scale="batch_std", turn_weight=1.0))
+    assert isinstance(others, Combined)
+    assert others.outcome(group).turns == ((-5.0,), (5.0,))  # ``rescaled`` divides both parts later
+    tree = advantage_of(AdvantageSettings("tree", baseline="leave_one_out", turn_weight=1.0))
+    assert isinstance(tree, Combined)
+    assert tree.outcome(group).turns == ((-10.0,), (10.0,))  # each against the other one
+
+
+@pytest.mark.parametrize("estimator", ["turn", "tree", "monte_carlo", "divergence"])
+def test_the_outcome_beside_turn_credit_is_that_of_trajectory(make_group: MakeGroup, estimator: Estimator) -> None:
+    gamma = 1.0 if estimator == "tree" else 0.5
+    group = make_group([[0.25, 1.0], [0.0, 0.5], [0.5], None])
+    combined = advantage_of(AdvantageSettings(estimator, gamma=gamma, turn_weight=1.0))
+    assert isinstance(combined, Combined)
+    assert combined.outcome(group) == advantage_of(AdvantageSettings(gamma=gamma))(group)
+
+
+def test_shaping_shapes_the_outcome_beside_turn_credit_too(make_group: MakeGroup, make_member: MakeMember) -> None:
+    combined = advantage_of(AdvantageSettings("turn", is_shaped=True, turn_weight=2.0))
+    assert isinstance(combined, Combined)
+    assert combined.needs == {"potentials"}
+    group = make_group(
+        [
+            make_member([0.0, 1.0], potentials=[0.0, 0.5, 0.0]),
+            make_member([0.0, 0.0], potentials=[0.0, 0.0, 0.0]),
+        ]
+    )
+    # To go (1, .5) and (0, 0): outcome minus the mean return .5, turn minus the means (.5, .25), twice.
+    assert combined(group).turns == ((1.5, 0.5), (-1.5, -1.0))
+    assert combined(group).returns == (1.0, 0.0)
 
 
 def test_the_turn_weight_of_state_is_the_method_s_own() -> None:

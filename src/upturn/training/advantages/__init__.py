@@ -51,7 +51,10 @@ def advantage_of(settings: AdvantageSettings) -> Advantage:
     own = _estimator(settings)
     if settings.estimator in ("trajectory", "state") or settings.turn_weight is None:
         return own
-    return Combined(GroupRelative(gamma=settings.gamma), own, settings.turn_weight)
+    outcome = AdvantageSettings(
+        gamma=settings.gamma, baseline=settings.baseline, scale=settings.scale, is_shaped=settings.is_shaped
+    )
+    return Combined(_estimator(outcome), own, settings.turn_weight)
 
 
 def _estimator(settings: AdvantageSettings) -> Advantage:

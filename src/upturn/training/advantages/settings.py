@@ -45,8 +45,8 @@ class AdvantageSettings:
     return (MaxRL). ``batch_std`` divides by the standard deviation of all returns of the iteration (Lite-PPO),
     ``whiten`` gives the advantages of all written tokens of the iteration mean 0 and standard deviation 1."""
     turn_weight: float | None = None
-    """ω: the advantage is A of ``trajectory`` plus ω times that of the estimator. None = the estimator's alone, for
-    ``state`` 1, which the method has built in."""
+    """ω: the advantage is A of ``trajectory``, with these gamma, baseline, scale and shaping, plus ω times that of
+    the estimator. None = the estimator's alone, for ``state`` 1, which the method has built in."""
     anchor: Anchor = "state_hash"
     """For ``state``: what tells that two turns began in one state. ``observation`` takes the text that was seen for
     it, as the method's paper does, for environments that hash no state."""
