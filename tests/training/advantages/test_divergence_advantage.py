@@ -67,6 +67,45 @@ def test_nothing_is_credited_without_cause_more_often_than_stated(
     assert wrong <= 2000 * 0.2
 
 
+@pytest.mark.parametrize(
+    ("rewards", "values", "low", "high"),
+    [
+        ([10.0], [(5.0, 64), (0.0, None)], "0.0", "10.0"),
+        ([0.5], [(-0.75, 64), (0.0, None)], "-0.75", "0.5"),
+        ([0.5, 1.0], [(0.5, 64), (0.5, 64), (0.0, None)], "0.0", "1.5"),
+        ([1.0, -1.5], [(0.5, 64), (0.5, 64), (0.0, None)], "-1.5", "0.5"),
+    ],
+)
+def test_values_and_returns_further_apart_than_the_range_are_refused(
+    make_group: MakeGroup,
+    make_member: MakeMember,
+    rewards: list[float],
+    values: list[tuple[float, int | None]],
+    low: str,
+    high: str,
+) -> None:
+    """With rewards of 0 and 10 a bound for returns within 1 would call chance a change."""
+    group = make_group([make_member(rewards, values=values)])
+    message = rf"task 'task' has returns from {low} to {high}.*value_range=1.0.*set advantage.value_range to"
+    with pytest.raises(TrainingError, match=message):
+        FirstDivergence()(group)
+    width = float(high) - float(low)
+    assert FirstDivergence(value_range=width)(group).returns == (sum(rewards),)
+
+
+def test_the_range_is_that_of_all_attempts_at_the_task_and_of_what_was_over(
+    make_group: MakeGroup, make_member: MakeMember
+) -> None:
+    """Each attempt by itself fits a range of 1; together they do not. What cannot be scored tells nothing."""
+    good = make_member([0.75], values=[(0.5, 64), (0.0, None)])
+    bad = make_member([-0.75], values=[(-0.5, 64), (0.0, None)])
+    missing = make_member(None, values=[(9.0, 64), (0.0, None)])
+    assert FirstDivergence()(make_group([good, missing])).returns == (0.75, None)
+    assert FirstDivergence()(make_group([bad])).returns == (-0.75,)
+    with pytest.raises(TrainingError, match=r"from -0\.75 to 0\.75"):
+        FirstDivergence()(make_group([good, bad]))
+
+
 def test_missing_members_need_no_values_and_get_zero(make_group: MakeGroup, make_member: MakeMember) -> None:
     group = make_group([None, make_member([1.0], values=_exact([0.5, 0.0]))])
     assert FirstDivergence()(group).turns == ((0.0,), (0.5,))

@@ -1,4 +1,4 @@
-"""Blame for the turn where an attempt went wrong, and only for that one."""
+"""Credit where continuations show that a turn changed something: of several falls the first, and every rise."""
 
 import math
 from itertools import pairwise
@@ -6,7 +6,7 @@ from itertools import pairwise
 from upturn.errors import TrainingError
 from upturn.training.advantage import GroupAdvantages, Need, ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.advantages.monte_carlo import measured_values
-from upturn.training.advantages.returns import NO_DIFFERENCE, TurnNumbers, credited
+from upturn.training.advantages.returns import NO_DIFFERENCE, TurnNumbers, checked_rewards, credited, to_go
 
 ERROR_PROBABILITY = 0.05
 """Of one attempt, where nothing else is said."""
@@ -20,8 +20,9 @@ class FirstDivergence:
     than chance allows. By Hoeffding's inequality (returns within a range w, n and n′ independent continuations)
     two equal values differ by more than w·√(ln(2T/α)·(1/n + 1/n′)/2) in a given direction with probability α/2T at
     most, so over both directions of its T turns an attempt is credited without cause with probability α at most.
-    Nothing is compared with a reference attempt: another way to the goal is no divergence. Smaller changes are not
-    credited; with 64 continuations, 5 turns and α = 0.05 the threshold is 0.29 of the range, and it falls with the
+    That holds for returns within w only: values and returns that are seen further apart are refused (those that
+    could have been, but were not, cannot be told). Nothing is compared with a reference attempt: another way to the
+    goal is no divergence. Smaller changes are not credited; with 64 continuations, 5 turns and α = 0.05 the threshold is 0.29 of the range, and it falls with the
     root of their number.
     """
 
@@ -30,14 +31,20 @@ class FirstDivergence:
     def __init__(
         self, *, gamma: float = 1.0, error_probability: float = ERROR_PROBABILITY, value_range: float = 1.0
     ) -> None:
-        """``value_range``: w, the largest possible return minus the smallest."""
+        """``value_range``: w, the largest possible return from any state minus the smallest, the 0 that is left to
+        earn after the end among them."""
         self.gamma = gamma
         self.error_probability = error_probability
         self.value_range = value_range
 
     def __call__(self, group: ScoredGroup) -> GroupAdvantages:
-        """One number per turn of each member; at most one of each member's is negative."""
-        return credited(group, self.gamma, self._credits)
+        """One number per turn of each member; at most one of each member's is negative.
+
+        Raises TrainingError where values or returns are further apart than ``value_range``.
+        """
+        found = credited(group, self.gamma, self._credits)
+        self._check_range(group)
+        return found
 
     def _credits(self, member: ScoredTrajectory, rewards: TurnNumbers) -> TurnNumbers:
         found: list[float] = []
@@ -56,6 +63,22 @@ class FirstDivergence:
         spread = sum(0.0 if value.count is None else 1.0 / value.count for value in (before, after))
         log_odds = math.log(2 * turns / self.error_probability)
         return self.value_range * math.sqrt(log_odds * spread / 2) + NO_DIFFERENCE
+
+    def _check_range(self, group: ScoredGroup) -> None:
+        seen = [0.0]
+        for member in group.members:
+            rewards = checked_rewards(member)
+            if rewards is not None:
+                seen += to_go(rewards, self.gamma)
+                seen += (value.mean for value in self._values(member))
+        low, high = min(seen), max(seen)
+        if high - low > self.value_range * (1 + NO_DIFFERENCE):
+            raise TrainingError(
+                f"task {group.task.id!r} has returns from {low!r} to {high!r} (values of states and the 0 after the "
+                f"end included), further apart than value_range={self.value_range!r}: chance would count as a "
+                "change; set advantage.value_range to the largest possible return minus the smallest, penalties "
+                "included"
+            )
 
     def _values(self, member: ScoredTrajectory) -> list[StateValue]:
         values = [value for value in measured_values(member) if value is not None]

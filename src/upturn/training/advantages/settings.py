@@ -55,7 +55,8 @@ class AdvantageSettings:
     error_probability: float | None = None
     """For ``divergence``: how often, at most, an attempt may be blamed or praised without cause; None = 0.05."""
     value_range: float | None = None
-    """For ``divergence``: largest possible return minus smallest; None = 1."""
+    """For ``divergence``: largest possible return minus smallest, penalties and the 0 after the end included; None
+    = 1. Returns that are seen further apart are refused."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
