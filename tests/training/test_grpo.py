@@ -19,6 +19,8 @@ from upturn.training import (
     ScoredTrajectory,
     read_curve,
 )
+from upturn.training.advantage import Advantage
+from upturn.training.advantages import GroupRelative, TurnRelative
 from upturn.training.grpo import run_grpo
 from upturn.training.metric import UNREPEATED
 from upturn.training.outcome import TrainingOutcome
@@ -376,3 +378,19 @@ def test_learning_rate_falls_over_the_iterations(tiny_model: Model, copy_task: T
     run_grpo(task.model, task.collect, settings, seed=0, run_dir=tmp_path)
     points = read_curve(tmp_path / CURVE_FILE)
     assert [point.metrics["learning_rate"] for point in points] == pytest.approx([3e-3, 2e-3, 1e-3])
+
+
+@pytest.mark.parametrize("other", [None, GroupRelative(gamma=0.25), TurnRelative(gamma=0.5)])
+def test_an_estimator_of_ones_own_belongs_to_the_run(
+    tiny_model: Model, copy_task: Toy, tmp_path: Path, other: Advantage | None
+) -> None:
+    def run(advantage: Advantage | None) -> TrainingOutcome:
+        task = copy_task(tiny_model())
+        return run_grpo(
+            task.model, task.collect, replace(PLAIN, iterations=1), seed=0, run_dir=tmp_path, advantage=advantage
+        )
+
+    first = run(GroupRelative(gamma=0.5))
+    assert run(GroupRelative(gamma=0.5)) == first
+    with pytest.raises(TrainingError, match=r"another run: advantage is .*, the checkpoint has .*gamma=0\.5, "):
+        run(other)

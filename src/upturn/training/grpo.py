@@ -14,6 +14,7 @@ from upturn.training.policy_gradient import PolicyGradient
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
 from upturn.training.schedule import schedule
 from upturn.training.settings import GrpoSettings
+from upturn.training.signature import signature
 from upturn.training.stream import Algorithm
 from upturn.training.trainer import Trainer
 
@@ -34,7 +35,8 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
 
     ``collect(iteration)`` samples groups with the model's current weights, from iteration 0 (an ``AheadCollect``
     with earlier ones, while the model is trained), and ``refill(iteration, round)`` further ones where the settings
-    have dynamic sampling; ``advantage`` is an estimator of your own (None = that of the settings);
+    have dynamic sampling; ``advantage`` is an estimator of your own (None = that of the settings), whose class and
+    options belong to what the run is;
     ``evaluate(iterations)`` gives the score after that many, first with 0. All may depend on their arguments, the
     seed and the weights only. When the run returns, the model holds the weights of the best evaluation
     (``keep="best"``) or the last ones (``"final"``). Resuming needs the model as it was before training, the same
@@ -57,6 +59,8 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
         else Trainer(copy.deepcopy(model), settings.optimiser).score,
     )
     further: dict[str, object] = {"seed": seed}
+    if advantage is not None:
+        further["advantage"] = signature(advantage)
     if isinstance(collect, AheadCollect):
         if refill is not None:
             raise TrainingError(
