@@ -270,6 +270,18 @@ class AdvantageConfig(Section):
     """What is divided by; without preset nothing."""
     turn_weight: Positive | None = None
     """Weight of turn credit beside the outcome's; left out = the estimator's alone."""
+    anchor: Literal["state_hash", "observation"] | None = None
+    """What tells that two turns began in one state, for ``state``: the environment's hash, or what was seen;
+    without preset ``state_hash``."""
+    is_shaped: bool | None = None
+    """Whether rewards are shaped by the environment's potential, as r + gamma·Φ(s′) − Φ(s), for ``trajectory`` and
+    ``turn``; without preset they are not."""
+    error_probability: Probability | None = None
+    """How often, at most, an attempt may be blamed or praised without cause, for ``divergence``; left out =
+    0.05."""
+    value_range: Positive | None = None
+    """Largest possible return minus smallest, penalties included, for ``divergence``; left out = 1, which with
+    ``rewards.overlong_tokens`` is too little: set 2."""
 
 
 class GrpoConfig(Section):

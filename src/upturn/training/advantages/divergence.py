@@ -22,8 +22,8 @@ class FirstDivergence:
     most, so over both directions of its T turns an attempt is credited without cause with probability α at most.
     That holds for returns within w only: values and returns that are seen further apart are refused (those that
     could have been, but were not, cannot be told). Nothing is compared with a reference attempt: another way to the
-    goal is no divergence. Smaller changes are not credited; with 64 continuations, 5 turns and α = 0.05 the threshold is 0.29 of the range, and it falls with the
-    root of their number.
+    goal is no divergence. Smaller changes are not credited; with 64 continuations, 5 turns and α = 0.05 the
+    threshold is 0.29 of the range, and it falls with the root of their number.
     """
 
     needs: frozenset[Need] = frozenset({"state_values"})
@@ -74,8 +74,8 @@ class FirstDivergence:
         low, high = min(seen), max(seen)
         if high - low > self.value_range * (1 + NO_DIFFERENCE):
             raise TrainingError(
-                f"task {group.task.id!r} has returns from {low!r} to {high!r} (values of states and the 0 after the "
-                f"end included), further apart than value_range={self.value_range!r}: chance would count as a "
+                f"task {group.task.id!r} has returns from {low!r} to {high!r} (values of states and the 0 after "
+                f"the end included), further apart than value_range={self.value_range!r}: chance would count as a "
                 "change; set advantage.value_range to the largest possible return minus the smallest, penalties "
                 "included"
             )

@@ -1,0 +1,49 @@
+"""The configured turn credit: what ``[grpo.advantage]`` says reaches the estimator, or is refused by name."""
+
+from typing import Any
+
+import pytest
+
+from upturn.config import parse_config
+from upturn.config.section import AdvantageConfig
+from upturn.errors import ConfigError
+from upturn.loop.algorithm import algorithm_settings
+from upturn.training import AdvantageSettings
+
+
+def advantage_of(**section: Any) -> AdvantageSettings:
+    agent = {"name": "nano", "kind": "local_model", "model": "nano"}
+    return algorithm_settings(parse_config({"agents": [agent], "grpo": {"advantage": section}})).advantage
+
+
+def test_the_section_has_every_option_of_the_settings() -> None:
+    options = set(AdvantageSettings.__dataclass_fields__)
+    assert set(AdvantageConfig.model_fields) == {*options, "continuations"}
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"estimator": "divergence", "error_probability": 0.1, "value_range": 2.0},
+        {"estimator": "state", "anchor": "observation"},
+        {"estimator": "turn", "is_shaped": True, "gamma": 0.9},
+        {"is_shaped": True},
+    ],
+)
+def test_options_of_one_estimator_reach_it(section: dict[str, Any]) -> None:
+    assert advantage_of(**section) == AdvantageSettings(**section)
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"value_range": 2.0}, "value_range=2.0 would do nothing with estimator='trajectory'"),
+        ({"estimator": "turn", "anchor": "observation"}, "anchor='observation' would do nothing with"),
+        ({"estimator": "tree", "is_shaped": True}, "is_shaped=True would do nothing with estimator='tree'"),
+        ({"estimator": "monte_carlo", "error_probability": 0.1}, "error_probability=0.1 would do nothing with"),
+    ],
+)
+def test_options_of_another_estimator_are_refused(section: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        advantage_of(**section)
+    assert caught.value.problems[0].startswith(f"grpo.advantage: {problem}")
