@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from contextvars import ContextVar
+from functools import partial
 
 import pytest
 
@@ -13,13 +14,15 @@ from upturn.agents.worker import Worker
 MOOD: ContextVar[str] = ContextVar("MOOD")
 
 
+def place_and_thread(place: int) -> tuple[int, int]:
+    return place, threading.get_ident()
+
+
 def test_all_calls_are_made_in_one_other_thread_in_the_order_they_were_asked_for() -> None:
     async def ask() -> list[tuple[int, int]]:
         worker = Worker()
         try:
-            return await asyncio.gather(
-                *(worker.do(lambda place=place: (place, threading.get_ident())) for place in range(5))
-            )
+            return await asyncio.gather(*(worker.do(partial(place_and_thread, place)) for place in range(5)))
         finally:
             worker.end()
 

@@ -8,7 +8,7 @@ answers, changes nothing that was recorded.
 An environment is called on the event loop; one that blocks, in a thread of its attempt's own, while models go on
 writing for the others. Nothing here depends on how fast anything ran, except the time limit, the measured seconds
 and, with environments that block, which calls a model's batch is composed of: the model's concern, as it is with
-agents that wait. A local engine's tokens do not depend on that; the last digits of their log-probs may.
+agents that wait. A local engine's tokens do not depend on it, but for rounding; their log-probs' last digits do.
 """
 
 import asyncio

@@ -1,0 +1,309 @@
+"""Environments that block: called in a thread of their attempt's own, while the engine decodes for the others."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import cast
+
+import pytest
+import torch
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+from upturn.agents import Attempt, Job, Limits, Setting, ToolAgent, beginnings, run_rollouts
+from upturn.environments.environment import Environment, Info, Step
+from upturn.errors import WorldError
+from upturn.models import Generation, GenerationRequest, Model, Written
+from upturn.models.engine import LocalEngine
+from upturn.records import Action, JsonValue, Observation, Task, Trajectory
+
+VOCABULARY = 61
+SECONDS = 10.0
+"""How long anybody waits before a test fails."""
+Wait = Callable[["Ledger", str], None]
+"""What an environment waits for in each call: ``wait(environment, call)``."""
+
+
+class Ledger:
+    """A sum in a database, which SQLite lets no other thread use than the one that opened it."""
+
+    blocks = True
+
+    def __init__(self, wait: Wait | None = None) -> None:
+        self.task = Task("", "", "", "")
+        self.wait = wait
+        self.steps = 0
+        self.thread = 0
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        self.task, self.thread = task, threading.get_ident()
+        self.table = sqlite3.connect(":memory:")
+        self.table.execute("create table entries (amount integer)")
+        self._waits("reset")
+        return Observation(task.instruction), self._info()
+
+    def step(self, action: Action) -> Step:
+        self.steps += 1
+        self._waits("step")
+        self.table.execute("insert into entries values (?)", (len(action.operation),))
+        return Step(Observation(str(self._sum())), float(self._sum()), action.target == "end", False, self._info())
+
+    def state(self) -> Mapping[str, JsonValue]:
+        self._waits("state")
+        return {"sum": self._sum()}
+
+    def snapshot(self) -> object:
+        return self._sum()
+
+    def restore(self, snapshot: object) -> None:
+        self._waits("restore")
+        self.table.execute("insert into entries values (?)", (snapshot,))
+
+    def _waits(self, call: str) -> None:
+        if self.wait is not None:
+            self.wait(self, call)
+
+    def _sum(self) -> int:
+        (found,) = self.table.execute("select coalesce(sum(amount), 0) from entries").fetchone()
+        return int(found)
+
+    def _info(self) -> Info:
+        return Info({}, {}, state_hash=str(self._sum()))
+
+
+class QuickLedger(Ledger):
+    """The same, called on the event loop."""
+
+    blocks = False
+
+
+class Renderer:
+    """An action's operation is as long as its last token says; nothing stops an action but its length."""
+
+    stop_ids = ()
+
+    def open(self, observation: Observation, prompt: str) -> tuple[int, ...]:
+        return tuple(ord(letter) % VOCABULARY for letter in prompt + observation.text)
+
+    def extend(self, observation: Observation) -> tuple[int, ...]:
+        return self.open(observation, "")
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def read(self, token_ids: Sequence[int]) -> Written:
+        text = " ".join(map(str, token_ids))
+        return Written(text, Action("ledger", "x" * token_ids[-1]))
+
+
+class Echo:
+    """A model without randomness: writes the call's seed, at once."""
+
+    def __init__(self) -> None:
+        self.released: list[str] = []
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        ids = tuple((request.seed >> shift) % VOCABULARY for shift in range(4))
+        return Generation(ids, (-1.0,) * 4, "length", "echo")
+
+    def release(self, session: str) -> None:
+        self.released.append(session)
+
+
+@cache
+def weights() -> PreTrainedModel:
+    torch.manual_seed(1)
+    config = Qwen2Config(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+    )
+    built: PreTrainedModel = Qwen2ForCausalLM(config)
+    return built.requires_grad_(False)
+
+
+def engine() -> LocalEngine:
+    return LocalEngine(weights(), slots=8, max_length=200)
+
+
+def jobs(count: int, model: Model, *, turns: int = 4, tokens: int = 4) -> list[Job]:
+    limits = Limits(max_turns=turns, max_action_tokens=tokens)
+    used = Setting("run", ToolAgent(Renderer(), limits, "P"), "a@1", model, limits, clock=lambda: 0.0)
+    tasks = [Task(f"t{place}", f"add {place}", "ledger", "ledger") for place in range(count)]
+    return [Job(Attempt(task, 0, place), used) for place, task in enumerate(tasks)]
+
+
+def play(
+    count: int, model: Model, world: Callable[[Task], Environment], *, slots: int = 8, **sizes: int
+) -> list[Trajectory]:
+    return asyncio.run(run_rollouts(jobs(count, model, **sizes), world, slots=slots))
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "upturn-environment"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    for thread in threads():
+        thread.join(SECONDS)
+    assert threads() == []
+
+
+def late_by(ledger: Ledger, first: int) -> float:
+    """Milliseconds: each attempt and each step another number, in another order for another ``first``."""
+    return (int(ledger.task.id[1:]) * first + ledger.steps * 3) % 7
+
+
+@pytest.mark.parametrize("first", [0, 1, 5])
+def test_records_and_their_order_do_not_depend_on_how_long_the_environment_takes(first: int) -> None:
+    def wait(ledger: Ledger, _: str) -> None:
+        time.sleep(late_by(ledger, first) / 1000)
+
+    expected = play(6, Echo(), lambda _: QuickLedger())
+    assert play(6, Echo(), lambda _: Ledger(wait)) == expected
+    assert [each.task_id for each in expected] == [f"t{place}" for place in range(6)]
+    assert {len(each.turns) for each in expected} == {4}
+
+
+@pytest.mark.parametrize("first", [0, 1, 5])
+def test_an_engine_s_tokens_do_not_depend_on_it_and_its_logprobs_by_rounding_only(first: int) -> None:
+    def wait(ledger: Ledger, _: str) -> None:
+        time.sleep(late_by(ledger, first) / 1000)
+
+    direct = play(6, engine(), lambda _: QuickLedger())
+    threaded = play(6, engine(), lambda _: Ledger(wait))
+    for there, here in zip(direct, threaded, strict=True):
+        for row, expected in zip(here.rows, there.rows, strict=True):
+            assert row.logprobs == pytest.approx(expected.logprobs, abs=1e-5)
+        assert replace(here, rows=()) == replace(there, rows=())
+        assert [row.token_ids for row in here.rows] == [row.token_ids for row in there.rows]
+
+
+def test_the_engine_goes_on_decoding_for_others_while_an_environment_waits() -> None:
+    served = engine()
+    seen: list[int] = []
+
+    def wait(ledger: Ledger, call: str) -> None:
+        if ledger.task.id != "t0" or call != "step" or ledger.steps > 1:
+            return
+        before, deadline = served.counters.forwards, time.monotonic() + SECONDS
+        while served.counters.forwards < before + 20 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        seen.append(served.counters.forwards - before)
+
+    slow, other = play(2, served, lambda _: Ledger(wait), turns=5, tokens=8)
+    (passes,) = seen  # the other writes 4 actions of 8 tokens after its first
+    assert passes >= 20
+    assert len(slow.turns) == len(other.turns) == 5
+
+
+def test_environments_of_all_live_attempts_wait_at_the_same_time() -> None:
+    meeting = threading.Barrier(6, timeout=SECONDS)  # nobody passes before six are in the same call
+    trajectories = play(6, engine(), lambda _: Ledger(lambda *_: cast(None, meeting.wait())))
+    assert [each.error for each in trajectories] == [""] * 6
+    assert [len(each.turns) for each in trajectories] == [4] * 6
+
+
+def test_each_attempt_has_one_thread_and_no_more_call_than_are_alive() -> None:
+    lock = threading.Lock()
+    worlds: list[Ledger] = []
+    calling, most = 0, 0
+
+    def wait(*_: object) -> None:
+        nonlocal calling, most
+        with lock:
+            calling += 1
+            most = max(most, calling)
+        time.sleep(0.002)
+        with lock:
+            calling -= 1
+
+    def world(_: Task) -> Ledger:
+        worlds.append(Ledger(wait))
+        return worlds[-1]
+
+    # SQLite itself refuses a second thread for one environment.
+    assert {each.error for each in play(6, Echo(), world, slots=2)} == {""}
+    assert len(worlds) == 6
+    assert threading.get_ident() not in {each.thread for each in worlds}
+    assert 1 <= most <= 2
+
+
+def raising(at: str, error: BaseException) -> Wait:
+    def wait(ledger: Ledger, call: str) -> None:
+        if call == at and ledger.task.id == "t1":
+            raise error
+
+    return wait
+
+
+@pytest.mark.parametrize("at", ["reset", "step", "state"])
+@pytest.mark.parametrize(
+    "error", [OSError("gone"), WorldError("odd"), StopIteration(), TimeoutError("late")], ids=repr
+)
+def test_what_an_environment_raises_is_recorded_as_it_is_without_a_thread(at: str, error: Exception) -> None:
+    found = play(3, Echo(), lambda _: Ledger(raising(at, error)))
+    assert found == play(3, Echo(), lambda _: QuickLedger(raising(at, error)))
+    assert [each.outcome for each in found] == ["step_limit", "environment_error", "step_limit"]
+
+
+def test_an_exit_from_an_environment_is_an_exit_from_a_thread_too() -> None:
+    for kind in (Ledger, QuickLedger):
+        with pytest.raises(SystemExit):
+            play(2, Echo(), lambda _, kind=kind: kind(raising("step", SystemExit(3))))  # type: ignore[misc]
+
+
+def test_an_attempt_goes_on_from_a_state_inside_another_in_its_thread() -> None:
+    (source,) = play(1, Echo(), lambda _: Ledger())
+    (job,) = jobs(1, Echo())
+    states = beginnings(source, job.attempt.task, Ledger())
+
+    def continued(kind: type[Ledger]) -> list[Trajectory]:
+        again = [Job(replace(job.attempt, beginning=state), job.setting) for state in states]
+        return asyncio.run(run_rollouts(again, lambda _: kind()))
+
+    assert continued(Ledger) == continued(QuickLedger)
+    assert len(continued(Ledger)) == 4
+    assert {each.error for each in continued(Ledger)} == {""}
+
+
+def test_a_time_limit_is_looked_at_between_turns_and_interrupts_no_environment() -> None:
+    def limited(kind: type[Ledger]) -> Trajectory:
+        ticks = iter(range(100))
+        (job,) = jobs(1, Echo())
+        used = replace(job.setting, limits=Limits(max_seconds=3.0), clock=lambda: float(next(ticks)))
+        (trajectory,) = asyncio.run(run_rollouts([Job(job.attempt, used)], lambda _: kind()))
+        return trajectory
+
+    assert limited(Ledger) == limited(QuickLedger)
+    assert (limited(Ledger).outcome, len(limited(Ledger).turns)) == ("time_limit", 2)
+
+
+def test_a_cancelled_attempt_goes_at_once_gives_back_its_session_and_ends_its_thread() -> None:
+    entered, gate, model = threading.Event(), threading.Event(), Echo()
+
+    def wait(_: Ledger, call: str) -> None:
+        if call == "step":
+            entered.set()
+            assert gate.wait(SECONDS)
+
+    async def cancel() -> None:
+        attempts = asyncio.create_task(run_rollouts(jobs(1, model), lambda _: Ledger(wait)))
+        while not entered.is_set():
+            await asyncio.sleep(0.001)
+        attempts.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await attempts
+
+    asyncio.run(cancel())
+    assert len(model.released) == 1
+    gate.set()
