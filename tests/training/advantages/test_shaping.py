@@ -58,6 +58,19 @@ def test_potentials_that_are_missing_or_do_not_fit_are_refused(
         shaped(make_group([make_member([1.0], potentials=[0.0] * 3)]))
 
 
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_potential_that_is_no_number_is_refused_and_does_not_unscore_its_attempt(
+    make_group: MakeGroup, make_member: MakeMember, broken: float, place: int
+) -> None:
+    potentials = [0.2, 0.3, 0.9]
+    potentials[place] = broken
+    group = make_group([make_member([0.0, 1.0], potentials=potentials), make_member([0.0], potentials=[0.2, 0.0])])
+    message = rf"'t' has the potential {broken!r} before turn {place}.*potentials are finite"
+    with pytest.raises(TrainingError, match=message):
+        Shaped(GroupRelative(), gamma=1.0)(group)
+
+
 walk = st.lists(st.tuples(st.integers(-8, 8), st.integers(-8, 8)), min_size=1, max_size=6)
 
 

@@ -1,5 +1,6 @@
 """Rewards for sub-goals, only as differences of a potential: no other bonus leaves the best policy as it is."""
 
+import math
 from dataclasses import replace
 
 from upturn.errors import TrainingError
@@ -11,7 +12,8 @@ def shaped_rewards(member: ScoredTrajectory, gamma: float) -> tuple[float, ...] 
     """r_t + γ·Φ(s_{t+1}) − Φ(s_t) for each turn, Φ after the last turn counted as 0 (Ng, Harada and Russell 1999).
 
     Their discounted sum is the return minus Φ(s_0), which is the same for all attempts at a task: which policy is
-    best cannot change. None = unscorable. Raises TrainingError where potentials are missing or do not fit.
+    best cannot change. None = unscorable. Raises TrainingError where potentials are missing, do not fit or are not
+    finite.
     """
     rewards = checked_rewards(member)
     if rewards is None:
@@ -19,14 +21,20 @@ def shaped_rewards(member: ScoredTrajectory, gamma: float) -> tuple[float, ...] 
     trajectory, potentials = member.trajectory, member.potentials
     if potentials is None:
         raise TrainingError(
-            f"trajectory {trajectory.id!r} has no potentials to shape its rewards by; give Φ of each of its "
-            "states, or leave shaping off"
+            f"trajectory {trajectory.id!r} has no potentials to shape its rewards by; let the environment give "
+            "Info.potential in each of its states, or set advantage.is_shaped to false"
         )
     if len(potentials) != len(rewards) + 1:
         raise TrainingError(
             f"trajectory {trajectory.id!r} has {len(rewards)} turns but {len(potentials)} potentials; give one "
             "before each turn and one after the last"
         )
+    for turn, potential in enumerate(potentials[:-1]):
+        if not math.isfinite(potential):
+            raise TrainingError(
+                f"trajectory {trajectory.id!r} has the potential {potential!r} before turn {turn}; potentials are "
+                "finite: a missing one would make the attempt's reward missing too"
+            )
     after = (*potentials[1:-1], 0.0) if rewards else ()
     return tuple(
         reward + gamma * reached - left
