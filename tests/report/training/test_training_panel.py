@@ -1,4 +1,4 @@
-"""Which pictures a run gets: those that its figures move in, the unknown ones last."""
+"""Which pictures a run gets: those with figures that are not all as good as can be, the unknown ones last."""
 
 from dataclasses import replace
 
@@ -28,6 +28,7 @@ def test_a_policy_gradient_run_gets_its_pictures_in_the_page_s_order(finished: T
         "costs",
         "loss",
         "gradient",
+        "learning-rate",
         "entropy",
         "kl",
         "ratio",
@@ -45,7 +46,16 @@ def test_a_policy_gradient_run_gets_its_pictures_in_the_page_s_order(finished: T
 
 
 def test_a_supervised_run_gets_the_ones_it_has_figures_for(supervised: TrainingReport) -> None:
-    assert names(supervised) == ["loss", "gradient", "learning-rate", "tokens", "seconds", "speed"]
+    assert names(supervised) == [
+        "loss",
+        "gradient",
+        "learning-rate",
+        "tokens",
+        "share",
+        "action",
+        "seconds",
+        "speed",
+    ]
     (loss,) = [panel for panel in panels(supervised) if panel.name == "loss"]
     assert "should fall" in loss.good
     assert loss.is_wide
@@ -62,10 +72,46 @@ def test_every_picture_says_what_it_shows_and_what_good_looks_like(
         assert all(line.label for line in panel.lines)
 
 
-def test_what_never_changes_has_no_picture(finished: TrainingReport) -> None:
-    assert "fallbacks" not in names(finished)
-    moved = with_metric(finished, "fallbacks", (0.0,) * 60 + (1.0,))
-    assert "fallbacks" in names(moved)
+@pytest.mark.parametrize(
+    ("metric", "picture", "ideal"),
+    [
+        ("fallbacks", "fallbacks", 0.0),
+        ("unscorable", "trouble", 0.0),
+        ("cost_safety", "costs", 0.0),
+        ("max_logprob_gap", "agreement", 0.0),
+        ("ratio", "ratio", 1.0),
+    ],
+)
+def test_what_is_ideal_throughout_has_no_picture_and_what_is_bad_throughout_has_one(
+    finished: TrainingReport, metric: str, picture: str, ideal: float
+) -> None:
+    def held(value: float) -> TrainingReport:
+        return replace(finished, points=tuple(CurvePoint(unit, 0, {metric: value}) for unit in range(61)))
+
+    assert names(held(ideal)) == []
+    assert names(held(2.0)) == [picture]
+    assert names(with_metric(held(ideal), metric, (ideal,) * 60 + (2.0,))) == [picture]
+
+
+@pytest.mark.parametrize(
+    ("metric", "picture"),
+    [
+        ("mean_return", "reward"),
+        ("grad_norm", "gradient"),
+        ("entropy", "entropy"),
+        ("clip_fraction_low", "clip"),
+        ("kl_reference", "kl"),
+        ("share_ratio", "share"),
+        ("learning_rate", "learning-rate"),
+        ("something", "own-0"),
+    ],
+)
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_where_no_value_is_ideal_a_constant_has_a_picture(
+    finished: TrainingReport, metric: str, picture: str, value: float
+) -> None:
+    constant = replace(finished, points=tuple(CurvePoint(unit, 0, {metric: value}) for unit in range(3)))
+    assert names(constant) == [picture]
 
 
 def test_no_name_of_a_metric_reaches_an_address(finished: TrainingReport) -> None:

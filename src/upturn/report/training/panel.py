@@ -33,6 +33,8 @@ class Panel(NamedTuple):
     kind: Kind = "line"
     scale: Scale = "from zero"
     is_wide: bool = False
+    ideal: float | None = None
+    """No picture where all its curves are this throughout: all is well. None = no value is; always a picture."""
 
 
 _POLICY_LOSS = "Of a policy gradient the loss itself says little. Look for jumps, not for a trend."
@@ -105,6 +107,7 @@ _FIXED = (
         (Line("ratio", "ratio"),),
         "noisy",
         "free",
+        ideal=1.0,
     ),
     Panel(
         "clip",
@@ -125,6 +128,7 @@ _FIXED = (
         "Rounding only: below 10⁻³ in float32. More means that the sampler is another policy than the one trained.",
         (Line("max_logprob_gap", "before the first step"), Line("verify_gap", "shared against plain computation")),
         scale="log",
+        ideal=0.0,
     ),
     Panel(
         "groups",
@@ -164,6 +168,7 @@ _FIXED = (
         "micro-batches",
         "It should be 0. Else shared computation was asked for and could not be used; the warning says why.",
         (Line("fallbacks", "row by row"),),
+        ideal=0.0,
     ),
     Panel(
         "trouble",
@@ -172,6 +177,7 @@ _FIXED = (
         "Both should be near 0. Attempts without a reward teach nothing; forked rows were begun anew because a "
         "prompt changed its own past.",
         (Line("unscorable", "attempts without reward"), Line("forks", "forked rows")),
+        ideal=0.0,
     ),
     Panel(
         "seconds",
@@ -212,8 +218,10 @@ _NOT_DRAWN = frozenset(
 
 
 def panels(report: TrainingReport) -> tuple[Panel, ...]:
-    """The pictures that this run has moving figures for, in the page's order; curves that nobody here knows come
-    last."""
+    """The pictures that this run has figures for, in the page's order; curves that nobody here knows come last.
+
+    Left out are those in which nothing ever went wrong: see ``Panel.ideal``.
+    """
     costs = [name for name in report.metrics if name.startswith("cost_")]
     loss = _loss("mean_return" in report.metrics)
     first = [_EVALUATION, _FIXED[0], *([_costs(costs)] if costs else []), loss, *_FIXED[1:]]
@@ -241,6 +249,7 @@ def _costs(names: Sequence[str]) -> Panel:
         "Lower is better. Costs are never added to the score; weights above a dashed limit are not kept.",
         tuple(Line(name, name.removeprefix("cost_")) for name in names),
         is_wide=True,
+        ideal=0.0,
     )
 
 
@@ -255,8 +264,7 @@ def _own(index: int, name: str) -> Panel:
 
 
 def _with_figures(panel: Panel, report: TrainingReport) -> Panel:
-    """The panel with the lines that are not the same everywhere; none if all of them are."""
-    known = [line for line in panel.lines if report.values(line.metric)]
-    is_moving = any(len({value for _, value in report.values(line.metric)}) > 1 for line in known)
-    is_score = panel.kind == "score"
-    return panel._replace(lines=tuple(known) if is_moving or is_score else ())
+    """The panel with the lines that the run has figures of; with none where they are ideal throughout."""
+    known = tuple(line for line in panel.lines if report.values(line.metric))
+    values = {value for line in known for _, value in report.values(line.metric)}
+    return panel._replace(lines=() if values == {panel.ideal} else known)
