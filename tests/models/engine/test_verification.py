@@ -1,9 +1,22 @@
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    RwkvConfig,
+    RwkvForCausalLM,
+    XLNetConfig,
+    XLNetLMHeadModel,
+)
 
 from upturn.errors import ModelError
 from upturn.models import GenerationRequest
@@ -73,6 +86,27 @@ def test_a_pass_that_is_wrong_both_ways_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(verification, "largest_gap", lambda *_: 0.5)
     with pytest.warns(RuntimeWarning), pytest.raises(ModelError, match=r"differ by 0.5 \(allowed 0.001\)"):
         LocalEngine(llama(), slots=2, max_length=30)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        # Without keys and values there is nothing to keep: its state goes on from one call to the next.
+        ("rwkv", "cached and plain forward of RwkvForCausalLM differ"),
+        # Their modules cannot read what the engine gives them.
+        ("bloom", "BloomForCausalLM cannot be run over LocalEngine's cache: ValueError: too many values"),
+        ("xlnet", "XLNetLMHeadModel cannot be run over LocalEngine's cache: RuntimeError"),
+    ],
+)
+def test_models_that_keep_something_else_than_keys_and_values_are_refused(kind: str, reason: str) -> None:
+    torch.manual_seed(0)
+    built: dict[str, Callable[[], PreTrainedModel]] = {
+        "rwkv": lambda: RwkvForCausalLM(RwkvConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2)),
+        "bloom": lambda: BloomForCausalLM(BloomConfig(vocab_size=50, hidden_size=16, n_layer=1, n_head=2)),
+        "xlnet": lambda: XLNetLMHeadModel(XLNetConfig(vocab_size=50, d_model=16, n_layer=1, n_head=2, d_inner=32)),
+    }
+    with pytest.raises(ModelError, match=f"(?s){reason}.*OpenAI-compatible endpoint"):
+        LocalEngine(built[kind]().requires_grad_(False), slots=2, max_length=30)
 
 
 def test_weights_that_the_engine_would_compute_wrongly_are_noticed_when_they_are_taken() -> None:

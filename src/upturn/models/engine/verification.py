@@ -1,7 +1,8 @@
 """Which forward pass serves a model, and whether it computes what the model computes.
 
-The direct one where it can, else the model's own modules. Whichever it is, it is compared with the model's plain
-forward pass each time that weights are taken: prefill, shared beginning, decoding, and prefill after them.
+The direct one where it can, else the model's own modules. Whichever it is, the engine compares it with the model's
+plain forward pass when it is made and some of the times that it takes other weights (``LocalEngine.refresh`` says
+which): prefill, shared beginning, decoding, and prefill after them.
 """
 
 import warnings
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from upturn.errors import ModelError
+from upturn.errors import ModelError, described
 from upturn.models.engine.backend import Backend, Block
 from upturn.models.engine.decoder import STATIC_ROTATION, obstacle
 from upturn.models.engine.direct import DirectModel
@@ -55,8 +56,16 @@ def open_backend(model: PreTrainedModel, slots: int, max_length: int, wanted: Fo
             )
         if wanted == "direct":
             raise ModelError(f"the direct forward pass cannot serve {_name(model)}: {reason}")
-    modules = ModuleModel(model, slots, max_length)
-    verify(modules, model, slots, max_length)
+    try:
+        modules = ModuleModel(model, slots, max_length)
+        verify(modules, model, slots, max_length)
+    except ModelError:
+        raise
+    except Exception as exc:  # foreign modules: whatever they do with a cache that is not theirs
+        raise ModelError(
+            f"{_name(model)} cannot be run over LocalEngine's cache: {described(exc)}; unless that can be mended, "
+            "serve this model behind an OpenAI-compatible endpoint"
+        ) from exc
     return Opened(modules, "modules", reason)
 
 
