@@ -276,6 +276,18 @@ class WaitsPerhaps(Counter):
     blocks = "sometimes"
 
 
+class FarBeyond(Counter):
+    """Its work is 50 % more than done after one step."""
+
+    def info(self, **costs: float) -> Info:
+        return replace(super().info(**costs), potential=1.5 * self.total)
+
+
+class UnknownFromTheStart(Counter):
+    def info(self, **costs: float) -> Info:
+        return replace(super().info(**costs), potential=float("nan"))
+
+
 class StateIsNaN(Counter):
     def state(self) -> Mapping[str, JsonValue]:
         return {"total": float("nan")}
@@ -296,6 +308,8 @@ class StateIsNaN(Counter):
         (SharedSnapshot, r"restore\(\) did not bring back the state"),
         (HalfSnapshot, r"had another result after restore\(\)"),
         (WaitsPerhaps, "blocks is 'sometimes'; it must be True"),
+        (FarBeyond, r"it gave the potential 1.5; a potential is in \[0, 1\], or None throughout"),
+        (UnknownFromTheStart, "it gave the potential nan"),
         (StateIsNaN, r"writing state\(\) as JSON raised RecordError"),
     ],
 )

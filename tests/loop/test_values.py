@@ -1,5 +1,6 @@
 """State values by continuing attempts: right where known, shared with the history, missing where unjudged."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -8,13 +9,17 @@ import pytest
 import torch
 
 from upturn.agents import Limits
+from upturn.environments import Step
+from upturn.environments.office import OfficeEnvironment
 from upturn.environments.office.kit import OfficeKit
+from upturn.errors import TrainingError
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.service import judge
+from upturn.loop.trainee import scored
 from upturn.loop.values import Continuations, continued, measure_values, with_values
-from upturn.records import AgentVersion, Evaluation, Trajectory
-from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
-from upturn.training.advantages import MonteCarloDelta
+from upturn.records import Action, AgentVersion, Evaluation, Task, Trajectory
+from upturn.training import AdvantageSettings, ScoredGroup, ScoredTrajectory, StateValue
+from upturn.training.advantages import MonteCarloDelta, advantage_of
 from upturn.training.row import written_count
 
 NANO = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
@@ -108,6 +113,57 @@ def test_continuations_are_rewarded_for_all_that_their_attempt_wrote(fleet: Flee
     found = continued(fleet, NANO, groups, purpose, how=how)
     assert len(attempt.turns) >= 3
     assert found.returns == ((((-float(written_count(attempt)),),) * len(attempt.turns),),)
+
+
+class PaidOffice(OfficeEnvironment):
+    """Pays a quarter for each action, beside what the judge says."""
+
+    def step(self, action: Action) -> Step:
+        return super().step(action)._replace(reward=0.25)
+
+
+class PaidKit(OfficeKit):
+    def environment(self, task: Task) -> PaidOffice:
+        return PaidOffice()
+
+
+def test_what_the_environment_gives_for_single_turns_counts_from_each_state_on() -> None:
+    fleet = Fleet(PaidKit(), LIMITS)
+    purpose = Purpose("greedy", 0, temperature=0.0)
+    groups = _groups(fleet, purpose, ["call_off"], 1)
+    trajectory = groups[0].members[0].trajectory
+    count = len(trajectory.turns)
+    assert count >= 3
+    member = scored(trajectory, 1.0)
+    assert member.turn_rewards == (*[0.25] * (count - 1), 1.25)
+    how = Continuations(1, lambda *_: 1.0, gamma=0.5)
+    (measured,) = measure_values(fleet, NANO, [replace(groups[0], members=(member,))], purpose, how=how).groups
+    # A greedy model leaves nothing to chance, so no turn changed anything.
+    expected = [
+        math.fsum(0.5**turn * reward for turn, reward in enumerate(member.turn_rewards[first:]))
+        for first in range(count)
+    ]
+    values = measured.members[0].state_values
+    assert values is not None
+    assert [value.mean for value in values if value is not None] == pytest.approx([*expected, 0.0])
+    assert MonteCarloDelta(gamma=0.5)(measured).turns[0] == pytest.approx([0.0] * count)
+
+
+def test_potentials_are_those_recorded_or_none_at_all(fleet: Fleet) -> None:
+    (group,) = _groups(fleet, Purpose("greedy", 0, temperature=0.0), ["call_off"], 1)
+    trajectory = group.members[0].trajectory
+    given = tuple(
+        replace(turn, potential=index / len(trajectory.turns)) for index, turn in enumerate(trajectory.turns)
+    )
+    member = scored(replace(trajectory, turns=given), 1.0)
+    assert member.potentials == (*(turn.potential for turn in given), 0.0)
+    gap = (replace(given[0], potential=None), *given[1:])
+    assert scored(replace(trajectory, turns=gap), 1.0).potentials is None
+    shaped = advantage_of(AdvantageSettings(is_shaped=True))
+    with pytest.raises(TrainingError, match=r"no potentials to shape its rewards by; let the environment give"):
+        shaped(replace(group, members=(scored(replace(trajectory, turns=gap), 1.0),)))
+    assert scored(trajectory, None).turn_rewards is None
+    assert scored(replace(trajectory, turns=()), 1.0).turn_rewards is None
 
 
 def test_unscorable_members_are_not_continued_and_missing_judgements_are_left_out(fleet: Fleet) -> None:

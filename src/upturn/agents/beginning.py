@@ -37,6 +37,8 @@ class Beginning:
     state_hash: str
     snapshot: object | None
     """Of the environment; None = it makes none, the actions are repeated."""
+    potential: float | None = None
+    """As recorded; None = the environment does not say."""
 
     def enter(self, environment: Environment) -> None:
         """Brings an environment, just reset to the task, into this state.
@@ -83,6 +85,7 @@ def beginnings(trajectory: Trajectory, task: Task, environment: Environment) -> 
                 turn.observation,
                 turn.state_hash,
                 _snapshot(environment),
+                turn.potential,
             )
         )
         if place + 1 < len(trajectory.turns):

@@ -171,6 +171,7 @@ class _Attempt(NamedTuple):
         observation, info = _asked(kit, f"reset of {task.id!r}", lambda: environment.reset(task))
         if not isinstance(observation, Observation) or not isinstance(info, Info):
             raise _breach(kit, f"reset gave {type(observation).__name__} and {type(info).__name__}")
+        _check_potential(kit, info)
         if observation.is_error or not observation.text:
             raise _breach(kit, f"the first observation must be the instruction, got {observation!r}")
         return cls(environment, observation, info.state_hash, _state(kit, task, environment))
@@ -224,7 +225,15 @@ def _stepped(kit: EnvironmentKit, environment: Environment, probe: Action) -> St
         raise _breach(
             kit, f"step gave the reward {reward!r} and the costs {bad!r}; costs are 0 or more, both finite"
         )
+    _check_potential(kit, info)
     return step
+
+
+def _check_potential(kit: EnvironmentKit, info: Info) -> None:
+    if info.potential is not None and not 0 <= info.potential <= 1:  # a NaN is not
+        raise _breach(
+            kit, f"it gave the potential {info.potential!r}; a potential is in [0, 1], or None throughout"
+        )
 
 
 def _trajectory(task: Task, attempt: "_Attempt | None", state: Mapping[str, JsonValue]) -> Trajectory:

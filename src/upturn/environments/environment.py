@@ -17,6 +17,10 @@ class Info:
     """Names of injected faults that fired in this step."""
     state_hash: str = ""
     """Hash of the state after this step."""
+    potential: float | None = None
+    """How far the work has come in the state after this step, in [0, 1]: Φ, by whose differences sub-goals can be
+    rewarded (``advantage.is_shaped``). Of the state alone, and 0 or the like at the start; agents are never shown
+    it. None = the environment does not say."""
 
 
 class Step(NamedTuple):
@@ -24,6 +28,8 @@ class Step(NamedTuple):
 
     observation: Observation
     reward: float
+    """For this action, beside what the verifier's judgement of the whole attempt is worth: training adds both. 0
+    where the verifier judges everything, as in the office."""
     is_terminated: bool
     is_truncated: bool
     info: Info

@@ -11,7 +11,7 @@ import numpy as np
 from upturn.environments import EnvironmentKit
 from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose
 from upturn.loop.service import judge
-from upturn.loop.values import Continuations, measure_values
+from upturn.loop.values import Continuations, measure_values, turn_rewards
 from upturn.models import CompactRenderer
 from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
@@ -95,7 +95,7 @@ class Practice:
     seed: int
     attempts: int
     reward: Callable[[Evaluation], float | None] = lambda evaluation: evaluation.score
-    """What an attempt earned; None = missing."""
+    """What an attempt's outcome is worth, beside what its environment gave for single turns; None = missing."""
     penalty: Callable[[Trajectory], float] | None = None
     """What is added to that, 0 or less; None = nothing."""
     continuations: int = 0
@@ -158,7 +158,7 @@ class Trainee:
             ScoredGroup(
                 task,
                 tuple(
-                    _scored(trajectories[at], practice.earned(trajectories[at], evaluations[at]))
+                    scored(trajectories[at], practice.earned(trajectories[at], evaluations[at]))
                     for at in range(index * size, (index + 1) * size)
                 ),
             )
@@ -171,8 +171,15 @@ class Trainee:
         return measure_values(self.fleet, version, groups, values, how=how).groups
 
 
-def _scored(trajectory: Trajectory, earned: float | None) -> ScoredTrajectory:
-    """The reward stands on the last turn, where the outcome was decided; an attempt without turns is unscorable."""
+def scored(trajectory: Trajectory, earned: float | None) -> ScoredTrajectory:
+    """The attempt with the rewards of its turns, and with its states' potentials where the environment gives them.
+
+    ``earned`` stands on the last turn; None = missing. An attempt without turns is unscorable.
+    """
     if earned is None or not trajectory.turns:
         return ScoredTrajectory(trajectory, None)
-    return ScoredTrajectory(trajectory, (*(0.0 for _ in trajectory.turns[1:]), earned))
+    potentials = [turn.potential for turn in trajectory.turns if turn.potential is not None]
+    is_known = len(potentials) == len(trajectory.turns)
+    return ScoredTrajectory(
+        trajectory, turn_rewards(trajectory, earned), potentials=(*potentials, 0.0) if is_known else None
+    )

@@ -7,6 +7,7 @@ missing is left out of the mean: missing is not zero.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
@@ -120,9 +121,8 @@ def continued(
     earned: dict[_Key, Returns] = {}
     for place, (key, state) in enumerate(states.items()):
         at = range(place * how.count, (place + 1) * how.count)
-        turns = len(state.beginning.turns)
         earned[key] = tuple(
-            reward * how.gamma ** max(0, len(made[each].turns) - turns - 1)
+            _return(made[each], reward, after=len(state.beginning.turns), gamma=how.gamma)
             for each in at
             if (reward := rewards[each]) is not None
         )
@@ -135,6 +135,22 @@ def continued(
         len(made),
         sum(reward is None for reward in rewards),
     )
+
+
+def turn_rewards(trajectory: Trajectory, earned: float) -> Returns:
+    """What the environment gave for each turn; the last one, where the outcome was decided, has ``earned`` too.
+
+    Of an attempt with turns.
+    """
+    *before, last = (turn.reward for turn in trajectory.turns)
+    return (*before, last + earned)
+
+
+def _return(continuation: Trajectory, earned: float, *, after: int, gamma: float) -> float:
+    """The discounted sum of its rewards from turn ``after`` on; it may have ended before that turn."""
+    if len(continuation.turns) <= after:
+        return earned
+    return fsum(gamma**turn * reward for turn, reward in enumerate(turn_rewards(continuation, earned)[after:]))
 
 
 def _key(task: Task, beginning: Beginning) -> _Key:

@@ -56,6 +56,9 @@ class Turn:
     """Safety and error costs of this turn's action, by component. Never added to the reward."""
     state_hash: str = ""
     """Hash of the environment's state before the action; empty where the environment has none."""
+    potential: float | None = None
+    """How far the work had come in that state, in [0, 1], as the environment tells trainers and never agents; None
+    = the environment does not say."""
 
 
 @record

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upturn.environments import Environment, check_environment
-from upturn.environments.office import OPERATIONS, OfficeEnvironment, OfficeVerifier, compose, make_task
+from upturn.environments.office import FAMILIES, OPERATIONS, OfficeEnvironment, OfficeVerifier, compose, make_task
 from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.workspace import DAYS, FOLDERS, state_hash
 from upturn.errors import UnknownNameError, WorldError
@@ -111,6 +111,40 @@ def test_snapshots_go_back_to_any_point() -> None:
     environment.restore(second)
     assert json.dumps(environment.state()) == moved
     assert environment.step(Action("user", "finish")).is_terminated
+
+
+def test_the_potential_is_the_share_of_right_changes() -> None:
+    task = make_task("call_off", 0)
+    environment = OfficeEnvironment()
+    _, info = environment.reset(task)
+    oracle = compose(task).draft.oracle
+    found = [info.potential]
+    for action in oracle:
+        step = environment.step(action)
+        found.append(step.info.potential)
+    # Listing and reading change nothing; cancelling is one of two changes, telling people the other.
+    assert found == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
+    environment.reset(task)
+    mail = next(iter(compose(task).workspace.mails))
+    for _ in range(2):
+        wrong = environment.step(Action("mail", "move", {"id": mail, "folder": "archive"}))
+    assert wrong.info.potential == 0.0
+    for action in oracle[:3]:
+        wrong = environment.step(action)
+    assert wrong.info.potential == pytest.approx(1 / 3)  # one right, one missing, one too many
+    refused = environment.step(Action("mail", "nothing"))
+    assert refused.info.potential == wrong.info.potential
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_potential_of_perfect_work_is_one_where_anything_is_to_be_changed(name: str) -> None:
+    task = make_task(name, 1)
+    environment = OfficeEnvironment()
+    potentials = [environment.reset(task)[1].potential]
+    draft = compose(task).draft
+    potentials += [environment.step(action).info.potential for action in draft.oracle]
+    assert (potentials[0], potentials[-1]) == (0.0, float(bool(draft.changes)))
+    assert all(potential is not None and 0 <= potential <= 1 for potential in potentials)
 
 
 def test_an_office_without_a_task_says_so() -> None:

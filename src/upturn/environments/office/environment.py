@@ -5,8 +5,10 @@ from typing import cast
 
 from upturn.environments.environment import Info, Step
 from upturn.environments.office import calendar, mail, sheet, user
+from upturn.environments.office.family import Scenario
 from upturn.environments.office.operation import Effect, OperationError, check_arguments
 from upturn.environments.office.tasks import compose
+from upturn.environments.office.verifier import progress
 from upturn.environments.office.workspace import Workspace, changes, state_hash
 from upturn.errors import WorldError
 from upturn.records import Action, JsonValue, Observation, Task
@@ -37,16 +39,15 @@ class OfficeEnvironment:
     """Mail, calendar and sheets of one person. Holds one task at a time; never raises because of an action."""
 
     def __init__(self) -> None:
-        self._initial: Workspace | None = None
+        self._scenario: Scenario | None = None
         self._workspace: Workspace | None = None
         self._is_over = False
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         """Rebuilds the task's world; first the agent sees the instruction. Raises WorldError for foreign tasks."""
         scenario = compose(task)
-        self._initial = self._workspace = scenario.workspace
-        self._is_over = False
-        return Observation(task.instruction), Info({}, {}, state_hash=state_hash(scenario.workspace))
+        self._scenario, self._workspace, self._is_over = scenario, scenario.workspace, False
+        return Observation(task.instruction), self._info({})
 
     def step(self, action: Action) -> Step:
         """Applies one action; a refused one changes nothing, costs 1 as ``error`` and is explained."""
@@ -58,17 +59,15 @@ class OfficeEnvironment:
         except OperationError as error:
             return self._refused(error)
         self._workspace, self._is_over = effect.workspace, effect.is_final
-        info = Info({}, {}, state_hash=state_hash(effect.workspace))
-        return Step(Observation(effect.text), 0.0, effect.is_final, False, info)
+        return Step(Observation(effect.text), 0.0, effect.is_final, False, self._info({}))
 
     def state(self) -> Mapping[str, JsonValue]:
         """What differs from the initial workspace, what stood there ``before``, and what the user was told last."""
-        workspace = self._current()
-        assert self._initial is not None
+        workspace, initial = self._current(), self._given().workspace
         last = workspace.messages[-1] if workspace.messages else None
         message: JsonValue = {"kind": last.kind, "text": last.text} if last is not None else None
-        now = changes(self._initial, workspace)
-        before = {path: value for path, value in changes(workspace, self._initial).items() if path[-1] not in "+-"}
+        now = changes(initial, workspace)
+        before = {path: value for path, value in changes(workspace, initial).items() if path[-1] not in "+-"}
         return {"changes": now, "before": before, "message": message}
 
     def snapshot(self) -> object:
@@ -84,9 +83,18 @@ class OfficeEnvironment:
             raise WorldError("the office has no task yet; call reset(task) first")
         return self._workspace
 
+    def _given(self) -> Scenario:
+        assert self._scenario is not None  # reset sets it with the workspace
+        return self._scenario
+
+    def _info(self, costs: Mapping[str, float]) -> Info:
+        """Of the state as it is now."""
+        workspace, given = self._current(), self._given()
+        reached = progress(given.draft, changes(given.workspace, workspace))
+        return Info({}, costs, state_hash=state_hash(workspace), potential=reached)
+
     def _refused(self, error: OperationError) -> Step:
         costs = {"error": 1.0}
         if error.safety_cost:
             costs["safety"] = error.safety_cost
-        info = Info({}, costs, state_hash=state_hash(self._current()))
-        return Step(Observation(str(error), error.code), 0.0, self._is_over, False, info)
+        return Step(Observation(str(error), error.code), 0.0, self._is_over, False, self._info(costs))

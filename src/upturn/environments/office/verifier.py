@@ -1,11 +1,23 @@
 """Judges an office attempt by what differs afterwards: everything asked for, and nothing else."""
 
+from collections.abc import Mapping
+
 from upturn.environments.office.family import Draft
 from upturn.environments.office.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
 from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
 
 RUBRIC = Rubric("office/1", {"success": 0.9, "efficiency": 0.1})
+
+
+def progress(draft: Draft, found: Mapping[str, JsonValue]) -> float:
+    """How many of the changes that are asked for or were made are both; in [0, 1].
+
+    0 for work that only asks for an answer. ``found``: what differs now, as ``workspace.changes`` writes it.
+    """
+    actual = {path: value for path, value in found.items() if not is_allowed(path, value)}
+    right = sum(actual.get(path) == value for path, value in draft.changes.items())
+    return right / max(1, len(draft.changes.keys() | actual.keys()))
 
 
 def is_allowed(path: str, value: JsonValue) -> bool:
