@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
-from upturn.training.advantage import ScoredGroup
+from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.asynchronous import AheadCollect
 from upturn.training.curve import read_curve
 from upturn.training.grpo import run_grpo
@@ -164,22 +164,57 @@ def test_another_staleness_is_another_run(tiny_model: Model, copy_task: Toy, tmp
         run_grpo(task.model, task.collect, settings(), seed=3, run_dir=tmp_path)
 
 
-def test_rows_older_than_the_bound_are_refused_by_name(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mistake", ["never refreshed", "present weights", "no version"])
+def test_rows_of_other_weights_than_promised_are_refused_by_name(
+    tiny_model: Model, copy_task: Toy, tmp_path: Path, mistake: str
+) -> None:
+    """Older ones; those of the model in training, which would depend on timing; and those of nobody knows what."""
     model = tiny_model()
-    first = weights_hash(model)
-    task = copy_task(tiny_model())
+    first, task = weights_hash(model), copy_task(tiny_model())
+    present: list[str] = []
+    is_asked = threading.Event()
 
-    def stuck(iteration: int, _: Mapping[str, Tensor]) -> list[ScoredGroup]:
-        return stamped(task.collect(iteration), first)  # an engine that was never refreshed
+    def sample(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
+        put_back(task.model, weights)
+        version = weights_hash(task.model)
+        if iteration == 3:
+            is_asked.wait()
+            version = {"never refreshed": first, "present weights": present[-1], "no version": ""}[mistake]
+        return stamped(task.collect(iteration), version)
+
+    class Watched(AheadCollect):
+        def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
+            present.append(weights_hash(model))
+            if iteration == 3:
+                is_asked.set()
+            return super().__call__(iteration)
 
     with (
-        AheadCollect(model, stuck, staleness=2, iterations=ITERATIONS) as collect,
+        Watched(model, sample, staleness=2, iterations=ITERATIONS) as collect,
         pytest.raises(TrainingError) as caught,
     ):
         run_grpo(model, collect, settings(), seed=3, run_dir=tmp_path)
     said = str(caught.value)
-    assert "trajectory '0/3/0' of iteration 3 was sampled with weights" in said
-    assert "with staleness=2 they must be those after 1 to 3 iterations" in said
+    assert "trajectory '0/3/0' of iteration 3 was sampled with weights " in said
+    assert ("weights that it does not name" in said) == (mistake == "no version")
+    assert f"with staleness=2 they must be those after 1 iterations, {present[1]!r}" in said
+
+
+def test_an_attempt_that_ended_before_its_model_was_asked_needs_no_version(
+    tiny_model: Model, copy_task: Toy, tmp_path: Path
+) -> None:
+    model, task = tiny_model(), copy_task(tiny_model())
+
+    def sample(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
+        put_back(task.model, weights)
+        first, *others = stamped(task.collect(iteration), weights_hash(task.model))
+        broken, *rest = first.members
+        empty = replace(broken.trajectory, model_version="", rows=(), turns=(), outcome="model_error")
+        return [replace(first, members=(ScoredTrajectory(empty, None), *rest)), *others]
+
+    with AheadCollect(model, sample, staleness=1, iterations=2) as collect:
+        run_grpo(model, collect, settings(iterations=2), seed=3, run_dir=tmp_path)
+    assert [point.metrics["unscorable"] for point in read_curve(tmp_path / CURVE_FILE)] == [1.0, 1.0]
 
 
 def test_what_sampling_raises_reaches_the_trainer_at_its_iteration(
@@ -191,8 +226,7 @@ def test_what_sampling_raises_reaches_the_trainer_at_its_iteration(
         if iteration == 3:
             raise OSError("the disk is full")
         put_back(task.model, weights)
-        groups: list[ScoredGroup] = task.collect(iteration)
-        return groups
+        return stamped(task.collect(iteration), weights_hash(task.model))
 
     with (
         AheadCollect(model, breaking, staleness=2, iterations=ITERATIONS) as collect,

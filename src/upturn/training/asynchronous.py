@@ -117,19 +117,21 @@ class AheadCollect:
         return found.tensors
 
     def _check(self, groups: Sequence[ScoredGroup], iteration: int) -> None:
-        """Refuses rows that are older than the bound, or of weights that nobody knows."""
-        oldest = max(0, iteration - self.staleness)
-        allowed = {self._snapshots[done].version: done for done in range(oldest, iteration + 1)}
-        for group in groups:
-            for member in group.members:
-                version = member.trajectory.model_version
-                if version and version not in allowed:
-                    raise TrainingError(
-                        f"trajectory {member.trajectory.id!r} of iteration {iteration} was sampled with weights "
-                        f"{version!r}; with staleness={self.staleness} they must be those after {oldest} to "
-                        f"{iteration} iterations ({', '.join(allowed)}). Refresh the engine that samples after its "
-                        "weights are set"
-                    )
+        """Refuses trajectories of any other weights than those promised, newer ones included: which of them come
+        would depend on what is fast, and no run would repeat itself. An attempt that ended before its model was
+        asked has neither rows nor version."""
+        done = max(0, iteration - self.staleness)
+        promised = self._snapshots[done].version
+        for trajectory in (member.trajectory for group in groups for member in group.members):
+            version = trajectory.model_version
+            if version != promised and (version or trajectory.rows):
+                shown = f"weights {version!r}" if version else "weights that it does not name"
+                raise TrainingError(
+                    f"trajectory {trajectory.id!r} of iteration {iteration} was sampled with {shown}; with "
+                    f"staleness={self.staleness} they must be those after {done} iterations, {promised!r}, and "
+                    "stand in its model_version. Set the weights that are given, and refresh the engine that "
+                    "samples after that"
+                )
 
 
 class Ahead:
