@@ -5,8 +5,8 @@ cache, or what another slot already computed), then take a few steps. A step is 
 token for every live slot, with all new prompt tokens beside them. Everything runs on the event loop's thread and
 depends on the requests only, never on the clock: the same requests give the same tokens. Between two steps attempts
 that were answered step their environments; nobody waits for the slowest of a turn, nor for one whose agent or
-environment blocks elsewhere. When such a one asks again is up to the clock, and so is which calls share a pass: their
-log-probs differ by rounding then.
+environment blocks elsewhere. When such a one asks again is up to the clock, and so is which calls share a pass:
+their log-probs differ by rounding then.
 
 Not covered: models with sliding windows, recurrent layers or encoder inputs (refused), and weights that change
 while requests run, or without ``refresh`` (refused).
