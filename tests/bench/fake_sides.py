@@ -68,10 +68,13 @@ def library(channel: Channel, settings: Settings) -> None:
     _leave_gradient(settings, 1.0)
     gaps = {"mean_logprob_gap": 0.01, "max_logprob_gap": 0.1}
     seconds = 0.5 if chosen.get("precision") == "bfloat16" else 1.0
-    step = {
+    step: dict[str, float | str] = {
         "seconds": seconds,
         "loss": 2.0,
-        "matrix_rate": 1e9,
+        "matrix_rate": 2e14,
+        "device_name": "NVIDIA H200",
+        "physical_tokens": 300.0,
+        "fallbacks": 0,
         "peak_bytes": 2**29 if chosen.get("gradient_checkpointing") else 2**30,
         **gaps,
     }
@@ -104,7 +107,7 @@ def _leave_gradient(settings: Settings, value: float) -> None:
     save_file({"w": np.array([value], dtype=np.float32)}, str(settings["gradient"]))
 
 
-def _serve_with_own_peak(channel: Channel, step: Mapping[str, float]) -> None:
+def _serve_with_own_peak(channel: Channel, step: Mapping[str, float | str]) -> None:
     """A fake process holds what it says, not what it has."""
     channel.answer = lambda found: channel._send(dict(found))  # type: ignore[method-assign]
     serve_steps(channel, step, lambda: step)

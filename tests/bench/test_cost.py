@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from upturn.bench.cost import count_tree, layer_parameters, update_flops
+from upturn.bench.measurement import QWEN2_HALF_BILLION
 from upturn.bench.subject import Subject, build_model
 from upturn.training.row import TrainingRow
 
@@ -31,14 +32,28 @@ def test_the_same_tokens_after_different_ones_are_different() -> None:
     assert count_tree([row("a", [1, 7, 7], [2]), row("b", [2, 7, 7], [2])]).tokens == 4
 
 
-def test_layer_parameters_are_the_models_own_matrices() -> None:
-    subject = Subject(width=128, layers=3, vocabulary=100)
+@pytest.mark.parametrize(
+    "subject",
+    [
+        Subject(width=128, layers=3, vocabulary=100),
+        Subject(width=256, layers=3, vocabulary=100, key_value_heads=1, feed_forward=320),
+    ],
+)
+def test_layer_parameters_are_the_models_own_matrices(subject: Subject) -> None:
     matrices = [
         parameter.numel()
         for name, parameter in build_model(subject).named_parameters()
         if parameter.dim() == 2 and "embed" not in name
     ]
     assert 3 * layer_parameters(subject) == sum(matrices)
+
+
+def test_the_gpus_model_has_the_494_032_768_parameters_of_qwen2_half_a_billion() -> None:
+    """As its model card has it: matrices, biases of queries, keys and values, two norms a layer, one at the end."""
+    subject = QWEN2_HALF_BILLION
+    biases = subject.width + 2 * subject.shared_heads * 64
+    layer = layer_parameters(subject) + biases + 2 * subject.width
+    assert (subject.vocabulary + 1) * subject.width + subject.layers * layer == 494_032_768
 
 
 def test_operations_of_an_update_by_hand() -> None:

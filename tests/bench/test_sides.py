@@ -26,6 +26,7 @@ Talk: TypeAlias = Callable[[Side, Mapping[str, JsonValue], int], list[dict[str, 
 def test_a_task_survives_json(task: UpdateTask) -> None:
     assert read_task(task.settings()) == task
     assert read_task(replace(task, gradient=None).settings()).gradient is None
+    assert read_task(replace(task, device="cuda").settings()).device == "cuda"
 
 
 def test_dense_own_log_probs_are_the_models(task: UpdateTask, talk: Talk) -> None:
@@ -116,6 +117,8 @@ def test_utilisation_steps_carry_the_best_rate_before_and_after(
     monkeypatch.setattr("upturn.bench.sides.library.matrix_rate", lambda: next(rates))
     answers = talk(utilisation_side, task.settings() | {"optimiser": {}}, 2)
     assert [answer["matrix_rate"] for answer in answers[1:]] == [5.0, 9.0]
+    assert answers[0]["device_name"] == "cpu"
+    assert answers[0]["fallbacks"] == 0
 
 
 def test_copying_rows_ask_for_what_they_showed() -> None:

@@ -22,7 +22,7 @@ from upturn.environments.office import LEARNED, OfficeEnvironment
 from upturn.environments.office.kit import OfficeKit
 from upturn.models import CompactRenderer, write_call
 from upturn.models.nano import NANO_FOLDER
-from upturn.records import Action, fields_json
+from upturn.records import Action, JsonValue, fields_json
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,7 +37,11 @@ def test_trl_computes_what_the_dense_path_does(
 ) -> None:
     assert task.gradient is not None
     theirs = replace(task, gradient=tmp_path / "trl.safetensors")
-    own = {"micro_batch": micro_batch, "gradient_checkpointing": checkpointing}
+    own: dict[str, JsonValue] = {
+        "micro_batch": micro_batch,
+        "gradient_checkpointing": checkpointing,
+        "precision": "float32",
+    }
     with Worker(DENSE_SIDE, task.settings(), 1) as dense, Worker(TRL_SIDE, theirs.settings() | own, 1) as trl:
         agreement = compare(
             trl.prepared.number("loss"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from upturn.bench import against_trl, alone, iteration, measurement, rival
+from upturn.bench import against_trl, alone, gpu, iteration, measurement, rival
 from upturn.bench.update import MEASUREMENTS
 from upturn.cli.app import app
 
@@ -25,7 +25,10 @@ def _fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(alone, "UTILISATION_SIDE", "fake_sides:library")
     monkeypatch.setattr(alone, "CURVE_SIDE", "fake_sides:curve")
     monkeypatch.setattr(alone, "has_bfloat16", lambda: True)
-    monkeypatch.setattr(against_trl, "TRL_SIDE", "fake_sides:trl")
+    for module in (against_trl, gpu):
+        monkeypatch.setattr(module, "TRL_SIDE", "fake_sides:trl")
+    monkeypatch.setattr(gpu, "UTILISATION_SIDE", "fake_sides:library")
+    monkeypatch.setattr(gpu, "find_device", lambda: None)
     monkeypatch.setattr(iteration, "LIBRARY_SIDE", "fake_sides:practising")
     monkeypatch.setattr(iteration, "TRL_SIDE", "fake_sides:practising")
     monkeypatch.setattr(rival, "version", lambda _: rival.TRL_VERSION)
@@ -144,3 +147,56 @@ def test_unknown_measurements_are_refused_with_the_known_ones() -> None:
     result = run("--only", "speed")
     assert result.exit_code == 2
     assert "unknown measurement 'speed'; known: dense, trl-small" in printed(result)["error"]["message"]
+
+
+def test_without_a_gpu_its_row_says_so_and_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(_: str) -> str:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr(rival, "version", version)
+    result = run("--only", "gpu")
+    assert result.exit_code == 0, result.stderr
+    assert figures(result)["gpu_speedup_vs_trl_default"]["value"] == "not measured: no CUDA device"
+
+
+def test_with_a_gpu_its_row_has_speed_memory_utilisation_and_the_devices_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpu, "find_device", lambda: "cuda")
+    result = run("--reps", "2", "--only", "gpu")
+    assert result.exit_code == 0, result.stderr
+    found, details = figures(result), printed(result)["gpu"]
+    speed = found["gpu_speedup_vs_trl_default"]
+    assert (speed["value"], speed["bar"], speed["holds"]) == (
+        20.0,
+        ">= 3",
+        True,
+    )  # TRL 10 s, bfloat16 half a second
+    assert found["gpu_memory_vs_trl_default"]["value"] == 0.125  # of the 8 GB that eight rows at once take
+    assert found["gpu_gradient_distance_vs_trl"]["value"] == 0.0
+    assert found["gpu_mean_logprob_gap"]["value"] == 0.01
+    share = found["gpu_utilisation"]["value"]
+    assert share == pytest.approx(details["flops"] / 0.5 / 2e14)
+    assert found["gpu_utilisation_of_nameplate"]["value"] == pytest.approx(share * 2e14 / 989e12)
+    assert details["device"] == "NVIDIA H200"
+    assert (details["prompt_tokens"], details["attempts"], details["vocabulary"]) == (4_000, 8, 151_936)
+    assert (details["width"], details["layers"]) == (896, 24)
+
+
+def test_on_a_gpu_trl_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "find_device", lambda: "cuda")
+    monkeypatch.setattr(rival, "version", lambda _: "1.15.0")
+    result = run("--quick", "--only", "gpu")
+    assert result.exit_code == 2
+    assert "TRL 1.15.0 is installed" in printed(result)["error"]["message"]
+
+
+def test_on_a_gpu_more_than_rounding_is_told_and_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "find_device", lambda: "cuda")
+    monkeypatch.setenv("FAKE_GAP", "0.04")
+    assert run("--quick", "--reps", "1", "--only", "gpu").exit_code == 0
+    monkeypatch.setenv("FAKE_GAP", "0.25")
+    result = run("--quick", "--only", "gpu")
+    assert result.exit_code == 1
+    assert "trl and dense do not compute the same update" in printed(result)["error"]["message"]
+    assert printed(result)["results"] == []

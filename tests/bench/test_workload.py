@@ -1,11 +1,12 @@
 """Recorded rollouts: shape, determinism, what they share, and that no token stands on the edge of the clip."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from upturn.bench.measurement import ORDINARY_SEED, Sizes
+from upturn.bench.measurement import ORDINARY_LONG_SEED, ORDINARY_SEED, Sizes
 from upturn.bench.workload import (
     Workload,
     WorkloadSettings,
@@ -120,14 +121,21 @@ def test_all_unusable_settings_are_named_together() -> None:
     assert len(caught.value.problems) == 4
 
 
-def test_the_measured_group_is_an_ordinary_one() -> None:
+@pytest.mark.parametrize("settings", [Sizes().workload, Sizes().gpu_workload])
+def test_the_measured_group_is_an_ordinary_one(settings: WorkloadSettings) -> None:
     def counts(seed: int) -> tuple[float, ...]:
-        workload = make_workload(WorkloadSettings(seed=seed))
+        workload = make_workload(replace(settings, seed=seed))
         repeated = (len(workload.attempts) - 1) * workload.settings.prompt_tokens
         distinct = workload.logical_tokens - repeated
         padded = workload.padded_tokens
         return (padded, workload.logical_tokens, distinct, workload.written_tokens, padded / distinct)
 
     medians = np.median([counts(seed) for seed in range(201)], axis=0)
-    assert counts(ORDINARY_SEED) == pytest.approx(medians, rel=0.02)
+    assert counts(settings.seed) == pytest.approx(medians, rel=0.02)
+
+
+def test_sizes_differ_from_the_defaults_in_what_the_table_names() -> None:
     assert Sizes().workload == WorkloadSettings(seed=ORDINARY_SEED)
+    assert Sizes().gpu_workload == WorkloadSettings(
+        prompt_tokens=4_000, vocabulary=151_936, seed=ORDINARY_LONG_SEED
+    )

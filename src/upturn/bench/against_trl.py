@@ -8,7 +8,7 @@ from upturn.bench.agreement import Agreement
 from upturn.bench.comparison import Bar, Pair, alternate, memory_ratio, result, speedup, spread
 from upturn.bench.measurement import LIBRARY_SIDE, Bench, Measured, Recorded, record
 from upturn.bench.rival import DEFAULT_MICRO_BATCH, Candidate, described_search, gigabytes, search
-from upturn.bench.worker import TUNED_ALLOCATOR, Made, Worker
+from upturn.bench.worker import TUNED_ALLOCATOR, Worker
 from upturn.records import JsonValue, Result
 
 TRL_SIDE = "upturn.bench.sides.trl:trl_side"
@@ -104,7 +104,9 @@ def _best_trl(bench: Bench, recorded: Recorded, name: str, stack: ExitStack) -> 
 def _trl(
     bench: Bench, recorded: Recorded, micro_batch: int, *, checkpointing: bool, allocator: dict[str, str]
 ) -> Worker:
-    settings = recorded.settings("trl", gradient_checkpointing=checkpointing, micro_batch=micro_batch)
+    settings = recorded.settings(
+        "trl", gradient_checkpointing=checkpointing, micro_batch=micro_batch, precision="float32"
+    )
     return Worker(TRL_SIDE, settings, bench.threads, allocator)
 
 
@@ -119,14 +121,9 @@ def _agreed(recorded: Recorded, theirs: Worker, ours: Worker) -> Agreement:
     """How far the library is from TRL. Raises MeasurementError when two of library, TRL and dense path differ."""
     recorded.agreement("trl", theirs.prepared).check("TRL and the dense path")
     recorded.agreement("library", ours.prepared).check("the library and the dense path")
-    found = _between(recorded, theirs.prepared, ours.prepared)
+    found = recorded.between("trl", theirs.prepared).agreement("library", ours.prepared)
     found.check("the library and TRL")
     return found
-
-
-def _between(recorded: Recorded, theirs: Made, ours: Made) -> Agreement:
-    against = replace(recorded, loss=theirs.number("loss"), gradient=recorded.gradient_of("trl"))
-    return against.agreement("library", ours)
 
 
 def _pairs(bench: Bench, name: str, theirs: Worker, ours: Worker) -> tuple[Pair, ...]:

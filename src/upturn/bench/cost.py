@@ -46,11 +46,11 @@ def count_tree(rows: Sequence[TrainingRow]) -> TreeCount:
 
 def layer_parameters(subject: Subject) -> int:
     """Weights of one layer's matrices: without biases and norms."""
-    return _key_value_parameters(subject) + 2 * subject.width**2 + 12 * subject.width**2
+    return _key_value_parameters(subject) + 2 * subject.width**2 + 3 * subject.width * subject.inner_width
 
 
 def _key_value_parameters(subject: Subject) -> int:
-    keys = subject.heads // 2 * (subject.width // subject.heads)
+    keys = subject.shared_heads * (subject.width // subject.heads)
     return 2 * subject.width * keys
 
 

@@ -21,6 +21,12 @@ ORDINARY_SEED = 28
 """The first whose group is ordinary: padded, logical, distinct and written tokens, and padded over distinct ones,
 all lie within 2 % of their medians over the seeds 0 to 200. Seed 0 has 1.89 padded tokens a distinct one, the
 median is 2.19."""
+ORDINARY_LONG_SEED = 35
+"""The same for prompts of 4,000 tokens of the large vocabulary."""
+QWEN2_HALF_BILLION = Subject(
+    width=896, layers=24, vocabulary=151_936, positions=8_192, key_value_heads=2, feed_forward=4_864
+)
+"""The shape of Qwen2-0.5B (its ``config.json``), with a shorter context: 494 million parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +42,25 @@ class Sizes:
     """The model whose arithmetic is counted."""
     wide_attempts: int = 4
     groups: tuple[int, ...] = (2, 4, 8, 16)
+    gpu_workload: WorkloadSettings = field(
+        default_factory=lambda: WorkloadSettings(prompt_tokens=4_000, vocabulary=151_936, seed=ORDINARY_LONG_SEED)
+    )
+    gpu: Subject = QWEN2_HALF_BILLION
 
 
+_TINY = WorkloadSettings(
+    prompt_tokens=48, attempts=4, turns=(2, 3), action_tokens=(4, 8), observation_tokens=(8, 16), vocabulary=256
+)
 QUICK = Sizes(
-    workload=WorkloadSettings(
-        prompt_tokens=48, attempts=4, turns=(2, 3), action_tokens=(4, 8), observation_tokens=(8, 16), vocabulary=256
-    ),
+    workload=_TINY,
     subject=Subject(width=64, layers=2, vocabulary=256),
     vocabularies=(256, 512),
     unshared_prompt=8,
     wide=Subject(width=128, layers=2, vocabulary=256),
     wide_attempts=2,
     groups=(2, 4),
+    gpu_workload=_TINY,
+    gpu=Subject(width=128, layers=2, key_value_heads=1, feed_forward=320),
 )
 """So small that all of it takes a minute: shows that everything works, measures nothing."""
 
@@ -65,7 +78,7 @@ class Bench:
     """False = figures are only shown: they are of sizes that say nothing."""
     say: Callable[[str], None] = lambda _: None
     """Takes one line for people: what is happening now."""
-    recorded: "dict[tuple[Subject, WorkloadSettings], Recorded]" = field(default_factory=dict)
+    recorded: "dict[tuple[Subject, WorkloadSettings, str], Recorded]" = field(default_factory=dict)
     """What was recorded so far: measurements of the same rollouts share them."""
 
     def bar(self, limit: float, *, is_upper: bool = False) -> Bar | None:
@@ -108,6 +121,10 @@ class Recorded:
             reference_gradient=self.gradient,
         )
 
+    def between(self, name: str, prepared: Made) -> "Recorded":
+        """The same with that side's loss and gradient in the dense path's place."""
+        return replace(self, loss=prepared.number("loss"), gradient=self.gradient_of(name))
+
     def described(self) -> dict[str, JsonValue]:
         """What the rollouts are like, for the printed object."""
         return {
@@ -122,21 +139,21 @@ class Recorded:
         }
 
 
-def record(bench: Bench, subject: Subject, settings: WorkloadSettings) -> Recorded:
-    """Rollouts for the subject, whose vocabulary becomes theirs, with what the dense path made of them."""
+def record(bench: Bench, subject: Subject, settings: WorkloadSettings, *, device: str = "cpu") -> Recorded:
+    """Rollouts for the subject, whose vocabulary becomes theirs, with the dense path's gradient (float32)."""
     chosen = replace(subject, vocabulary=settings.vocabulary)
-    key = (chosen, settings)
+    key = (chosen, settings, device)
     if key not in bench.recorded:
-        bench.recorded[key] = _record(bench, chosen, settings)
+        bench.recorded[key] = _record(bench, chosen, settings, device=device)
     return bench.recorded[key]
 
 
-def _record(bench: Bench, chosen: Subject, settings: WorkloadSettings) -> Recorded:
+def _record(bench: Bench, chosen: Subject, settings: WorkloadSettings, *, device: str) -> Recorded:
     folder = bench.folder / f"rollouts-{len(bench.recorded)}"
     folder.mkdir()
     workload = make_workload(settings)
     save_workload(workload, folder / "rollouts.npz")
-    task = UpdateTask(chosen, folder / "rollouts.npz", folder / "own_logprobs.npy", bench.threads)
+    task = UpdateTask(chosen, folder / "rollouts.npz", folder / "own_logprobs.npy", bench.threads, device=device)
     gradient = folder / "dense.safetensors"
     bench.say(
         f"the dense path, rollout by rollout: {settings.attempts} attempts, vocabulary {settings.vocabulary:,}, "

@@ -1,7 +1,8 @@
-"""How much memory this process holds, and has held at most since it last asked to forget.
+"""How much memory this process holds, and has held at most since it last asked to forget, on a device.
 
 Linux: the kernel's resident set (``VmRSS``, ``VmHWM``), whose highest mark can be reset. Elsewhere: the highest
-mark of the whole life of the process, which cannot.
+mark of the whole life of the process, which cannot. CUDA: what tensors occupy, by torch's own count; what its
+allocator keeps in reserve is not in it.
 """
 
 import resource
@@ -15,18 +16,31 @@ _RESET_PEAK = "5"
 """proc(5): resets the highest resident set size and nothing else."""
 
 
-def resident_bytes() -> int:
+def resident_bytes(device: str = "cpu") -> int:
     """Resident now; off Linux the highest so far."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.memory_allocated()
     return _marked("VmRSS") or _lifetime_peak()
 
 
-def peak_bytes() -> int:
+def peak_bytes(device: str = "cpu") -> int:
     """The highest since ``reset_peak``, or ever where that does nothing."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.max_memory_allocated()
     return _marked("VmHWM") or _lifetime_peak()
 
 
-def reset_peak() -> None:
+def reset_peak(device: str = "cpu") -> None:
     """Forgets the highest mark where the system lets us."""
+    if device == "cuda":
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+        return
     with suppress(OSError):
         _RESET.write_text(_RESET_PEAK)
 

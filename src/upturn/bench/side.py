@@ -27,27 +27,29 @@ class Channel:
         self._incoming = incoming
         self._outgoing = outgoing
         self._baseline: int | None = None
+        self._device = "cpu"
 
     def settings(self) -> Settings:
         """The first line."""
         found: Settings = json.loads(self._incoming.readline())
         return found
 
-    def mark_baseline(self) -> None:
-        """What is held now (libraries, model, rollouts) is no memory of the steps that follow."""
-        reset_peak()
-        self._baseline = resident_bytes()
+    def mark_baseline(self, device: str = "cpu") -> None:
+        """What this device holds now (libraries, model, rollouts) is no memory of the steps that follow."""
+        self._device = device
+        reset_peak(device)
+        self._baseline = resident_bytes(device)
 
     def is_asked(self) -> bool:
         """Waits; True = one more step, False = the other end wants no more. Peak memory is counted from here."""
         if not self._incoming.readline():
             return False
-        reset_peak()
+        reset_peak(self._device)
         return True
 
     def answer(self, found: Answer) -> None:
         """Says what a step, or the preparation, came to; peak memory goes along once a baseline was marked."""
-        peak = None if self._baseline is None else peak_bytes() - self._baseline
+        peak = None if self._baseline is None else peak_bytes(self._device) - self._baseline
         self._send({**found, "peak_bytes": peak})
 
     def fail(self, exc: BaseException) -> None:

@@ -1,7 +1,7 @@
 """The model that is updated in a measurement: a Qwen2 of the asked size with random weights from a seed."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -12,21 +12,35 @@ HEAD_WIDTH = 64
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Its shape: grouped-query attention with half as many key-value heads, an MLP of four widths, tied head."""
+    """Its shape: grouped-query attention, an MLP, a head tied to the embedding."""
 
     width: int = 256
     layers: int = 6
     vocabulary: int = 4_096
     positions: int = 4_096
     seed: int = 0
+    key_value_heads: int | None = None
+    """None = half as many as attention heads."""
+    feed_forward: int | None = None
+    """Width inside the MLP; None = four widths."""
 
     @property
     def heads(self) -> int:
         """Attention heads, at least two."""
         return max(2, self.width // HEAD_WIDTH)
 
+    @property
+    def shared_heads(self) -> int:
+        """Key-value heads."""
+        return self.heads // 2 if self.key_value_heads is None else self.key_value_heads
 
-def build_model(subject: Subject) -> "PreTrainedModel":
+    @property
+    def inner_width(self) -> int:
+        """Inside the MLP."""
+        return 4 * self.width if self.feed_forward is None else self.feed_forward
+
+
+def build_model(subject: Subject, device: str = "cpu") -> "PreTrainedModel":
     """The model in float32; equal subjects have equal weights in every process of one torch version."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -34,10 +48,10 @@ def build_model(subject: Subject) -> "PreTrainedModel":
     config = Qwen2Config(
         vocab_size=subject.vocabulary,
         hidden_size=subject.width,
-        intermediate_size=4 * subject.width,
+        intermediate_size=subject.inner_width,
         num_hidden_layers=subject.layers,
         num_attention_heads=subject.heads,
-        num_key_value_heads=subject.heads // 2,
+        num_key_value_heads=subject.shared_heads,
         max_position_embeddings=subject.positions,
         tie_word_embeddings=True,
         attention_dropout=0.0,
@@ -46,5 +60,6 @@ def build_model(subject: Subject) -> "PreTrainedModel":
         pad_token_id=None,
     )
     torch.manual_seed(subject.seed)
-    model: PreTrainedModel = Qwen2ForCausalLM(config)
-    return model
+    model: Any = Qwen2ForCausalLM(config)  # ``to`` is decorated there in a way that checkers cannot follow
+    placed: PreTrainedModel = model.to(device)
+    return placed

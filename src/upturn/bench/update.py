@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from upturn.bench.against_trl import measure_unshared, measure_vocabulary
 from upturn.bench.alone import measure_bfloat16, measure_dense, measure_groups, measure_utilisation
+from upturn.bench.gpu import measure_gpu
 from upturn.bench.iteration import measure_iteration
 from upturn.bench.measurement import Bench, Measured
 from upturn.bench.rival import require_trl
@@ -37,8 +38,10 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "bfloat16": Measurement(measure_bfloat16, False),
     "utilisation": Measurement(measure_utilisation, False),
     "groups": Measurement(measure_groups, False),
+    "gpu": Measurement(measure_gpu, False),
 }
-"""In the order in which they run. ``trl-small`` and ``trl-large`` differ in the vocabulary."""
+"""In the order in which they run. ``trl-small`` and ``trl-large`` differ in the vocabulary; ``gpu`` needs TRL as
+well, but only where there is a GPU, and says so itself."""
 
 
 def chosen(names: Sequence[str]) -> dict[str, Measurement]:

@@ -17,10 +17,10 @@ def dense_side(channel: Channel, settings: Settings) -> None:
     """Writes own log-probs and gradient; answers with the loss. Its steps do the same again."""
     task = read_task(settings)
     torch.set_num_threads(task.threads)
-    model = build_model(task.subject)
+    model = build_model(task.subject, task.device)
     workload = task.load_workload()
     own = [_logprobs(model, attempt).detach() for attempt in workload.attempts]
-    np.save(task.own_logprobs, torch.cat(own).numpy())
+    np.save(task.own_logprobs, torch.cat(own).cpu().numpy())
 
     def step() -> dict[str, float]:
         model.zero_grad()
@@ -37,7 +37,7 @@ def _losses(model: nn.Module, workload: Workload, own: list[Tensor]) -> list[Ten
     """Of each attempt, summed over its tokens and divided by the tokens of all; each is differentiated at once."""
     losses = []
     for attempt, advantage, own_A in zip(workload.attempts, workload.advantages, own, strict=True):
-        old_A = own_A - torch.from_numpy(attempt.log_ratios)
+        old_A = own_A - torch.from_numpy(attempt.log_ratios).to(own_A.device)
         ratios_A = (_logprobs(model, attempt) - old_A).exp()
         clipped_A = ratios_A.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH)
         loss = -torch.minimum(ratios_A * advantage, clipped_A * advantage).sum() / workload.written_tokens
@@ -47,9 +47,10 @@ def _losses(model: nn.Module, workload: Workload, own: list[Tensor]) -> list[Ten
 
 
 def _logprobs(model: nn.Module, attempt: Attempt) -> Tensor:
-    ids_L = torch.from_numpy(attempt.token_ids)
+    device = next(model.parameters()).device
+    ids_L = torch.from_numpy(attempt.token_ids).to(device)
     logits_LV = model(input_ids=ids_L[None], use_cache=False).logits[0]
-    positions_A = torch.from_numpy(attempt.positions)
+    positions_A = torch.from_numpy(attempt.positions).to(device)
     all_LV = logits_LV.float().log_softmax(-1)
     found_A: Tensor = all_LV[positions_A - 1, ids_L[positions_A]]
     return found_A

@@ -1,11 +1,11 @@
 """Our side: the library's own trainer, given the rows as every algorithm gives them."""
 
-import time
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from upturn.bench.accelerator import device_name, now, product_rate
 from upturn.bench.processor import matrix_rate
 from upturn.bench.side import Channel, Settings, serve_steps
 from upturn.bench.sides.task import CLIP_HIGH, CLIP_LOW, LEARNING_RATE, NO_LIMIT, read_task, save_gradient
@@ -48,7 +48,7 @@ class _Update:
         """``optimiser`` among the settings: fields of ``OptimiserSettings`` that differ from their defaults."""
         self.task = read_task(settings)
         torch.set_num_threads(self.task.threads)
-        model = build_model(self.task.subject)
+        model = build_model(self.task.subject, self.task.device)
         workload = self.task.load_workload()
         chosen: Any = settings["optimiser"]
         options = OptimiserSettings(learning_rate=LEARNING_RATE, max_grad_norm=NO_LIMIT, **chosen)
@@ -60,10 +60,16 @@ class _Update:
 
     def step(self) -> dict[str, float]:
         """One more step, timed."""
-        started = time.perf_counter()
+        started = now(self.task.device)
         made = self.trainer.step(self.minibatch)
-        seconds = time.perf_counter() - started
-        return {"seconds": seconds, "loss": made.loss, **self.objective.take_gaps()}
+        seconds = now(self.task.device) - started
+        return {
+            "seconds": seconds,
+            "loss": made.loss,
+            "physical_tokens": made.physical_tokens,
+            "fallbacks": made.fallbacks,
+            **self.objective.take_gaps(),
+        }
 
     def _keep_gradient(self, *_: object) -> None:
         if self.task.gradient is not None and self.trainer.steps == 0:
@@ -73,20 +79,29 @@ class _Update:
 def library_side(channel: Channel, settings: Settings) -> None:
     """Answers the first step, whose gradient it writes, and then further ones."""
     update = _Update(settings)
-    channel.mark_baseline()
+    channel.mark_baseline(update.task.device)
     serve_steps(channel, update.step(), update.step)
 
 
 def utilisation_side(channel: Channel, settings: Settings) -> None:
-    """The same; with each step goes the best rate of large matrix products just before and just after it."""
+    """The same; with each step goes the best rate of large matrix products just before and just after it.
+
+    They are made in float32 on a CPU and in bfloat16 on a GPU, whose name goes with the first step.
+    """
     update = _Update(settings)
+    device = update.task.device
+    channel.mark_baseline(device)
     first = update.step()
-    before = matrix_rate()
+    before = _rate(device)
 
     def step() -> dict[str, float]:
         nonlocal before
-        made, after = update.step(), matrix_rate()
+        made, after = update.step(), _rate(device)
         best, before = max(before, after), after
         return made | {"matrix_rate": best}
 
-    serve_steps(channel, first, step)
+    serve_steps(channel, {**first, "device_name": device_name(device)}, step)
+
+
+def _rate(device: str) -> float:
+    return matrix_rate() if device == "cpu" else product_rate(device)

@@ -34,6 +34,8 @@ class UpdateTask:
     threads: int
     gradient: Path | None = None
     """Where to leave the gradient of the first step (safetensors); None = nowhere."""
+    device: str = "cpu"
+    """Where the model is: ``cpu`` or ``cuda``."""
 
     def settings(self) -> dict[str, JsonValue]:
         """As JSON, for ``read_task``."""
@@ -43,6 +45,7 @@ class UpdateTask:
             "own_logprobs": str(self.own_logprobs),
             "threads": self.threads,
             "gradient": None if self.gradient is None else str(self.gradient),
+            "device": self.device,
         }
 
     def load_workload(self) -> Workload:
@@ -64,6 +67,7 @@ def read_task(settings: Mapping[str, Any]) -> UpdateTask:  # Any: settings come 
         Path(settings["own_logprobs"]),
         settings["threads"],
         None if gradient is None else Path(gradient),
+        settings["device"],
     )
 
 

@@ -7,7 +7,6 @@ are added to its batch under the key that it uses when it makes several steps.
 """
 
 import tempfile
-import time
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from upturn.bench.accelerator import now
 from upturn.bench.side import Channel, Settings
 from upturn.bench.sides.task import (
     CLIP_HIGH,
@@ -38,17 +38,16 @@ _STEPS = 1_000_000
 def trl_side(channel: Channel, settings: Settings) -> None:
     """Answers the first step, whose gradient it writes, and then times further ones.
 
-    Among the settings: ``gradient_checkpointing`` and ``micro_batch``, rows that it computes at once.
+    Among the settings: ``gradient_checkpointing``, ``micro_batch``, rows that it computes at once, and
+    ``precision``, as our own optimiser's settings have it.
     """
     task = read_task(settings)
     torch.set_num_threads(task.threads)
     model = build_model(task.subject)
     workload = task.load_workload()
-    checkpointing, micro_batch = settings["gradient_checkpointing"], settings["micro_batch"]
-    assert isinstance(checkpointing, bool) and isinstance(micro_batch, int)
     with tempfile.TemporaryDirectory() as folder:
-        config = trl_config(folder, workload, checkpointing=checkpointing, micro_batch=micro_batch)
-        clock = _Clock()
+        config = _config(folder, workload, device=task.device, settings=settings)
+        clock = _Clock(task.device)
         trainer = _RecordedTrainer(
             clock=clock,
             old_logprobs=_old_logprobs(workload, task.load_own_logprobs()),
@@ -63,14 +62,16 @@ def trl_side(channel: Channel, settings: Settings) -> None:
         trainer.train()
 
 
-def trl_config(folder: str, workload: Workload, *, checkpointing: bool, micro_batch: int) -> GRPOConfig:
-    """One group a step, on the processor, in float32; everything that is not named here is TRL's default."""
+def _config(folder: str, workload: Workload, *, device: str, settings: Settings) -> GRPOConfig:
+    """One group a step; everything that is not named here is TRL's default. Weights stay in float32."""
+    checkpointing, micro_batch = settings["gradient_checkpointing"], settings["micro_batch"]
+    assert isinstance(checkpointing, bool) and isinstance(micro_batch, int)
     attempts = len(workload.attempts)
     longest = max(len(attempt.token_ids) for attempt in workload.attempts)
     return GRPOConfig(
         output_dir=folder,
-        use_cpu=True,
-        bf16=False,
+        use_cpu=device == "cpu",
+        bf16=settings["precision"] == "bfloat16",
         gradient_checkpointing=checkpointing,
         per_device_train_batch_size=micro_batch,
         gradient_accumulation_steps=attempts // micro_batch,
@@ -96,20 +97,21 @@ def trl_config(folder: str, workload: Workload, *, checkpointing: bool, micro_ba
 class _Clock:
     """Seconds of the step that runs, without those spent on preparing its inputs."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        self.device = device
         self._started = 0.0
         self._apart = 0.0
         self.loss = 0.0
 
     def begin(self) -> None:
         self._apart = self.loss = 0.0
-        self._started = time.perf_counter()
+        self._started = now(self.device)
 
     def set_apart(self, seconds: float) -> None:
         self._apart += seconds
 
     def end(self) -> float:
-        return time.perf_counter() - self._started - self._apart
+        return now(self.device) - self._started - self._apart
 
 
 class _RecordedTrainer(GRPOTrainer):
@@ -121,15 +123,15 @@ class _RecordedTrainer(GRPOTrainer):
         super().__init__(**arguments)
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
-        started = time.perf_counter()
+        started = now(self._clock.device)
         found = super()._prepare_inputs(generation_batch)
-        self._clock.set_apart(time.perf_counter() - started)
+        self._clock.set_apart(now(self._clock.device) - started)
         return found
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         found = super()._generate_and_score_completions(inputs)
         completions = found["completion_ids"]
-        padded = torch.zeros(completions.shape)
+        padded = torch.zeros(completions.shape, device=completions.device)
         for row, known in enumerate(self._old_logprobs):
             padded[row, : len(known)] = known
         found["old_per_token_logps"] = padded
@@ -151,7 +153,7 @@ class _Conversation(TrainerCallback):
         self._clock = clock
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        self._channel.mark_baseline()
+        self._channel.mark_baseline(self._task.device)
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         self._clock.begin()

@@ -1,0 +1,63 @@
+"""What a CUDA device can do, and a clock that waits for it. Of several devices the first one."""
+
+import re
+import time
+
+_NAMEPLATES = (
+    (r"\bH[12]00 NVL\b", 835e12),
+    (r"\bH100 PCIe\b", 756e12),
+    (r"\bH[12]00\b", 989e12),
+    (r"\bA100\b", 312e12),
+)
+"""Dense bfloat16 operations a second by NVIDIA's data sheets; of several patterns in a device's name the first."""
+PRODUCT_SIZES = (4_096, 8_192)
+_WARM_UPS, _REPEATS = 2, 8
+"""Products; enough for the clock to rise, some 20 ms at the larger size."""
+
+
+def find_device() -> str | None:
+    """``cuda``; None = there is none that torch can use."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else None
+
+
+def device_name(device: str) -> str:
+    """As the driver has it."""
+    import torch
+
+    return torch.cuda.get_device_name() if device == "cuda" else device
+
+
+def nameplate_rate(name: str) -> float | None:
+    """Dense bfloat16 operations a second that the maker states; None = not in our table."""
+    return next((rate for pattern, rate in _NAMEPLATES if re.search(pattern, name)), None)
+
+
+def now(device: str) -> float:
+    """Seconds, read when everything that was asked of the device is done."""
+    if device == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def product_rate(device: str, sizes: tuple[int, ...] = PRODUCT_SIZES) -> float:
+    """Operations a second of the best of these square bfloat16 products.
+
+    Of random numbers: zeros draw less power, and the clock stays higher than it does for real ones.
+    """
+    import torch
+
+    best = 0.0
+    for size in sizes:
+        left, right = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+        out = torch.empty_like(left)
+        for _ in range(_WARM_UPS):
+            torch.mm(left, right, out=out)
+        started = now(device)
+        for _ in range(_REPEATS):
+            torch.mm(left, right, out=out)
+        best = max(best, _REPEATS * 2.0 * size**3 / (now(device) - started))
+    return best
