@@ -283,6 +283,11 @@ class FarBeyond(Counter):
         return replace(super().info(**costs), potential=1.5 * self.total)
 
 
+class WholePotential(Counter):
+    def info(self, **costs: float) -> Info:
+        return replace(super().info(**costs), potential=0)
+
+
 class UnknownFromTheStart(Counter):
     def info(self, **costs: float) -> Info:
         return replace(super().info(**costs), potential=float("nan"))
@@ -308,7 +313,8 @@ class StateIsNaN(Counter):
         (SharedSnapshot, r"restore\(\) did not bring back the state"),
         (HalfSnapshot, r"had another result after restore\(\)"),
         (WaitsPerhaps, "blocks is 'sometimes'; it must be True"),
-        (FarBeyond, r"it gave the potential 1.5; a potential is in \[0, 1\], or None throughout"),
+        (FarBeyond, r"it gave the potential 1.5; potentials are floats in \[0, 1\], or None throughout"),
+        (WholePotential, "it gave the potential 0; potentials are floats"),
         (UnknownFromTheStart, "it gave the potential nan"),
         (StateIsNaN, r"writing state\(\) as JSON raised RecordError"),
     ],

@@ -230,10 +230,9 @@ def _stepped(kit: EnvironmentKit, environment: Environment, probe: Action) -> St
 
 
 def _check_potential(kit: EnvironmentKit, info: Info) -> None:
-    if info.potential is not None and not 0 <= info.potential <= 1:  # a NaN is not
-        raise _breach(
-            kit, f"it gave the potential {info.potential!r}; a potential is in [0, 1], or None throughout"
-        )
+    found = info.potential
+    if found is not None and not (isinstance(found, float) and 0 <= found <= 1):  # a NaN is not
+        raise _breach(kit, f"it gave the potential {found!r}; potentials are floats in [0, 1], or None throughout")
 
 
 def _trajectory(task: Task, attempt: "_Attempt | None", state: Mapping[str, JsonValue]) -> Trajectory:
