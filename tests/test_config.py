@@ -190,6 +190,14 @@ def test_missing_agents_say_what_to_add() -> None:
             ("rewards.overlong_tokens = 90", "grpo.enabled = false"),
         ),
         (
+            {"rewards": {"overlong_tokens": 1124, "overlong_buffer": 100}},
+            (
+                "rewards.overlong_tokens = 1124 has no effect",
+                "begins above 1024 tokens",
+                "environment.max_turns = 16 times environment.max_action_tokens = 64 allow 1024",
+            ),
+        ),
+        (
             {"grpo": {"iterations": 3, "evaluate_every": 4}},
             ("grpo.evaluate_every = 4", "grpo.iterations = 3"),
         ),

@@ -134,10 +134,10 @@ def test_all_problems_are_named_together_with_their_section() -> None:
         advantage={"scale": "mean", "baseline": "leave_one_out"},
     )
     assert [problem.split(" ")[:2] for problem in found] == [
+        ["grpo.algorithm:", "mismatch.weight"],
         ["grpo.algorithm:", "dual_clip=3.0"],
         ["grpo.algorithm:", "kind='gspo'"],
         ["grpo.advantage:", "scale='mean'"],
-        ["grpo.algorithm:", "mismatch.weight"],
     ]
 
 
@@ -150,6 +150,22 @@ def test_what_would_do_nothing_is_refused() -> None:
     )
     (found,) = problems_of(advantage={"baseline": "none", "scale": "whiten"}, algorithm={"sampling_rounds": 2})
     assert found.startswith("grpo: dynamic_sampling would do nothing with advantage.baseline='none'")
+
+
+def test_bounds_on_a_ratio_that_is_always_1_are_refused_where_they_were_chosen() -> None:
+    """A preset's own clips were not: they are left out, which changes nothing."""
+    own: dict[str, Any] = {"mismatch": {"recompute": True}}
+    (found,) = problems_of(preset="grpo", algorithm={**own, "clip_high": 0.3})
+    assert found.startswith(
+        "grpo: objective.clip_high=0.3 would do nothing with minibatches=1, passes=1 and mismatch"
+    )
+    (found,) = problems_of(preset="gspo", minibatches=1, algorithm=own)
+    assert found.startswith("grpo: objective.kind='gspo' would do nothing")
+    for name in PRESETS:
+        settings = settings_of(preset=name, algorithm=own)
+        assert settings.mismatch == MismatchSettings()
+        is_one = settings.minibatches == settings.passes == 1
+        assert settings.objective.clips == ((0.2, 0.28) if is_one else preset(name).objective.clips)
 
 
 def test_it_is_checked_before_any_work() -> None:

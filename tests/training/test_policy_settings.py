@@ -140,3 +140,33 @@ def test_all_problems_are_listed_together() -> None:
     with pytest.raises(ConfigError) as caught:
         ObjectiveSettings("gspo", clip_low=2.0, clip_high=-1.0, dual_clip=0.5, constant_tokens=4)
     assert len(caught.value.problems) == 5
+
+
+IDLE = (
+    " would do nothing with minibatches=1, passes=1 and mismatch: the only step of an iteration meets the weights "
+    "that its old log-probs are recomputed with, so every ratio is 1. Set more minibatches or passes, or leave it "
+    "out"
+)
+
+
+@pytest.mark.parametrize(
+    ("objective", "chosen"),
+    [
+        (ObjectiveSettings(dual_clip=3.0), ["dual_clip=3.0"]),
+        (ObjectiveSettings(clip_low=0.1, clip_high=0.1), ["clip_low=0.1", "clip_high=0.1"]),
+        (ObjectiveSettings("gspo", aggregation="sequence_mean"), ["kind='gspo'"]),
+        (ObjectiveSettings("cispo", clip_high=9.0), ["kind='cispo'", "clip_high=9.0"]),
+    ],
+)
+def test_bounds_on_a_ratio_that_is_always_1_are_refused(objective: ObjectiveSettings, chosen: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        GrpoSettings(minibatches=1, passes=1, objective=objective, mismatch=MismatchSettings())
+    assert list(caught.value.problems) == [f"objective.{each}{IDLE}" for each in chosen]
+    for changes in ({"minibatches": 2}, {"passes": 2}, {"mismatch": None}):
+        settings = {"minibatches": 1, "passes": 1, "mismatch": MismatchSettings(), **changes}
+        assert GrpoSettings(objective=objective, **settings).objective == objective  # type: ignore[arg-type]
+
+
+def test_default_bounds_are_not_a_choice() -> None:
+    for objective in (ObjectiveSettings(), ObjectiveSettings(clip_low=0.2, clip_high=0.28)):
+        assert GrpoSettings(minibatches=1, objective=objective, mismatch=MismatchSettings()).passes == 1

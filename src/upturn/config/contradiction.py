@@ -167,6 +167,26 @@ def _overlong(config: Config) -> Iterator[Contradiction]:
             (both[0], "grpo.enabled"),
             f"{both[0]} = {tokens} has no effect with grpo.enabled = false: it is for practice",
         )
+    elif tokens is not None and buffer is not None:
+        yield from _unreachable(config, tokens, buffer)
+
+
+def _unreachable(config: Config, tokens: int, buffer: int) -> Iterator[Contradiction]:
+    """A penalty that begins where no attempt can come to."""
+    limits = config.environment
+    longest = limits.max_turns * limits.max_action_tokens
+    if longest <= tokens - buffer:
+        yield Contradiction(
+            (
+                "rewards.overlong_tokens",
+                "rewards.overlong_buffer",
+                "environment.max_turns",
+                "environment.max_action_tokens",
+            ),
+            f"rewards.overlong_tokens = {tokens} has no effect: its penalty begins above {tokens - buffer} tokens, "
+            f"and environment.max_turns = {limits.max_turns} times environment.max_action_tokens = "
+            f"{limits.max_action_tokens} allow {longest}; lower it, or allow more",
+        )
 
 
 def _practised_families(config: Config) -> Iterator[Contradiction]:

@@ -14,7 +14,7 @@ from upturn.training.policy_settings import (
     ObjectiveSettings,
 )
 from upturn.training.presets import preset
-from upturn.training.settings import GrpoSettings, OptimiserSettings
+from upturn.training.settings import GrpoSettings, OptimiserSettings, is_ratio_one
 
 Made = TypeVar("Made")
 CONTINUATIONS = 8
@@ -30,17 +30,21 @@ def algorithm_settings(config: Config) -> GrpoSettings:
     grpo, problems = config.grpo, list[str]()
     base = GrpoSettings() if grpo.preset is None else preset(grpo.preset)
     own = grpo.algorithm
+    minibatches = base.minibatches if grpo.minibatches is None else grpo.minibatches
+    passes = base.passes if own.passes is None else own.passes
+    mismatch = _made("grpo.algorithm", problems, lambda: _mismatch(config))
+    if is_ratio_one(minibatches, passes, mismatch):
+        base = _without_clips(base)
     objective = _made("grpo.algorithm", problems, lambda: _objective(base.objective, config))
     advantage = _made("grpo.advantage", problems, lambda: _advantage(base.advantage, config))
-    mismatch = _made("grpo.algorithm", problems, lambda: _mismatch(config))
     found = _made(
         "grpo",
         problems,
         lambda: replace(
             base,
             iterations=grpo.iterations,
-            minibatches=base.minibatches if grpo.minibatches is None else grpo.minibatches,
-            passes=base.passes if own.passes is None else own.passes,
+            minibatches=minibatches,
+            passes=passes,
             objective=objective or base.objective,
             advantage=advantage or base.advantage,
             mismatch=mismatch,
@@ -84,6 +88,11 @@ def _chosen(section: Section) -> dict[str, Any]:
     """The fields that say something: neither left out nor sections themselves."""
     values = {name: getattr(section, name) for name in type(section).model_fields}
     return {name: value for name, value in values.items() if value is not None and not isinstance(value, Section)}
+
+
+def _without_clips(base: GrpoSettings) -> GrpoSettings:
+    """The same where every ratio is 1: a preset's clips, which nobody chose here, say nothing there."""
+    return replace(base, objective=replace(base.objective, clip_low=None, clip_high=None))
 
 
 def _objective(base: ObjectiveSettings, config: Config) -> ObjectiveSettings:

@@ -126,6 +126,18 @@ class ObjectiveSettings:
         )
 
     @property
+    def chosen_bounds(self) -> tuple[str, ...]:
+        """What is set to bound the ratio in another way than the default does, as ``name=value``."""
+        usual = _USUAL_CLIPS["clipped"]
+        unusual = {
+            "kind": self.kind != "clipped",
+            "clip_low": self.clip_low not in {None, usual.low},
+            "clip_high": self.clip_high not in {None, usual.high},
+            "dual_clip": self.dual_clip is not None,
+        }
+        return tuple(f"{name}={getattr(self, name)!r}" for name, is_unusual in unusual.items() if is_unusual)
+
+    @property
     def clips(self) -> Clips:
         """The bounds in effect."""
         usual = _USUAL_CLIPS[self.kind]

@@ -50,6 +50,14 @@ def _limit_problems(limits: Mapping[str, float], keep: Keep, evaluate_every: int
         yield "cost_limits cannot keep keep='final' from keeping weights that break them; set keep='best'"
 
 
+def is_ratio_one(minibatches: int, passes: int, mismatch: MismatchSettings | None) -> bool:
+    """True when an iteration's only step meets the very weights that its old log-probs are recomputed with.
+
+    Recorded log-probs are the sampler's, which may differ: there a bound on the ratio can act.
+    """
+    return minibatches == 1 and passes == 1 and mismatch is not None
+
+
 @dataclass(frozen=True, slots=True)
 class OptimiserSettings:
     """AdamW and how far one step may go."""
@@ -174,9 +182,21 @@ class GrpoSettings:
             "leave mismatch out, or take a mismatch.mask by sequence instead"
             if limit is not None and self.mismatch is not None
             else None,
+            *self._idle_bounds(),
             useless(
                 self.dynamic_sampling is not None and self.advantage.baseline == "none",
                 "dynamic_sampling",
                 "with advantage.baseline='none', where every group has a signal; leave one out",
             ),
         )
+
+    def _idle_bounds(self) -> Iterator[str | None]:
+        if is_ratio_one(self.minibatches, self.passes, self.mismatch):
+            for chosen in self.objective.chosen_bounds:
+                yield useless(
+                    True,
+                    f"objective.{chosen}",
+                    "with minibatches=1, passes=1 and mismatch: the only step of an iteration meets the weights "
+                    "that its old log-probs are recomputed with, so every ratio is 1. Set more minibatches or "
+                    "passes, or leave it out",
+                )
