@@ -92,7 +92,10 @@ def test_departures_of_the_recipe_are_real_ones() -> None:
     assert found.settings.objective.aggregation == "token_mean"
     assert found.settings.objective.kl is not None and found.settings.objective.kl.unbiased
     assert found.settings.cost_limits
-    assert len(found.departures) == 5
+    assert "the first 500 on levels 1 and 2 only" in found.source
+    assert not {field.name for field in fields(GrpoSettings)} & {"levels", "curriculum", "families"}
+    assert [departure for departure in found.departures if departure.startswith("no curriculum: ")]
+    assert len(found.departures) == 7
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

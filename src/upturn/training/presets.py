@@ -162,6 +162,9 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "the KL estimate is unbiased: plain k3 in a loss has the gradient of the opposite divergence",
                 "safety limits a held-out cost; as a weight in the reward, quality could buy a violation back",
                 "the learning rate is for full weights of that size; the model that ships needs about 1e-4",
+                "no curriculum: which tasks come first is the sampler's to say, not the update's. The loop "
+                "practises families by how much they still fail; a run with tasks.levels = [1, 2] can come first",
+                "in the loop iterations and learning rate are those of the configuration, as with every preset",
             ),
         ),
     }
