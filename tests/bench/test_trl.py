@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
+from upturn.bench import gpu
 from upturn.bench.against_trl import TRL_SIDE
-from upturn.bench.agreement import compare
+from upturn.bench.agreement import ROUGH_TOLERANCE, compare
 from upturn.bench.iteration import TRL_SIDE as PRACTICE_SIDE
-from upturn.bench.measurement import DENSE_SIDE
+from upturn.bench.measurement import DENSE_SIDE, QUICK, Bench
 from upturn.bench.rival import INSTALL
 from upturn.bench.sides.practice import PracticeTask
 from upturn.bench.sides.task import UpdateTask
@@ -52,6 +53,19 @@ def test_trl_computes_what_the_dense_path_does(
         agreement.check("TRL and the dense path")
         assert trl.step().seconds > 0
         assert trl.step().peak_bytes > 0
+
+
+def test_the_gpus_row_runs_with_real_sides_in_bfloat16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it but the device: tiny, and on the processor."""
+    monkeypatch.setattr(gpu, "find_device", lambda: "cpu")
+    measured = gpu.measure_gpu(Bench(tmp_path, threads=1, repetitions=1, sizes=QUICK, has_bars=False))
+    values = {each.name: float(each.value) for each in measured.results}
+    assert 0 < values["gpu_gradient_distance_vs_trl"] < ROUGH_TOLERANCE  # 0 would be float32 in disguise
+    assert 1e-5 < values["gpu_mean_logprob_gap"] < 0.05
+    assert values["gpu_speedup_vs_trl_default"] > 0
+    assert values["gpu_utilisation"] > 0
+    assert "gpu_utilisation_of_nameplate" not in values
+    assert measured.details["our_fallbacks"] == 0
 
 
 def test_a_conversation_has_the_tokens_that_our_renderer_gives_it() -> None:

@@ -86,7 +86,8 @@ def library_side(channel: Channel, settings: Settings) -> None:
 def utilisation_side(channel: Channel, settings: Settings) -> None:
     """The same; with each step goes the best rate of large matrix products just before and just after it.
 
-    They are made in float32 on a CPU and in bfloat16 on a GPU, whose name goes with the first step.
+    They are made in float32 on a CPU and in bfloat16 on a GPU, whose name goes with the first step. Their matrices
+    (0.2 GB, 0.4 GB on a GPU) are the peak of memory where a step has a smaller one.
     """
     update = _Update(settings)
     device = update.task.device
