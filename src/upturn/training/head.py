@@ -13,6 +13,8 @@ from torch.utils.checkpoint import checkpoint
 CHUNK_NUMBERS = 1 << 23
 """Logits computed at once: 32 MB of float32. Smaller chunks make matrix products that are too small to be fast;
 larger ones leave the cache and make the process large."""
+_DEVICE_CHUNKS = 8
+"""As many chunks at once on a device with memory of its own, which small products would leave idle."""
 KEPT_NUMBERS = 1 << 26
 """Probabilities kept for the backward pass, 256 MB of float32; those beyond are computed again there, which makes
 the head a quarter slower."""
@@ -26,7 +28,8 @@ def chosen_logprobs(
     A plain linear layer is computed and differentiated chunk by chunk; any other head, such as one with an adapter,
     runs under activation checkpointing. The backward pass can be run once.
     """
-    rows = max(1, chunk_numbers // _vocabulary(head))
+    chunks = 1 if hidden.device.type == "cpu" else _DEVICE_CHUNKS
+    rows = max(1, chunks * chunk_numbers // _vocabulary(head))
     bias: Tensor | None = getattr(head, "bias", None)
     if type(head) is nn.Linear and bias is None and not head._forward_hooks:
         apply: Callable[..., Tensor] = _ChosenLogprobs.apply  # untyped in torch
