@@ -129,7 +129,7 @@ def test_all_problems_are_reported_together() -> None:
         ({"run": {"seed": "1"}}, "run.seed: input should be a valid integer, got '1'"),
         ({"run": {"seed": True}}, "run.seed: input should be a valid integer, got True"),
         ({"run": 3}, "run: input should be an object, got 3"),
-        ({"grpo": {"attempts": 1}}, "grpo.attempts: input should be greater than or equal to 2, got 1"),
+        ({"grpo": {"attempts": 0}}, "grpo.attempts: input should be greater than or equal to 1, got 0"),
         ({"routing": {"policy": "best"}}, "routing.policy: input should be 'thompson', 'rule_based' or 'uniform'"),
         ({"canary": {"stages": [0.1, 0.5]}}, "canary.stages: stages must rise from above 0 to exactly 1.0"),
         ({"rewards": {"weights": {}}}, "rewards.weights: weights must name at least one reward component, got {}"),

@@ -168,6 +168,21 @@ def test_bounds_on_a_ratio_that_is_always_1_are_refused_where_they_were_chosen()
         assert settings.objective.clips == ((0.2, 0.28) if is_one else preset(name).objective.clips)
 
 
+def test_one_attempt_is_enough_where_none_are_compared() -> None:
+    assert settings_of(preset="reinforce_pp", attempts=1) == settings_of(preset="reinforce_pp")
+    for estimator in ("monte_carlo", "divergence"):
+        settings_of(attempts=1, advantage={"estimator": estimator})
+    comparing: tuple[dict[str, Any], ...] = (
+        {},
+        {"preset": "reinforce_pp_baseline"},
+        *({"advantage": {"estimator": name}} for name in ("turn", "state", "tree")),
+        {"advantage": {"estimator": "monte_carlo", "turn_weight": 0.5}},
+    )
+    for grpo in comparing:
+        (found,) = problems_of(attempts=1, **grpo)
+        assert found.startswith("grpo: attempts=1 leaves advantage.estimator='"), grpo
+
+
 def test_it_is_checked_before_any_work() -> None:
     config = config_of({"algorithm": {"kind": "gspo"}})
     with pytest.raises(ConfigError, match=r"grpo\.algorithm: kind='gspo' is a mean over each sequence"):

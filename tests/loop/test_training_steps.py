@@ -376,6 +376,25 @@ def test_the_configured_algorithm_is_the_one_that_runs(desk: ModuleType, tmp_pat
     assert point["mismatch_weight_max"] == pytest.approx(1.0, abs=1e-3)
 
 
+def test_one_attempt_at_each_task_teaches_where_none_are_compared(desk: ModuleType, tmp_path: Path) -> None:
+    practice = GrpoConfig(
+        preset="reinforce_pp",
+        iterations=1,
+        tasks_per_iteration=4,
+        attempts=1,
+        minibatches=1,
+        evaluate_every=1,
+        algorithm=AlgorithmConfig(kl=KlConfig(coefficient=0.0)),
+    )
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    rewards = iter([0.0, 1.0, 1.0, 0.0])
+    with desk.opened(tmp_path / "run", config) as context:
+        train_grpo(context, version_of(NANO), {"sums": 1.0}, "grpo", reward=lambda _: next(rewards))
+    point = read_curve(tmp_path / "run" / "training" / "grpo" / CURVE_FILE)[-1].metrics
+    assert (point["groups"], point["trajectories"], point["trained_rows"]) == (4.0, 4.0, 4.0)
+
+
 class Told(NoProgress):
     """Keeps what it was told."""
 

@@ -380,6 +380,38 @@ def test_learning_rate_falls_over_the_iterations(tiny_model: Model, copy_task: T
     assert [point.metrics["learning_rate"] for point in points] == pytest.approx([3e-3, 2e-3, 1e-3])
 
 
+def test_learning_rate_falls_by_iteration_whatever_steps_are_taken_and_when_resumed(
+    tiny_model: Model, copy_task: Toy, tmp_path: Path
+) -> None:
+    """The second of four iterations has no signal; then the run is stopped, and goes on."""
+    settings = replace(
+        PLAIN, iterations=4, decay="linear", optimiser=OptimiserSettings(learning_rate=4e-3), checkpoint_every=1
+    )
+
+    def run(folder: str, *, stop_at: int | None = None) -> PreTrainedModel:
+        task = copy_task(tiny_model())
+
+        def collect(iteration: int) -> list[ScoredGroup]:
+            if iteration == stop_at:
+                raise KeyboardInterrupt
+            groups: list[ScoredGroup] = task.collect(iteration)
+            return groups if iteration != 1 else [replace(group, members=group.members[:1]) for group in groups]
+
+        run_grpo(task.model, collect, settings, seed=0, run_dir=tmp_path / folder)
+        model: PreTrainedModel = task.model
+        return model
+
+    straight = weight_tensors(run("straight"))
+    points = read_curve(tmp_path / "straight" / CURVE_FILE)
+    assert [point.metrics["optimiser_steps"] for point in points] == [2.0, 0.0, 2.0, 2.0]
+    rates = [rate for point in points if (rate := point.metrics.get("learning_rate")) is not None]
+    assert rates == pytest.approx([4e-3, 2e-3, 1e-3])
+    with pytest.raises(KeyboardInterrupt):
+        run("resumed", stop_at=2)
+    resumed = weight_tensors(run("resumed"))
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in straight.items())
+
+
 @pytest.mark.parametrize("other", [None, GroupRelative(gamma=0.25), TurnRelative(gamma=0.5)])
 def test_an_estimator_of_ones_own_belongs_to_the_run(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, other: Advantage | None

@@ -295,8 +295,8 @@ class GrpoConfig(Section):
     """Tasks in one round."""
     families: tuple[str, ...] = ()
     """Task families that are practised and examined; empty = all that are served."""
-    attempts: Annotated[int, Field(ge=2)] = 8
-    """Attempts at each task; at least two, since they are compared."""
+    attempts: Count = 8
+    """Attempts at each task; at least two where they are compared with each other, as by default."""
     preset: PresetName | None = None
     """A named algorithm, which ``algorithm``, ``advantage`` and ``minibatches`` change where they say something
     (docs/training.md); left out = centred rewards, clip 0.2/0.28, mean over tokens, no KL."""
@@ -305,7 +305,7 @@ class GrpoConfig(Section):
     learning_rate: Positive = 1e-4
     """Of AdamW. With the nano model 8e-4 was seen to collapse."""
     decay: Literal["none", "linear", "cosine"] = "none"
-    """How the learning rate falls to zero over the rounds."""
+    """How the learning rate falls over the rounds, towards 0 after the last."""
     incumbent_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the serving version's weights in those of the candidate; more keeps more of what it could do before
     (WiSE-FT, arXiv 2109.01903)."""

@@ -57,6 +57,12 @@ def algorithm_settings(config: Config) -> GrpoSettings:
             cost_limits=base.cost_limits if own.cost_limits is None else own.cost_limits,
         ),
     )
+    if found is not None and grpo.attempts < 2 and _compares(found.advantage):
+        problems.append(
+            f"grpo: attempts={grpo.attempts!r} leaves advantage.estimator={found.advantage.estimator!r} nothing to "
+            "compare, so that no attempt would teach anything; set attempts = 2 or more, or take preset = "
+            "'reinforce_pp', or estimator = 'monte_carlo' or 'divergence' without turn_weight"
+        )
     if found is not None and found.dynamic_sampling is not None and own.staleness:
         problems.append(
             f"grpo.algorithm: staleness={own.staleness!r} samples with earlier weights, dynamic sampling "
@@ -66,6 +72,12 @@ def algorithm_settings(config: Config) -> GrpoSettings:
     if problems or found is None:
         raise ConfigError(problems)
     return found
+
+
+def _compares(advantage: AdvantageSettings) -> bool:
+    """True when an attempt's credit, or a part of it, comes from other attempts at its task."""
+    measures_alone = advantage.estimator in {"monte_carlo", "divergence"} and advantage.turn_weight is None
+    return not (measures_alone or (advantage.estimator == "trajectory" and advantage.baseline == "none"))
 
 
 def continuations(config: Config, settings: GrpoSettings) -> int:

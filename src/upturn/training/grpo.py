@@ -1,18 +1,19 @@
 """Group-relative policy optimisation as a run: resumable, evaluated, stopped in time."""
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.training.advantage import Advantage
+from upturn.training.advantage import Advantage, ScoredGroup
 from upturn.training.asynchronous import Ahead, AheadCollect
 from upturn.training.collection import Collect, Refill
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_gradient import PolicyGradient
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
-from upturn.training.schedule import schedule
+from upturn.training.schedule import IterationSchedule
 from upturn.training.settings import GrpoSettings
 from upturn.training.signature import signature
 from upturn.training.stream import Algorithm
@@ -45,10 +46,10 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
     if seed < 0:
         raise TrainingError(f"seed must be 0 or more, got {seed!r}")
     check_evaluation(evaluate, settings.evaluate_every)
-    total = settings.iterations * settings.minibatches * settings.passes
-    trainer = Trainer(model, settings.optimiser, schedule(settings.decay, total, settings.optimiser.warmup_steps))
+    rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
+    trainer = Trainer(model, settings.optimiser, rate)
     algorithm: Algorithm = PolicyGradient(
-        collect,
+        _noted(collect, rate),
         settings,
         seed,
         advantage=advantage,
@@ -79,3 +80,13 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
     )
     identity = identity_of(trainer, "grpo", settings, **further)
     return Run(trainer, algorithm, plan, RunPlace(run_dir, identity), evaluate, progress).finish()
+
+
+def _noted(collect: Collect, rate: IterationSchedule) -> Collect:
+    """The same, and the learning rate hears of every iteration before its steps."""
+
+    def noting(iteration: int, /) -> Sequence[ScoredGroup]:
+        rate.iteration = iteration
+        return collect(iteration)
+
+    return noting

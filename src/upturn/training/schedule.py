@@ -23,3 +23,24 @@ def decay_factor(decay: Decay, step: int, total: int, warmup_steps: int) -> floa
 def schedule(decay: Decay, total: int, warmup_steps: int) -> Callable[[int], float]:
     """Warm-up, then decay over the rest of ``total`` steps: from steps done to a share of the learning rate."""
     return lambda step: warmup_factor(step, warmup_steps) * decay_factor(decay, step, total, warmup_steps)
+
+
+class IterationSchedule:
+    """Warm-up by optimiser step, decay by iteration; a share of the learning rate by steps done.
+
+    How many steps iterations take is not known before: one without a signal takes none. Decay therefore goes by how
+    many of the iterations are done, the same in all steps of one: ``linear`` goes from 1 in the first to 1/n
+    in the last of n.
+    """
+
+    def __init__(self, decay: Decay, iterations: int, warmup_steps: int) -> None:
+        self.iteration = 0
+        """The one under way, from 0; to be kept up to date by whoever runs them."""
+        self._decay: Decay = decay
+        self._iterations = iterations
+        self._warmup_steps = warmup_steps
+
+    def __call__(self, step: int) -> float:
+        """For the step after ``step`` steps, in the present iteration."""
+        left = decay_factor(self._decay, self.iteration, self._iterations, 0)
+        return warmup_factor(step, self._warmup_steps) * left

@@ -145,7 +145,9 @@ class GrpoSettings:
     """None = an iteration collects once; groups without a signal stay in the denominator."""
     optimiser: OptimiserSettings = OptimiserSettings(learning_rate=1e-4)
     decay: Decay = "none"
-    """How the learning rate falls to zero between warm-up and the last iteration's last step."""
+    """How the learning rate falls over the iterations: with ``linear`` from all of it in the first to 1/n in the
+    last of n, where a next one would have 0. By iterations done, since one without a signal takes no step; warm-up
+    comes on top."""
     evaluate_every: int | None = 5
     """Iterations between two evaluations; None = never evaluated. The first comes before any training."""
     target_score: float | None = None
