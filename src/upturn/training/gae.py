@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from upturn.errors import TrainingError
 from upturn.records import TokenRow
+from upturn.training.advantages.scale import whitening
 
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
-
-_VARIANCE_FLOOR = 1e-8
 
 
 class GeneralisedAdvantages(NamedTuple):
@@ -73,16 +72,11 @@ def discounted_returns(rewards: ArrayLike, mask: ArrayLike | None = None, *, gam
 
 
 def whitened(values: ArrayLike, mask: ArrayLike | None = None) -> Floats:
-    """The values with mean 0 and standard deviation 1 over all places that count, and shifted alike elsewhere.
-
-    Divisor n − 1. Fewer than two places that count give 0 everywhere.
-    """
+    """The values as ``whitening`` changes those of all places that count, and changed alike elsewhere."""
     numbers, _, counts = _aligned(values, values, mask)
-    chosen = numbers[counts]
-    if chosen.size < 2:
-        return np.zeros_like(numbers)
-    found: Floats = (numbers - chosen.mean()) / np.sqrt(chosen.var(ddof=1) + _VARIANCE_FLOOR)
-    return found
+    chosen: list[float] = numbers[counts].tolist()
+    change = whitening(chosen, [1] * len(chosen))
+    return np.array([change(value) for value in numbers.flat], dtype=np.float64).reshape(numbers.shape)
 
 
 def token_rewards(row: TokenRow, turn_rewards: Sequence[float]) -> Floats:

@@ -1,12 +1,30 @@
-"""An adaptive coefficient for KL divergence to a reference: larger while too far, smaller while too near.
+"""The estimate k3 of a KL divergence, and a coefficient that adapts: larger while too far, smaller while too near.
 
-No torch: the divergence is measured on recorded numbers, before an iteration's first step.
+No torch is loaded: a coefficient learns from recorded numbers, before an iteration's first step.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Numbers = TypeVar("Numbers", "NDArray[np.float64]", "Tensor")
 
 _LARGEST_ERROR = 0.2
 """How much of the relative error one update may use (Ziegler et al., arXiv 1909.08593, section 2.2)."""
+
+
+def k3(differences: Numbers, ratios: Numbers) -> Numbers:
+    """e^Δ − Δ − 1 of each, never negative; 0 for Δ = 0. ``ratios``: e^Δ, bounded as the caller needs it.
+
+    Schulman, "Approximating KL divergence" (2020): the mean over tokens drawn from π, with Δ = log π' − log π, is
+    KL(π ‖ π').
+    """
+    return ratios - differences - 1
 
 
 class AdaptiveCoefficient:

@@ -16,6 +16,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from upturn.training.kl import k3
 from upturn.training.policy_settings import MismatchSettings
 from upturn.training.row import FloatArray, IntArray
 
@@ -70,7 +71,7 @@ def mismatch(tokens: WrittenLogprobs, settings: MismatchSettings) -> Mismatch:
             "mismatch_weight_mean": float(ratios.mean()),
             "mismatch_weight_max": float(ratios.max()),
             "mismatch_ess": float(ratios.sum() ** 2 / (len(ratios) * np.square(ratios).sum())),
-            "mismatch_kl": float(_k3(logs)[mask].mean()),
+            "mismatch_kl": float(k3(logs, _exp(logs))[mask].mean()),
             "mismatch_masked": float(1 - kept[mask].mean()),
         },
     )
@@ -107,7 +108,7 @@ def _kept(logs: Floats, sequences: IntArray, mask: Bools, settings: MismatchSett
             return _within(_sums(logs, sequences) / lengths, settings)[sequences]
         case "k3":
             assert settings.mask_high is not None
-            return (_sums(_k3(logs), sequences) / lengths <= settings.mask_high)[sequences]
+            return (_sums(k3(logs, _exp(logs)), sequences) / lengths <= settings.mask_high)[sequences]
         case _:
             assert_never(settings.mask)
 
@@ -124,7 +125,3 @@ def _sums(values: Floats, sequences: IntArray) -> Floats:
 
 def _exp(logs: Floats) -> Floats:
     return np.exp(np.clip(logs, -_LARGEST, _LARGEST))
-
-
-def _k3(logs: Floats) -> Floats:
-    return _exp(logs) - logs - 1

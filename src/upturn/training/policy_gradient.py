@@ -20,7 +20,7 @@ from upturn.training.advantages import AdvantageSettings, advantage_of
 from upturn.training.aggregation import Sampled, denominator, scales
 from upturn.training.batch import written_tokens
 from upturn.training.collection import Collect, Collection, Collector, ComparedGroup, Refill, Refilling
-from upturn.training.kl import AdaptiveCoefficient
+from upturn.training.kl import AdaptiveCoefficient, k3
 from upturn.training.loss import Objective
 from upturn.training.losses import policy_objective
 from upturn.training.mismatch import WrittenLogprobs, mismatch
@@ -182,7 +182,7 @@ def _divergence(rows: Sequence[TrainingRow]) -> float:
     """Mean per token of k3 between the policy that sampled and the reference: KL(sampler ‖ reference)."""
     tokens = written_tokens(rows)
     differences = tokens.reference_logprobs.astype(np.float64) - tokens.old_logprobs
-    return float(np.mean(np.exp(differences) - differences - 1))
+    return float(np.mean(k3(differences, np.exp(differences))))
 
 
 def _sampled(groups: Sequence[ComparedGroup]) -> Sampled:

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from upturn.training.kl import k3
 from upturn.training.loss import TokenBatch
-from upturn.training.losses import ClippedPolicy, WithKl, k3, kl_estimates
+from upturn.training.losses import ClippedPolicy, WithKl, kl_estimates
 from upturn.training.policy_settings import KlEstimator
 
 Tokens = Callable[..., TokenBatch]
@@ -23,7 +24,7 @@ def test_estimates_of_single_tokens(tokens: Tokens) -> None:
     assert found["k2"] == [0.5, 0.5, 0.0]
     assert found["k3"] == pytest.approx([math.e - 2, 1 / math.e, 0.0])
     assert found["abs"] == [1.0, 1.0, 0.0]
-    assert k3(torch.tensor([0.0])).item() == 0.0
+    assert k3(torch.tensor([0.0]), torch.tensor([1.0])).item() == 0.0
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

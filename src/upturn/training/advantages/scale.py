@@ -45,6 +45,14 @@ def _whitening(groups: Sequence[ScoredGroup], found: Sequence[GroupAdvantages]) 
             if value is not None:
                 values += turns
                 weights += _written(member) if has_tokens else [1] * len(turns)
+    return whitening(values, weights)
+
+
+def whitening(values: Sequence[float], weights: Sequence[int]) -> Callable[[float], float]:
+    """What gives the values, each counted ``weights`` times, mean 0 and standard deviation 1 (divisor n − 1).
+
+    Everything becomes 0 where fewer than two values count, or all that do are equal.
+    """
     total = sum(weights)
     if total < 2 or not differ([value for value, weight in zip(values, weights, strict=True) if weight]):
         return lambda value: 0.0 * value

@@ -5,7 +5,7 @@
 
 from upturn.training.losses.cispo import BoundedWeights
 from upturn.training.losses.clipped import ClippedPolicy, clipped_policy_losses
-from upturn.training.losses.divergence import WithKl, k3, kl_estimates
+from upturn.training.losses.divergence import WithKl, kl_estimates
 from upturn.training.losses.gspo import SequencePolicy
 from upturn.training.losses.off_policy import WithoutStale
 from upturn.training.losses.policy import policy_objective
@@ -21,7 +21,6 @@ __all__ = [
     "WithoutStale",
     "clipped_policy_losses",
     "cross_entropy_losses",
-    "k3",
     "kl_estimates",
     "log_ratios",
     "policy_objective",

@@ -16,13 +16,9 @@ from typing import assert_never
 
 from torch import Tensor
 
+from upturn.training.kl import k3
 from upturn.training.loss import Objective, TokenBatch, TokenStatistics, quiet, total
 from upturn.training.policy_settings import KlEstimator
-
-
-def k3(differences: Tensor) -> Tensor:
-    """e^Δ − Δ − 1, never negative; 0 for Δ = 0."""
-    return differences.exp() - differences - 1
 
 
 def kl_estimates(batch: TokenBatch, estimator: KlEstimator) -> Tensor:
@@ -35,7 +31,7 @@ def kl_estimates(batch: TokenBatch, estimator: KlEstimator) -> Tensor:
         case "k2":
             return differences.square() / 2
         case "k3":
-            return k3(differences)
+            return k3(differences, differences.exp())
         case "abs":
             return differences.abs()
         case _:

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from upturn.training.kl import k3
 from upturn.training.loss import TokenBatch, TokenStatistics, quiet
-from upturn.training.losses.divergence import k3
 
 
 def log_ratios(batch: TokenBatch) -> Tensor:
@@ -63,7 +63,7 @@ def ratio_statistics(batch: TokenBatch, ratios: Tensor, clipped: Clipped) -> Tok
         "clip_fraction_high": clipped.high,
         "ratio": shown,
         "ratio_squared": shown.square(),
-        "kl_sampler": k3(differences),
+        "kl_sampler": k3(differences, differences.exp()),
         "entropy": -quiet(batch.old_logprobs, batch.mask),
     }
     gap = differences.abs().max() if differences.numel() else torch.zeros_like(differences.sum())
