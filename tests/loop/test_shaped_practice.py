@@ -1,4 +1,4 @@
-"""Sub-goal rewards in a real run: potentials that are not there are missed by name."""
+"""Sub-goal rewards in a real run: potentials of the office reach the credit of turns, and are missed by name."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -9,12 +9,13 @@ import torch
 
 from upturn.agents import Limits
 from upturn.environments import EnvironmentKit
+from upturn.environments.office.kit import OfficeKit
 from upturn.environments.one_step import one_step
 from upturn.errors import TrainingError
 from upturn.loop.fleet import Fleet
 from upturn.loop.trainee import Practice, Trainee
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
-from upturn.training import AdvantageSettings, GrpoSettings, ScoredGroup
+from upturn.training import AdvantageSettings, GrpoSettings, ScoredGroup, advantage_of
 from upturn.training.grpo import run_grpo
 
 NANO = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
@@ -41,6 +42,19 @@ def practised(kit: EnvironmentKit, family: str) -> tuple[Trainee, list[ScoredGro
     trainee = Trainee(Fleet(kit, Limits(max_turns=8, max_tokens=240, max_action_tokens=40)), NANO)
     tasks = list(islice(kit.tasks(seed=3, split="train", families=[family]), 2))
     return trainee, trainee.practise(tasks, 0, PRACTICE, Forgetful())
+
+
+def test_turns_are_credited_with_differences_of_the_office_s_potential(tmp_path: Path) -> None:
+    trainee, groups = practised(OfficeKit(), "call_off")
+    potentials = [member.potentials for group in groups for member in group.members]
+    assert all(each is not None and each[0] == each[-1] == 0.0 for each in potentials)
+    assert any(0.0 < value <= 1.0 for each in potentials if each is not None for value in each)
+    # Work that got further is no other return, but it is another state to have come from.
+    plain, shaped = (advantage_of(AdvantageSettings("turn", is_shaped=flag)) for flag in (False, True))
+    assert [shaped(group).returns for group in groups] == [plain(group).returns for group in groups]
+    assert [shaped(group).turns for group in groups] != [plain(group).turns for group in groups]
+    settings = GrpoSettings(iterations=1, minibatches=1, evaluate_every=None, keep="final", advantage=SHAPED)
+    run_grpo(trainee.model, lambda _: groups, settings, seed=0, run_dir=tmp_path)
 
 
 def test_shaping_without_potentials_is_refused_by_name(tmp_path: Path) -> None:

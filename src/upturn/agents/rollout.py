@@ -164,9 +164,10 @@ class _Run:
         self.started = setting.clock()
         self.turns: list[Turn] = []
         self.shown: list[Turn] = []
-        """Equal to ``turns``, and the agent's to do with as it likes."""
+        """Equal to ``turns`` but for potentials, which agents never see, and the agent's to do with as it likes."""
         self.observation = _BROKEN
         self.state_hash = ""
+        self.potential: float | None = None
         self.final_state: dict[str, JsonValue] = {}
         self.foreign = Usage()
         self.error = ""
@@ -178,7 +179,7 @@ class _Run:
             environment = environments(self.attempt.task)
             self.worker = Worker() if blocks(environment) else None
             self.observation, info = await self._ask(lambda: environment.reset(self.attempt.task))
-            self.state_hash = info.state_hash
+            self.state_hash, self.potential = info.state_hash, info.potential
             if self.attempt.beginning is not None:
                 await self._begin(self.attempt.beginning, environment)
         except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
@@ -207,6 +208,7 @@ class _Run:
     async def _begin(self, beginning: Beginning, environment: Environment) -> None:
         await self._ask(lambda: beginning.enter(environment))
         self.observation, self.state_hash = beginning.observation, beginning.state_hash
+        self.potential = beginning.potential
         self.turns = list(beginning.turns)
         self.shown = [_copied(turn) for turn in beginning.turns]
         self.recorder.resume(beginning.rows, beginning.history)
@@ -236,7 +238,15 @@ class _Run:
         try:
             return self._stepped(reply, await self._ask(lambda: environment.step(action)))
         except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
-            self.turns.append(Turn(self.observation, reply.text, reply.action, state_hash=self.state_hash))
+            self.turns.append(
+                Turn(
+                    self.observation,
+                    reply.text,
+                    reply.action,
+                    state_hash=self.state_hash,
+                    potential=self.potential,
+                )
+            )
             self.observation = _BROKEN
             return self._broke("environment_error", exc)
 
@@ -249,10 +259,11 @@ class _Run:
             reward=float(reward),
             costs=dict(info.cost_components),
             state_hash=self.state_hash,
+            potential=self.potential,
         )
         self.shown.append(_copied(turn))
         self.turns.append(turn)
-        self.observation, self.state_hash = observation, info.state_hash
+        self.observation, self.state_hash, self.potential = observation, info.state_hash, info.potential
         if is_terminated:
             return "finished"
         return "step_limit" if is_truncated else None
@@ -300,4 +311,4 @@ def _copied(turn: Turn) -> Turn:
     action = turn.action
     if action is not None:
         action = replace(action, parameters=deepcopy(action.parameters))
-    return replace(turn, action=action, costs=dict(turn.costs))
+    return replace(turn, action=action, costs=dict(turn.costs), potential=None)

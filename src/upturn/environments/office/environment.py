@@ -1,7 +1,7 @@
 """The office as an environment: one workspace, rebuilt from the task, changed by actions."""
 
 from collections.abc import Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 from upturn.environments.environment import Info, Step
 from upturn.environments.office import calendar, mail, sheet, user
@@ -35,6 +35,14 @@ def apply(workspace: Workspace, action: Action) -> Effect:
     return effect
 
 
+class _Judged(NamedTuple):
+    """What is told of a workspace."""
+
+    workspace: Workspace
+    state_hash: str
+    potential: float
+
+
 class OfficeEnvironment:
     """Mail, calendar and sheets of one person. Holds one task at a time; never raises because of an action."""
 
@@ -42,11 +50,13 @@ class OfficeEnvironment:
         self._scenario: Scenario | None = None
         self._workspace: Workspace | None = None
         self._is_over = False
+        self._judged: _Judged | None = None
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         """Rebuilds the task's world; first the agent sees the instruction. Raises WorldError for foreign tasks."""
         scenario = compose(task)
         self._scenario, self._workspace, self._is_over = scenario, scenario.workspace, False
+        self._judged = None  # the same workspace may be another task's, which asks for something else
         return Observation(task.instruction), self._info({})
 
     def step(self, action: Action) -> Step:
@@ -89,9 +99,12 @@ class OfficeEnvironment:
 
     def _info(self, costs: Mapping[str, float]) -> Info:
         """Of the state as it is now."""
-        workspace, given = self._current(), self._given()
-        reached = progress(given.draft, changes(given.workspace, workspace))
-        return Info({}, costs, state_hash=state_hash(workspace), potential=reached)
+        workspace, judged = self._current(), self._judged
+        if judged is None or judged.workspace is not workspace:  # most actions only look, and leave it as it is
+            given = self._given()
+            reached = progress(given.draft, changes(given.workspace, workspace))
+            self._judged = judged = _Judged(workspace, state_hash(workspace), reached)
+        return Info({}, costs, state_hash=judged.state_hash, potential=judged.potential)
 
     def _refused(self, error: OperationError) -> Step:
         costs = {"error": 1.0}
