@@ -1,9 +1,12 @@
 """Length and repetition against TRL's numbers, and what must hold for all lengths."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from upturn import rewards
 from upturn.rewards.budget import cosine_length, repetition, soft_overlong
 
 
@@ -58,3 +61,8 @@ def test_impossible_arguments_are_refused() -> None:
         cosine_length(1, limit=0, is_correct=True)
     with pytest.raises(ValueError, match="size 1 or more, got 0"):
         repetition([1], size=0)
+
+
+def test_whoever_writes_a_verifier_is_told_of_every_function() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
+    assert [name for name in rewards.__all__ if f"`{name}`" not in page] == []

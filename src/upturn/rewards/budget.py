@@ -1,7 +1,8 @@
 """Penalties and rewards for how long an attempt is and how often it says the same; pure functions of its tokens.
 
-They are meant to be added to what an attempt earned, before it is compared with others. Length alone must never
-pay: apply them beside a verified outcome, not instead of one.
+They are meant to be added to what an attempt earned, before it is compared with others, or to be components of a
+verifier's rubric (docs/environments.md). Length alone must never pay: apply them beside a verified outcome, not
+instead of one.
 """
 
 import math
