@@ -241,19 +241,6 @@ def test_small_and_large_attention_agree_with_a_plain_one(columns: int) -> None:
     torch.testing.assert_close(causal.output, scores.softmax(-1) @ value[:, :, :5])
 
 
-def test_two_threads_compute_what_one_computes_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    query, key, value = torch.randn(7, 2, 3, 8), torch.randn(7, 2, 40, 8), torch.randn(7, 2, 40, 8)
-    mask = torch.zeros(7, 1, 1, 40).masked_fill(torch.rand(7, 1, 1, 40) < 0.3, -torch.inf)
-    alone = [attend_small(query, key, value, mask=each) for each in (None, mask)]
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr("upturn.models.engine.attention._SHARED_FROM", 0)
-    for expected, each in zip(alone, (None, mask), strict=True):
-        found = attend_small(query, key, value, mask=each)
-        assert torch.equal(found.output, expected.output)
-        assert torch.equal(found.lse, expected.lse)
-
-
 def test_models_of_another_shape_are_named_with_what_is_in_the_way() -> None:
     dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     gelu = LlamaForCausalLM(LlamaConfig(**SIZES, hidden_act="gelu"))

@@ -5,8 +5,6 @@ columns, as flash attention joins its blocks (arXiv 2205.14135). Letters: R rows
 read the same row, L new tokens of each, H query heads, K key-value heads, G = H / K, D head size, W columns.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,9 +23,6 @@ _SMALL_TRANSPOSED = 1_200
 """Entries of one product with a transposed matrix from which it leaves them too (``sgemm_small_kernel_permit``)."""
 _FEW_THREADS = 2
 """Threads of torch up to which numpy, with at most two, is faster."""
-_SHARED_FROM = 3_000_000
-"""Multiplications of one product from which a second thread takes half: about a quarter of a millisecond, several
-times what it takes to hand the work over."""
 _FLASH: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
@@ -82,24 +77,9 @@ def attend(
 
 
 def attend_small(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None) -> Part:
-    """What ``attend`` gives, for many matrices of few queries: numpy multiplies those two to three times faster.
-
-    Where torch has two threads, a thread of ours takes half of the rows once that is worth waking it.
-    """
-    queries, keys, values = query.numpy(), key.numpy(), value.numpy()
+    """What ``attend`` gives, for many matrices of few queries: numpy multiplies those two to three times faster."""
     masks = None if mask is None else mask.numpy()
-
-    def rows(chosen: slice) -> tuple[Floats, Floats]:
-        return _small(queries[chosen], keys[chosen], values[chosen], None if masks is None else masks[chosen])
-
-    half = len(keys) // 2
-    work = queries.shape[2] * keys.size
-    if torch.get_num_threads() == 1 or half == 0 or work < _SHARED_FROM:
-        output, lse = rows(slice(None))
-    else:
-        other = _helper().submit(rows, slice(half))
-        second = rows(slice(half, None))
-        output, lse = (np.concatenate(pair) for pair in zip(other.result(), second, strict=True))
+    output, lse = _small(query.numpy(), key.numpy(), value.numpy(), masks)
     return Part(torch.from_numpy(output), torch.from_numpy(lse))
 
 
@@ -131,11 +111,6 @@ def _small(query: Floats, key: Floats, value: Floats, mask: Floats | None) -> tu
     output = np.matmul(scores, value)
     output /= total
     return output, (highest + np.log(total))[..., 0]
-
-
-@cache
-def _helper() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="upturn-attention")
 
 
 def attend_new(query: Tensor, key: Tensor, value: Tensor) -> Part:
