@@ -259,6 +259,21 @@ def test_an_environment_that_does_not_repeat_itself_is_named() -> None:
         beginnings(whole, TASK, Fickle())
 
 
+def test_an_environment_whose_snapshot_breaks_is_named_with_what_to_do() -> None:
+    class Unfrozen(Walk):
+        def snapshot(self) -> object:
+            raise TypeError("cannot pickle a socket")
+
+    (whole,) = _played(_setting(GreedyModel()), None)
+    with pytest.raises(WorldError) as caught:
+        beginnings(whole, TASK, Unfrozen())
+    message = str(caught.value)
+    assert "Unfrozen" in message
+    assert "TypeError: cannot pickle a socket" in message
+    assert "return a frozen copy of the state, or raise NotImplementedError" in message
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
 def test_a_state_that_cannot_be_reached_again_is_this_attempt_s_outcome() -> None:
     setting = _setting(GreedyModel())
     (whole,) = _played(setting, None, world=ForgetfulWalk)

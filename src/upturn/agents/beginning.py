@@ -9,7 +9,7 @@ Either way the environment has to repeat itself: the same actions must lead to t
 from dataclasses import dataclass, replace
 
 from upturn.environments.environment import Environment
-from upturn.errors import WorldError
+from upturn.errors import WorldError, described
 from upturn.records import Action, Observation, Task, TokenRow, Trajectory, Turn
 
 MALFORMED = Action(target="", operation="")
@@ -65,7 +65,7 @@ def whole_attempt(continuation: Trajectory, beginning: Beginning) -> Trajectory:
 def beginnings(trajectory: Trajectory, task: Task, environment: Environment) -> tuple[Beginning, ...]:
     """One before each turn of the attempt, by repeating its actions in ``environment``, a new one.
 
-    Raises WorldError where the environment does not repeat itself.
+    Raises WorldError where the environment does not repeat itself or its ``snapshot()`` breaks.
     """
     observation, info = environment.reset(task)
     first = trajectory.turns[:1]
@@ -94,10 +94,16 @@ def beginnings(trajectory: Trajectory, task: Task, environment: Environment) -> 
 
 
 def _snapshot(environment: Environment) -> object | None:
+    """None where the environment makes none. Raises WorldError where it breaks."""
     try:
         return environment.snapshot()
     except NotImplementedError:
         return None
+    except Exception as exc:
+        raise WorldError(
+            f"snapshot() of the environment {type(environment).__qualname__!r} raised {described(exc)}; return a "
+            "frozen copy of the state, or raise NotImplementedError to have the attempt's actions repeated instead"
+        ) from exc
 
 
 def _repeat(environment: Environment, turn: Turn, following: Turn, source: str) -> None:
