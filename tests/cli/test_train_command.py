@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from upturn.cli.train import train_app
@@ -51,6 +52,24 @@ def test_a_whole_run_gets_a_page_for_each_training_run_within(tmp_path: Path) ->
     assert [each["name"] for each in printed["results"] if each["name"].endswith("stopped")] == [
         "training/cycle-1/sft: stopped"
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "left"), [(None, "is missing, with"), (0, "ends after 0 of"), (1, "ends after 1 of")]
+)
+def test_a_curve_that_lacks_what_the_run_did_is_refused(tmp_path: Path, lines: int | None, left: str) -> None:
+    folder = _folder(tmp_path / "grpo", has_ended=True)
+    curve = folder / CURVE_FILE
+    kept = curve.read_text().splitlines(keepends=True)[:lines]
+    curve.unlink()
+    if lines is not None:
+        curve.write_text("".join(kept))
+    result = CliRunner().invoke(train_app, ["report", str(folder)])
+    assert isinstance(result.exception, TrainingError)
+    assert str(result.exception) == (
+        f"the curve {str(curve)!r} {left} the 2 iterations that the run did before it ended; restore the file"
+    )
+    assert not (folder / "report.html").exists()
 
 
 def test_a_folder_without_training_runs_is_named(tmp_path: Path) -> None:

@@ -84,6 +84,9 @@ def test_a_printed_difference_never_changes_its_sign(difference: float) -> None:
         (0.00012, "1.20e−04"),
         (0, "0"),
         (True, "1"),
+        (math.inf, "∞"),
+        (-math.inf, "−∞"),
+        (math.nan, "not a number"),
     ],
 )
 def test_number_keeps_four_digits(value: float, text: str) -> None:

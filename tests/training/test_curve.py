@@ -57,7 +57,20 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     assert read_curve(path) == POINTS
 
 
-@pytest.mark.parametrize("line", ["nonsense", "[]", '{"units": 1}', '{"units": 1, "steps": 2, "loss": "low"}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense",
+        "[]",
+        '{"units": 1}',
+        '{"units": 1, "steps": 2, "loss": "low"}',
+        '{"units": 1, "steps": 2, "loss": NaN}',
+        '{"units": 1, "steps": 2, "loss": -Infinity}',
+        '{"units": 1, "steps": 2, "loss": 1e999}',
+        '{"units": 1, "steps": 2, "loss": 1' + "0" * 400 + "}",
+        '{"units": 1e999, "steps": 2}',
+    ],
+)
 def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     path = _written(tmp_path / "curve.jsonl")
     lines = path.read_text().splitlines()
@@ -66,6 +79,16 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
         read_curve(path)
 
 
+def test_bytes_that_are_no_text_are_damage_of_their_line(tmp_path: Path) -> None:
+    path = _written(tmp_path / "curve.jsonl")
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([lines[0], b'{"units": 1, "st\xff', *lines[2:]]) + b"\n")
+    with pytest.raises(TrainingError, match=r"line 2 of the curve .* is damaged .*\\udcff'; delete that line$"):
+        read_curve(path)
+    path.write_bytes(b"\n".join(lines) + b"\n\xff\xfe")  # the last line was being written
+    assert read_curve(path) == POINTS
+
+
 def test_a_missing_curve_is_an_error_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"cannot read the curve .*none\.jsonl"):
+    with pytest.raises(TrainingError, match=r"cannot read the curve .*none\.jsonl.*; restore the file$"):
         read_curve(tmp_path / "none.jsonl")

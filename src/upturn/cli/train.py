@@ -29,7 +29,7 @@ def report(
     Works at any time: after a run, while it is under way, and after an interruption.
     """
     from upturn.report.training import read_training, write_training_report
-    from upturn.training.place import DESCRIPTION_FILE
+    from upturn.training.place import CURVE_FILE, DESCRIPTION_FILE
 
     folders = sorted(path.parent for path in run_dir.rglob(DESCRIPTION_FILE))
     if not folders:
@@ -40,9 +40,16 @@ def report(
     results, pages = [], {}
     for folder in folders:
         name = folder.relative_to(run_dir).as_posix() if folder != run_dir else folder.resolve().name
-        pages[name] = str(write_training_report(folder))
         found = read_training(folder)
         units = found.points[-1].units if found.points else 0
+        if found.outcome is not None and units < found.outcome.units:
+            curve = folder / CURVE_FILE
+            left = f"ends after {units} of" if curve.exists() else "is missing, with"
+            raise TrainingError(
+                f"the curve {str(curve)!r} {left} the {found.outcome.units} {found.description.plan.unit}s that "
+                "the run did before it ended; restore the file"
+            )
+        pages[name] = str(write_training_report(folder))
         results.append(Result(f"{name}: {found.description.plan.unit}s", float(units)))
         if found.outcome is not None:
             results.append(Result(f"{name}: stopped", found.outcome.stopped))

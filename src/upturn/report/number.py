@@ -4,6 +4,8 @@ A share is printed as 100 % only if it is exactly 1 and as 0 % only if it is exa
 carries its sign.
 """
 
+import math
+
 from upturn.report.content import Estimate
 
 _SPACE = "\u00a0"
@@ -28,7 +30,9 @@ def points(difference: float) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits with thousands separators; whole numbers are printed in full."""
+    """Four significant digits with thousands separators; whole numbers are printed in full, infinity as ``∞``."""
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "∞" if value > 0 else "−∞"
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}".replace("-", "−")
     magnitude = abs(value)

@@ -65,21 +65,29 @@ def read_curve(path: Path) -> tuple[CurvePoint, ...]:
     Raises TrainingError naming file and line for any other damage.
     """
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise TrainingError(f"cannot read the curve {str(path)!r}: {exc}") from exc
+        content = path.read_bytes()
+    except OSError as exc:
+        raise TrainingError(f"cannot read the curve {str(path)!r}: {exc}; restore the file") from exc
     points = []
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
         try:
-            entry = json.loads(line)
-            units, steps = entry.pop("units"), entry.pop("steps")
-            metrics = {name: None if value is None else float(value) for name, value in entry.items()}
-            points.append(CurvePoint(int(units), int(steps), metrics))
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            points.append(_point(line.decode()))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as exc:
+            shown = line[:80].decode(errors="surrogateescape")
             raise TrainingError(
-                f"line {number} of the curve {str(path)!r} is damaged ({exc}): {line[:80]!r}; delete that line"
+                f"line {number} of the curve {str(path)!r} is damaged ({exc}): {shown!r}; delete that line"
             ) from exc
     return tuple(points)
+
+
+def _point(line: str) -> CurvePoint:
+    entry = json.loads(line)
+    units, steps = entry.pop("units"), entry.pop("steps")
+    metrics = {name: None if value is None else float(value) for name, value in entry.items()}
+    for name, value in metrics.items():
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"{name} is {value}, no finite number")
+    return CurvePoint(int(units), int(steps), metrics)
 
 
 def _line(point: CurvePoint) -> str:
