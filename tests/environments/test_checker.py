@@ -293,6 +293,47 @@ class UnknownFromTheStart(Counter):
         return replace(super().info(**costs), potential=float("nan"))
 
 
+class NoSnapshot(Counter):
+    def snapshot(self) -> object:
+        raise TypeError("cannot pickle a socket")
+
+
+class NoCopies(Counter):
+    def snapshot(self) -> object:
+        raise NotImplementedError
+
+
+class NeverHeardOfSnapshots(Counter):
+    @property
+    def snapshot(self) -> Any:
+        raise AttributeError("no attribute 'snapshot'")
+
+
+class NothingForAStep(Counter):
+    def step(self, action: Action) -> Step:
+        return None  # type: ignore[return-value]
+
+
+class FourForAStep(Counter):
+    def step(self, action: Action) -> Step:
+        return super().step(action)[:4]  # type: ignore[return-value]
+
+
+class NothingForAReset(Counter):
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        return None  # type: ignore[return-value]
+
+
+class CostIsText(Counter):
+    def info(self, **costs: float) -> Info:
+        return Info({}, {"error": "1"})  # type: ignore[dict-item]
+
+
+class CostsAreANumber(Counter):
+    def info(self, **costs: float) -> Info:
+        return Info({}, 0)  # type: ignore[arg-type]
+
+
 class StateIsNaN(Counter):
     def state(self) -> Mapping[str, JsonValue]:
         return {"total": float("nan")}
@@ -316,6 +357,14 @@ class StateIsNaN(Counter):
         (FarBeyond, r"it gave the potential 1.5; potentials are floats in \[0, 1\], or None throughout"),
         (WholePotential, "it gave the potential 0; potentials are floats"),
         (UnknownFromTheStart, "it gave the potential nan"),
+        (NoSnapshot, r"snapshot\(\) raised TypeError: cannot pickle a socket"),
+        (NoCopies, r"snapshot\(\) raised NotImplementedError"),
+        (NeverHeardOfSnapshots, r"snapshot\(\) raised AttributeError: no attribute 'snapshot'"),
+        (NothingForAStep, r"step\(Action\(.*\) gave None; it must give an observation, a reward, "),
+        (FourForAStep, r"gave \(Observation\(.*, False\); it must give an observation, a reward, "),
+        (NothingForAReset, "reset of 'counter/low/0' gave None; it must give an observation and an Info"),
+        (CostIsText, r"the costs \{'error': '1'\}"),
+        (CostsAreANumber, "the costs 0;"),
         (StateIsNaN, r"writing state\(\) as JSON raised RecordError"),
     ],
 )
@@ -324,6 +373,25 @@ def test_broken_worlds_are_named(environment: type[Counter], breach: str) -> Non
     kit.make = environment
     with pytest.raises(WorldError, match=breach):
         check_environment(kit, 2, probes=PROBES)
+
+
+class PlainTuples(Counter):
+    def step(self, action: Action) -> Step:
+        return tuple(super().step(action))  # type: ignore[return-value]
+
+
+def test_every_broken_world_is_said_to_break_its_contract() -> None:
+    kit = CounterKit()
+    for environment in (NoSnapshot, NothingForAStep, NothingForAReset, CostIsText):
+        kit.make = environment
+        with pytest.raises(WorldError, match=r"^environment 'counter' breaks its contract: "):
+            check_environment(kit, 2, probes=PROBES)
+
+
+def test_a_step_may_be_a_plain_tuple_of_five() -> None:
+    kit = CounterKit()
+    kit.make = PlainTuples
+    check_environment(kit, 2, probes=PROBES)
 
 
 def test_an_environment_that_says_that_it_blocks_passes_and_others_do_not_block() -> None:

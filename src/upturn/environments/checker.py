@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from upturn.environments.environment import Environment, Info, Step
+from upturn.environments.environment import Environment, Info, Step, is_potential
 from upturn.environments.kit import EnvironmentKit
 from upturn.errors import UpturnError, WorldError
 from upturn.records import (
@@ -168,7 +168,10 @@ class _Attempt(NamedTuple):
         marker = getattr(environment, "blocks", False)
         if not isinstance(marker, bool):
             raise _breach(kit, f"blocks is {marker!r}; it must be True (called in a thread) or False")
-        observation, info = _asked(kit, f"reset of {task.id!r}", lambda: environment.reset(task))
+        opened = _asked(kit, f"reset of {task.id!r}", lambda: environment.reset(task))
+        if not isinstance(opened, tuple) or len(opened) != 2:
+            raise _breach(kit, f"reset of {task.id!r} gave {opened!r}; it must give an observation and an Info")
+        observation, info = opened
         if not isinstance(observation, Observation) or not isinstance(info, Info):
             raise _breach(kit, f"reset gave {type(observation).__name__} and {type(info).__name__}")
         _check_potential(kit, info)
@@ -179,7 +182,7 @@ class _Attempt(NamedTuple):
 
 def _state(kit: EnvironmentKit, task: Task, environment: Environment) -> str:
     """The state as JSON text."""
-    state = _asked(kit, "state()", environment.state)
+    state = _asked(kit, "state()", lambda: environment.state())  # noqa: PLW0108  it may have no such method
     return _asked(kit, "writing state() as JSON", lambda: fields_json(_trajectory(task, None, state)))
 
 
@@ -189,7 +192,7 @@ def _check_probe(kit: EnvironmentKit, task: Task, probe: Action) -> _Attempt:
     if before[1:] != twin[1:]:
         raise _breach(kit, f"resetting to {task.id!r} twice gave different worlds: {before[1:]!r}, {twin[1:]!r}")
     environment = before.environment
-    snapshot = environment.snapshot()
+    snapshot = _asked(kit, "snapshot()", lambda: environment.snapshot())  # noqa: PLW0108  as above
     step = _stepped(kit, environment, probe)
     after = _state(kit, task, environment)
     if step.observation.is_error and (after != before.state or step.info.state_hash != before.state_hash):
@@ -208,8 +211,14 @@ def _check_probe(kit: EnvironmentKit, task: Task, probe: Action) -> _Attempt:
 
 
 def _stepped(kit: EnvironmentKit, environment: Environment, probe: Action) -> Step:
-    step = _asked(kit, f"step({probe!r})", lambda: environment.step(probe))
-    observation, reward, is_terminated, is_truncated, info = step
+    given = _asked(kit, f"step({probe!r})", lambda: environment.step(probe))
+    if not isinstance(given, tuple) or len(given) != len(Step._fields):
+        raise _breach(
+            kit,
+            f"step({probe!r}) gave {given!r}; it must give an observation, a reward, whether the task is over, "
+            "whether it was cut short, and an Info",
+        )
+    observation, reward, is_terminated, is_truncated, info = given
     shapes = (
         (observation, Observation),
         (reward, float),
@@ -220,19 +229,27 @@ def _stepped(kit: EnvironmentKit, environment: Environment, probe: Action) -> St
     for value, expected in shapes:
         if not isinstance(value, expected):
             raise _breach(kit, f"step gave {value!r} where a {expected.__name__} belongs")
-    bad = {name: cost for name, cost in info.cost_components.items() if not 0 <= cost < math.inf}
-    if bad or not math.isfinite(reward):
+    costs = info.cost_components
+    if not math.isfinite(reward) or not _are_costs(costs):
         raise _breach(
-            kit, f"step gave the reward {reward!r} and the costs {bad!r}; costs are 0 or more, both finite"
+            kit, f"step gave the reward {reward!r} and the costs {costs!r}; costs are 0 or more, both finite"
         )
     _check_potential(kit, info)
-    return step
+    return Step(*given)
+
+
+def _are_costs(costs: object) -> bool:
+    """Whether this is a mapping of names to finite numbers from 0; a NaN is none."""
+    return isinstance(costs, Mapping) and all(
+        isinstance(cost, int | float) and 0 <= cost < math.inf for cost in costs.values()
+    )
 
 
 def _check_potential(kit: EnvironmentKit, info: Info) -> None:
-    found = info.potential
-    if found is not None and not (isinstance(found, float) and 0 <= found <= 1):  # a NaN is not
-        raise _breach(kit, f"it gave the potential {found!r}; potentials are floats in [0, 1], or None throughout")
+    if not is_potential(info.potential):
+        raise _breach(
+            kit, f"it gave the potential {info.potential!r}; potentials are floats in [0, 1], or None throughout"
+        )
 
 
 def _trajectory(task: Task, attempt: "_Attempt | None", state: Mapping[str, JsonValue]) -> Trajectory:

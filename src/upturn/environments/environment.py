@@ -72,6 +72,11 @@ def blocks(environment: Environment) -> bool:
     return getattr(environment, "blocks", False) is True
 
 
+def is_potential(value: object) -> bool:
+    """Whether an environment may give this as ``Info.potential``: a float in [0, 1], or None. A NaN is neither."""
+    return value is None or (isinstance(value, float) and 0 <= value <= 1)
+
+
 class Verifier(Protocol):
     """Judges a finished attempt. Pure: the same arguments give the same evaluation, now or years later."""
 
