@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
 
 from upturn.agents import Attempt, Job, Setting, beginnings, run_rollouts
 from upturn.agents.agent import ModelSession, Reply
 from upturn.environments.environment import Info, Step
-from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn
+from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn, fields_json, from_fields
 
 TASK = Task("t1", "count to two", "count", "count")
 
@@ -75,3 +78,43 @@ def test_an_attempt_that_goes_on_records_the_potentials_of_the_one_before_it() -
     again = _played(agent, *(Attempt(TASK, number, 0, state) for number, state in enumerate(states)))
     assert [each.turns for each in again] == [made.turns, made.turns]
     assert {turn.potential for turn in agent.seen} == {None}
+
+
+class Wrong(Count):
+    """Gives ``potential`` once it has counted to ``since``, and a right one before."""
+
+    def __init__(self, potential: Any, since: int) -> None:
+        super().__init__()
+        self.given, self.since = potential, since
+
+    def _info(self) -> Info:
+        return Info({}, {}, state_hash=str(self.count), potential=self.given if self.count >= self.since else 0.0)
+
+
+def _one(environment: Count, agent: Watchful) -> Trajectory:
+    setting = Setting("run", agent, "a@1", None, clock=lambda: 0.0)
+    (made,) = asyncio.run(run_rollouts([Job(Attempt(TASK, 0, 0), setting)], lambda _: environment))
+    assert from_fields(Trajectory, fields_json(made)) == made
+    return made
+
+
+@pytest.mark.parametrize(
+    "potential", [2.0, 1.0000001, -0.5, float("nan"), float("inf"), "half", 1, True, [0.5]], ids=repr
+)
+def test_a_potential_that_is_none_is_a_broken_environment(potential: Any) -> None:
+    error = (
+        f"WorldError: the environment gave the potential {potential!r}; potentials are floats in [0, 1], or None"
+    )
+    stepped = _one(Wrong(potential, since=1), Watchful("on", "finish"))
+    assert (stepped.outcome, stepped.error) == ("environment_error", error)
+    assert [(turn.text, turn.potential) for turn in stepped.turns] == [("on", 0.0)]
+    assert stepped.final_observation.code == "environment_error"
+    opened = _one(Wrong(potential, since=0), Watchful("on", "finish"))
+    assert (opened.outcome, opened.error, opened.turns) == ("environment_error", error, ())
+
+
+@pytest.mark.parametrize("potential", [None, 0.0, 0.25, 1.0])
+def test_potentials_at_the_ends_and_none_at_all_are_fine(potential: float | None) -> None:
+    made = _one(Wrong(potential, since=0), Watchful("on", "finish"))
+    assert (made.outcome, made.error) == ("finished", "")
+    assert [turn.potential for turn in made.turns] == [potential] * 2

@@ -26,8 +26,8 @@ from upturn.agents.limit import Limits
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.agents.reply import recordable
 from upturn.agents.worker import Worker
-from upturn.environments.environment import Environment, Step, blocks
-from upturn.errors import RecordError, described
+from upturn.environments.environment import Environment, Info, Step, blocks, is_potential
+from upturn.errors import RecordError, WorldError, described
 from upturn.models import GenerationRequest, Model
 from upturn.records import (
     JsonValue,
@@ -178,8 +178,9 @@ class _Run:
         try:
             environment = environments(self.attempt.task)
             self.worker = Worker() if blocks(environment) else None
-            self.observation, info = await self._ask(lambda: environment.reset(self.attempt.task))
-            self.state_hash, self.potential = info.state_hash, info.potential
+            observation, info = await self._ask(lambda: environment.reset(self.attempt.task))
+            self.potential = _potential(info)
+            self.observation, self.state_hash = observation, info.state_hash
             if self.attempt.beginning is not None:
                 await self._begin(self.attempt.beginning, environment)
         except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
@@ -252,6 +253,7 @@ class _Run:
 
     def _stepped(self, reply: Reply, step: Step) -> Outcome | None:
         observation, reward, is_terminated, is_truncated, info = step
+        potential = _potential(info)
         turn = Turn(
             observation=self.observation,
             text=reply.text,
@@ -263,7 +265,7 @@ class _Run:
         )
         self.shown.append(_copied(turn))
         self.turns.append(turn)
-        self.observation, self.state_hash, self.potential = observation, info.state_hash, info.potential
+        self.observation, self.state_hash, self.potential = observation, info.state_hash, potential
         if is_terminated:
             return "finished"
         return "step_limit" if is_truncated else None
@@ -305,6 +307,15 @@ class _Run:
             ),
             error=self.error,
         )
+
+
+def _potential(info: Info) -> float | None:
+    """Raises WorldError where it is none: shaping by it would train on rewards that nobody meant."""
+    if not is_potential(info.potential):
+        raise WorldError(
+            f"the environment gave the potential {info.potential!r}; potentials are floats in [0, 1], or None"
+        )
+    return info.potential
 
 
 def _copied(turn: Turn) -> Turn:
