@@ -19,7 +19,9 @@ from upturn.config import (
     load_config,
     parse_config,
 )
+from upturn.config.contradiction import FEWEST_HELDOUT
 from upturn.deployment.rule import CanarySettings
+from upturn.deployment.validation import ValidationSettings
 from upturn.errors import ConfigError
 from upturn.training.settings import SftSettings
 
@@ -224,6 +226,10 @@ def test_missing_agents_say_what_to_add() -> None:
             ("grpo.families names 'sheet'", "tasks.families = ('mail',)"),
         ),
         ({"tasks": {"count": 100}}, ("readiness.points = 5000", "tasks.count = 100")),
+        (
+            {"tasks": {"heldout_count": 29}},
+            ("tasks.heldout_count = 29 is fewer than the 30", "sft.enabled = false"),
+        ),
     ],
 )
 def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[str, str]) -> None:
@@ -240,11 +246,17 @@ def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[s
         {"agents": [NANO, {**NANO, "name": "hot"}], "loop": {"improve": "hot"}},
         {"routing": {"policy": "rule_based", "default_agent": "nano"}},
         {"sft": {"enabled": False}, "grpo": {"iterations": 5}},
+        {"tasks": {"heldout_count": 30}},
+        {"tasks": {"heldout_count": 5}, "sft": {"enabled": False}, "grpo": {"enabled": False}},
     ],
 )
 def test_settings_that_go_together_are_accepted(sections: dict[str, Any]) -> None:
     config = parse_config(with_nano() | sections)
     assert parse_config(json.loads(config.to_json())) == config
+
+
+def test_as_many_heldout_tasks_are_asked_for_as_validation_needs() -> None:
+    assert ValidationSettings().min_tasks == FEWEST_HELDOUT
 
 
 def test_rules_about_a_bad_setting_wait_until_it_is_mended() -> None:

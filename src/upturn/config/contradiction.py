@@ -31,6 +31,8 @@ _NEEDED_BY_KIND = {
     "callable": ("import_path",),
     "rule_based": ("import_path",),
 }
+FEWEST_HELDOUT = 30
+"""Held-out tasks below which validation trusts no interval, so that nothing is ever released."""
 _FOR_SOME_KINDS = set().union(*_USED_BY_KIND.values())
 
 
@@ -147,6 +149,7 @@ def _training(config: Config) -> Iterator[Contradiction]:
     if config.trains:
         yield from _improved_agent(config)
         yield from _readiness(config)
+        yield from _heldout(config)
         yield from _practised_families(config)
     else:
         yield from _without_training(config)
@@ -207,6 +210,17 @@ def _readiness(config: Config) -> Iterator[Contradiction]:
             ("readiness.points", "tasks.count", "loop.cycles", "pool.path"),
             f"readiness.points = {points} is never reached with tasks.count = {tasks} and loop.cycles = {cycles}; "
             "lower it, ask for more tasks, or share a pool between runs with pool.path",
+        )
+
+
+def _heldout(config: Config) -> Iterator[Contradiction]:
+    count = config.tasks.heldout_count
+    if count < FEWEST_HELDOUT:
+        yield Contradiction(
+            ("tasks.heldout_count", "sft.enabled", "grpo.enabled"),
+            f"tasks.heldout_count = {count} is fewer than the {FEWEST_HELDOUT} held-out tasks validation needs "
+            f"before it releases anything; set at least {FEWEST_HELDOUT}, or set sft.enabled = false and "
+            "grpo.enabled = false to route and record only",
         )
 
 
