@@ -1,7 +1,7 @@
 """State values by continuing attempts: right where known, shared with the history, missing where unjudged."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -12,7 +12,7 @@ from upturn.agents import Limits
 from upturn.environments import Step
 from upturn.environments.office import OfficeEnvironment
 from upturn.environments.office.kit import OfficeKit
-from upturn.errors import TrainingError
+from upturn.errors import TrainingError, WorldError
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.service import judge
 from upturn.loop.trainee import scored
@@ -188,3 +188,77 @@ def test_unscorable_members_are_not_continued_and_missing_judgements_are_left_ou
     assert nothing.missing == nothing.attempts == 2 * len(second.trajectory.turns)
     unmeasured = with_values(second, [()] * len(second.trajectory.turns))
     assert unmeasured.state_values == (*[None] * len(second.trajectory.turns), StateValue(0.0, None))
+
+
+class LostOffice(OfficeEnvironment):
+    """Goes back to no state."""
+
+    def restore(self, snapshot: object) -> None:
+        raise RuntimeError("boom in restore")
+
+
+class HalfLostOffice(OfficeEnvironment):
+    """Goes back only to the state in which nothing was done yet."""
+
+    steps = 0
+
+    def step(self, action: Action) -> Step:
+        self.steps += 1
+        return super().step(action)
+
+    def snapshot(self) -> object:
+        return super().snapshot(), self.steps
+
+    def restore(self, snapshot: object) -> None:
+        assert isinstance(snapshot, tuple)
+        world, steps = snapshot
+        if steps:
+            raise RuntimeError("boom in restore")
+        super().restore(world)
+
+
+class BrokenKit(OfficeKit):
+    def __init__(self, make: Callable[[], OfficeEnvironment]) -> None:
+        super().__init__()
+        self._make = make
+
+    def environment(self, task: Task) -> OfficeEnvironment:
+        return self._make()
+
+
+def test_continuations_that_broke_are_counted_and_their_cause_is_named(fleet: Fleet) -> None:
+    purpose = Purpose("greedy", 0, temperature=0.0)
+    groups = _groups(fleet, purpose, ["call_off"], 1)
+    attempt = groups[0].members[0].trajectory
+    count = 2 * len(attempt.turns)
+    with pytest.raises(WorldError) as caught:
+        continued(Fleet(BrokenKit(LostOffice), LIMITS), NANO, groups, purpose, how=Continuations(2, score))
+    assert str(caught.value) == (
+        f"{count} of {count} continuations ended in environment_error, so the first state of attempt "
+        f"{attempt.id!r} has no value; the first broke with RuntimeError: boom in restore; mend the environment's "
+        "restore(), reset() or step(), or let snapshot() raise NotImplementedError to have actions repeated instead"
+    )
+
+
+def test_a_later_state_whose_continuations_broke_is_not_measured(fleet: Fleet) -> None:
+    """What broke is missing, though the office's verifier calls it a failure: it says nothing about the state."""
+    purpose = Purpose("greedy", 0, temperature=0.0)
+    groups = _groups(fleet, purpose, ["call_off"], 1)
+    (whole,) = continued(fleet, NANO, groups, purpose, how=Continuations(2, score)).returns[0]
+    found = continued(Fleet(BrokenKit(HalfLostOffice), LIMITS), NANO, groups, purpose, how=Continuations(2, score))
+    (states,) = found.returns[0]
+    assert whole is not None
+    assert states is not None
+    later = len(whole) - 1
+    assert later >= 2
+    assert states == (whole[0], *[()] * later)
+    assert found.missing == 2 * later
+
+
+def test_continuations_that_nobody_judged_and_none_of_which_broke_are_no_error_of_the_environment(
+    fleet: Fleet,
+) -> None:
+    purpose = Purpose("greedy", 0, temperature=0.0)
+    groups = _groups(fleet, purpose, ["mail_file"], 1)
+    found = continued(fleet, NANO, groups, purpose, how=Continuations(2, lambda *_: None))
+    assert found.missing == found.attempts

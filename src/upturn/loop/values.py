@@ -2,10 +2,10 @@
 
 Attempts that share a history, token for token, share its continuations. All continuations of a call are alive
 together, as many as the fleet has slots, so that they are computed in batches. A continuation whose judgement is
-missing is left out of the mean: missing is not zero.
+missing, or whose environment broke, is left out of the mean: missing is not zero.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from statistics import fmean
@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from upturn.agents import Beginning, beginnings
 from upturn.agents.beginning import whole_attempt
+from upturn.errors import WorldError
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.service import judge
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
@@ -33,7 +34,7 @@ class Continued(NamedTuple):
     """Written by all continuations."""
     attempts: int
     missing: int
-    """Continuations that could not be judged."""
+    """Continuations that could not be judged, or whose environment broke."""
 
 
 class Measured(NamedTuple):
@@ -96,7 +97,8 @@ def continued(
 ) -> Continued:
     """Continues every scorable member from the state before each of its turns, with the version as it serves now.
 
-    Raises WorldError where the environment does not repeat itself.
+    Raises WorldError where the environment does not repeat itself, or breaks so often that an attempt's first state
+    has no value.
     """
     states: dict[_Key, _State] = {}
     keys: list[list[list[_Key] | None]] = []
@@ -115,7 +117,9 @@ def continued(
     begin = [state.beginning for state in states.values() for _ in range(how.count)]
     made = fleet.attempt(jobs, purpose, begin)
     rewards = [
-        how.earned(whole_attempt(trajectory, each), judge(fleet.kit.verifier, job[1], trajectory))
+        None
+        if trajectory.outcome == "environment_error"  # whatever a verifier makes of it
+        else how.earned(whole_attempt(trajectory, each), judge(fleet.kit.verifier, job[1], trajectory))
         for job, each, trajectory in zip(jobs, begin, made, strict=True)
     ]
     earned: dict[_Key, Returns] = {}
@@ -126,6 +130,7 @@ def continued(
             for each in at
             if (reward := rewards[each]) is not None
         )
+    _check_first(states, earned, made)
     return Continued(
         tuple(
             tuple(None if own is None else tuple(earned[key] for key in own) for own in of_group)
@@ -135,6 +140,22 @@ def continued(
         len(made),
         sum(reward is None for reward in rewards),
     )
+
+
+def _check_first(states: Mapping[_Key, _State], earned: Mapping[_Key, Returns], made: Sequence[Trajectory]) -> None:
+    """Raises WorldError where continuations broke and an attempt's first state has no value.
+
+    No credit can do without that one; later states may be missing where the estimator allows it.
+    """
+    broken = [each.error for each in made if each.outcome == "environment_error"]
+    lost = [state for key, state in states.items() if not state.beginning.turns and not earned[key]]
+    if broken and lost:
+        raise WorldError(
+            f"{len(broken)} of {len(made)} continuations ended in environment_error, so the first state of attempt "
+            f"{lost[0].beginning.source!r} has no value; the first broke with {broken[0]}; mend the environment's "
+            "restore(), reset() or step(), or let snapshot() raise NotImplementedError to have actions repeated "
+            "instead"
+        )
 
 
 def turn_rewards(trajectory: Trajectory, earned: float) -> Returns:
