@@ -62,6 +62,7 @@ def test_validate_shows_floors_and_ceilings_with_their_bars() -> None:
     printed = run("validate", "office", "--tasks", "5")
     assert len(printed["results"]) == 1 + 3 * len(FAMILIES)
     assert printed["by_name"]["contract"]["value"] == "kept"
+    assert "tried" not in printed, "the oracle and the random player act in every family"
     for family in FAMILIES:
         ceiling, floor = printed["by_name"][f"oracle {family}"], printed["by_name"][f"nothing {family}"]
         assert (ceiling["value"], ceiling["bar"], ceiling["holds"], ceiling["n"]) == (1.0, ">= 1", True, 5)
@@ -82,6 +83,17 @@ def test_a_broken_contract_is_named_and_exit_code_1(shop: None, monkeypatch: pyt
     printed = run("validate", "shop_for_test:careless", code=1)
     assert printed["by_name"]["contract"]["holds"] is False
     assert "raised KeyError: 'text'" in printed["breach"]
+
+
+def test_validate_says_that_it_tried_no_action_of_the_environment_s_own(
+    shop: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(".")
+    line = "no action of yours, only mistakes that agents make; check_environment(kit, probes=[...]) tries yours"
+    assert run("validate", "shop_for_test:kit")["tried"] == line
+    assert run("validate", "shop_for_test:careless", code=1)["tried"] == line
+    shown = CliRunner().invoke(env_app, ["validate", "shop_for_test:kit"]).stdout
+    assert shown.splitlines()[-1] == f"tried: {line}"
 
 
 def test_modules_are_found_where_the_command_is_started(

@@ -27,6 +27,9 @@ CONTRACT_TASKS = 20
 RANDOM_BAR = 0.02
 """Random valid actions may solve this share: a few tasks have short answers that chance can hit."""
 
+_TRIED = "no action of yours, only mistakes that agents make; check_environment(kit, probes=[...]) tries yours"
+"""The command knows no action that works in an environment, but in the office, where players act."""
+
 env_app = typer.Typer(
     name="env",
     help="Environments: what they hold, whether they keep their contract, try one.",
@@ -74,6 +77,8 @@ def validate(
         details["breach"] = str(exc)
     if name == "office":
         results += _floors(tasks, seed)
+    else:
+        details["tried"] = _TRIED
     emit("env validate", results, details, as_json=as_json)
     if any(result.holds is False for result in results):
         raise typer.Exit(1)
