@@ -16,14 +16,14 @@ from typing import Any
 
 from upturn.config import CanaryConfig, Config, parse_config
 from upturn.deployment.release import Override
-from upturn.environments import one_step
+from upturn.environments import Info, Step, one_step
 from upturn.environments.one_step import OneStepKit
 from upturn.errors import StoreError
 from upturn.loop.context import Context, open_run
 from upturn.loop.cycle import check_readiness, examine, release, serve
 from upturn.loop.progress import NoProgress
 from upturn.pool import Pool
-from upturn.records import Action, AgentVersion, Evaluation, Observation, Task, Trajectory, Turn
+from upturn.records import Action, AgentVersion, Evaluation, JsonValue, Observation, Task, Trajectory, Turn
 
 
 def _make_sum(rng: Random) -> tuple[str, dict[str, int]]:
@@ -54,6 +54,36 @@ def kit() -> OneStepKit:
 def unjudged_kit() -> OneStepKit:
     """The same with a judge that breaks on every answer."""
     return one_step("desk", {"sums": _make_sum, "products": _make_product}, _broken_check)
+
+
+class _BrokenDesk:
+    """Breaks whatever is done to it."""
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        return Observation(task.instruction), Info({}, {})
+
+    def step(self, _action: Action) -> Step:
+        raise RuntimeError("the desk is on fire")
+
+    def state(self) -> dict[str, JsonValue]:
+        return {}
+
+
+class _BrokenKit:
+    """The kit with an environment that breaks at every step."""
+
+    def __init__(self) -> None:
+        whole = kit()
+        self.name, self.families, self.verifier = whole.name, whole.families, whole.verifier
+        self.tasks = whole.tasks
+
+    def environment(self, _task: Task) -> _BrokenDesk:
+        return _BrokenDesk()
+
+
+def broken_kit() -> _BrokenKit:
+    """Sums and products at a desk that breaks."""
+    return _BrokenKit()
 
 
 class _CostlyJudge:

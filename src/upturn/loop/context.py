@@ -20,6 +20,7 @@ from upturn.loop.journal import Journal
 from upturn.loop.kit import practised_families, served_families
 from upturn.loop.progress import Progress
 from upturn.loop.service import Service
+from upturn.loop.trouble import TroubleProgress
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
 
@@ -133,7 +134,8 @@ def open_run(
         run_id = run_dir.name
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
         service = Service(fleet, router, pool, Purpose(f"{run_id}/service", config.run.seed))
-        context = Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, progress)
+        told = TroubleProgress(progress, service.troubles)
+        context = Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, told)
         context.begin()
         yield context
 

@@ -14,6 +14,7 @@ from upturn.arbiter import Router, RoutingOutcome
 from upturn.environments import Verifier
 from upturn.errors import described
 from upturn.loop.fleet import Fleet, Purpose
+from upturn.loop.trouble import Troubles
 from upturn.pool import Pool, PoolBatch
 from upturn.records import (
     AgentVersion,
@@ -44,6 +45,8 @@ class Service:
         self.router = router
         self.pool = pool
         self.purpose = purpose
+        self.troubles = Troubles()
+        """Of what it served since they were last cleared, as they are where a stage begins."""
 
     def serve(self, tasks: Sequence[Task]) -> list[Served]:
         """One wave, in the order of the tasks. What is returned is durable and has been learned from.
@@ -52,6 +55,8 @@ class Service:
         """
         decisions = self._decide(tasks)
         served = self._remembered(tasks, decisions) or self._work(tasks, decisions)
+        for each in served:
+            self.troubles.add(each.trajectory, each.evaluation)
         outcomes = [RoutingOutcome.of(each.decision, each.evaluation) for each in served]
         self.router.learn_many([each.decision for each in served], outcomes)
         return served
