@@ -1,6 +1,7 @@
 """Training within a run: which tasks, which rewards, which demonstrations, and whose weights."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -8,13 +9,14 @@ from types import ModuleType
 import pytest
 import torch
 
-from upturn.config import AgentConfig, GrpoConfig, RewardConfig, SftConfig
+from upturn.config import AgentConfig, GrpoConfig, ReadinessConfig, RewardConfig, SftConfig
 from upturn.config.section import AlgorithmConfig, KlConfig, MismatchConfig
 from upturn.errors import TrainingError
 from upturn.loop.context import version_of
-from upturn.loop.cycle import serve, train
+from upturn.loop.cycle import run_cycle, serve, train
 from upturn.loop.exam import exam_tasks, sit
 from upturn.loop.fleet import Purpose
+from upturn.loop.journal import read_progress
 from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.loop.training import (
@@ -35,7 +37,7 @@ from upturn.pool import PoolSink, Selection
 from upturn.records import Evaluation
 from upturn.rewards import soft_overlong
 from upturn.training import StateValue
-from upturn.training.assessment import Assessment
+from upturn.training.assessment import Assessment, Evaluate
 from upturn.training.curve import CurvePoint, read_curve
 from upturn.training.place import CURVE_FILE
 from upturn.training.row import written_count
@@ -301,6 +303,107 @@ def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleT
             train_grpo(context, version_of(NANO), {"sums": 1.0}, "grpo")
 
 
+NEVER_KEPT = (
+    "practice: Its one iteration was done, and no evaluation was within the limits on costs: before any step, the "
+    "held-out cost error was 0.213, above its limit of 0.0001; after iteration 1, the held-out cost error was 0.2, "
+    "above its limit of 0.0001. Nothing was kept: the model has the weights from before training."
+)
+
+
+def costing(*errors: float) -> Callable[..., Evaluate]:
+    """A watcher that finds these costs by iteration, and scores that rise."""
+    return lambda *_: lambda iterations: Assessment(iterations / 10, {"error": errors[iterations]})
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_practice_never_within_its_limits_makes_no_version_and_says_why(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    monkeypatch.setattr("upturn.loop.training.watcher", costing(0.213, 0.2))
+    practice = GrpoConfig(
+        iterations=1,
+        tasks_per_iteration=2,
+        attempts=2,
+        evaluate_every=1,
+        incumbent_share=share,
+        algorithm=AlgorithmConfig(cost_limits={"error": 0.0001}),
+    )
+    plain = desk.config(
+        ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
+    )
+    ready = ReadinessConfig(points=1, categories=1)
+    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice, "readiness": ready})
+    for _ in range(2):  # the second time from the journal
+        with desk.opened(tmp_path / "run", config) as context:
+            context.progress = told_to = Told()
+            outcome = run_cycle(context, 1)
+            versions = {version.id for version in context.pool.agent_versions()}
+        steps = {step.name for step in read_progress(tmp_path / "run").steps}
+        assert outcome.trained is not None
+        assert outcome.trained.candidate == outcome.trained.incumbent == version_of(NANO)
+        assert (outcome.validation, outcome.release) == (None, None)
+        assert outcome.words == f"no new version; {NEVER_KEPT}"
+        assert told_to.notes[-1] == NEVER_KEPT
+        assert versions == {"nano@base"}
+        assert steps.isdisjoint({"cycle-1/exam-after", "cycle-1/validation"})
+        assert {result.name for result in outcome.results()}.isdisjoint({"cycle_1_gain", "cycle_1_success_after"})
+
+
+def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limits(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upturn.loop.training.watcher", costing(0.213, 0.2))
+    practice = GrpoConfig(
+        iterations=1,
+        tasks_per_iteration=2,
+        attempts=2,
+        evaluate_every=1,
+        algorithm=AlgorithmConfig(cost_limits={"error": 0.0001}),
+    )
+    plain = desk.config(
+        ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 16, "heldout_count": 4}
+    )
+    sections = {"sft": SftConfig(batch_rows=8), "readiness": ReadinessConfig(points=1, categories=1)}
+    config = plain.model_copy(update={"agents": (*plain.agents, NANO), "grpo": practice, **sections})
+    with desk.opened(tmp_path / "run", config) as context:
+        outcome = run_cycle(context, 1)
+    made = outcome.trained
+    assert made is not None
+    assert made.candidate.version.startswith("cycle-1-sft-")
+    assert made.after is made.after_sft
+    assert outcome.validation is not None
+    assert outcome.words.endswith(f"; {NEVER_KEPT}")
+    assert {"cycle_1_gain", "cycle_1_success_after"} <= {result.name for result in outcome.results()}
+
+
+def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version has the weights of iteration 1, the last within; 2 of 3 iterations are done."""
+    monkeypatch.setattr("upturn.loop.training.watcher", costing(0.0, 0.1, 0.3))
+    practice = GrpoConfig(
+        iterations=3,
+        tasks_per_iteration=2,
+        attempts=4,
+        evaluate_every=1,
+        learning_rate=1e-3,
+        algorithm=AlgorithmConfig(cost_limits={"error": 0.2}),
+    )
+    plain = desk.config(
+        ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
+    )
+    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    with desk.opened(tmp_path / "run", config) as context:
+        context.progress = told_to = Told()
+        made = train(context, "")
+    assert made.candidate.version.startswith("grpo-")
+    words = (
+        "practice: It stopped after 2 of 3 iterations: after iteration 2, the held-out cost error was 0.3, above "
+        "its limit of 0.2. The weights after iteration 1 are kept: the best of 3 evaluations."
+    )
+    assert made.practice == told_to.notes[-1] == words
+
+
 def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: Path) -> None:
     practice = GrpoConfig(iterations=1, tasks_per_iteration=2, attempts=2, evaluate_every=1, incumbent_share=0.25)
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
@@ -400,9 +503,13 @@ class Told(NoProgress):
 
     def __init__(self) -> None:
         self.advances: list[tuple[int, dict[str, float]]] = []
+        self.notes: list[str] = []
 
     def advance(self, count: int = 1, **figures: float) -> None:
         self.advances.append((count, figures))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 def test_resumed_training_shows_what_was_done_before() -> None:

@@ -185,11 +185,11 @@ def _limited(
     ("values", "stopped", "units", "kept", "best"),
     [
         # the best score of all, .9, costs too much: it ends the run, and is not kept
-        ([(0.1, 0.0), (0.5, 0.1), (0.9, 0.2), (1.0, 0.0)], "safety", 2, 1, 0.5),
+        ([(0.1, 0.0), (0.5, 0.1), (0.9, 0.2), (1.0, 0.0)], "limit", 2, 1, 0.5),
         # too costly at first, then within: training cured it
         ([(0.9, 0.3), (0.8, 0.2), (0.3, 0.1), (0.4, 0.0)], "finished", 3, 3, 0.4),
         # never within: the weights from before training come back
-        ([(0.1, 0.3), (0.5, 0.2), (0.6, 0.2), (0.7, 0.2)], "safety", 3, 0, None),
+        ([(0.1, 0.3), (0.5, 0.2), (0.6, 0.2), (0.7, 0.2)], "limit", 3, 0, None),
         # exactly at the limit is within
         ([(0.1, 0.1), (0.2, 0.1), (0.3, 0.1), (0.2, 0.1)], "finished", 3, 2, 0.3),
     ],
@@ -234,7 +234,7 @@ def test_limits_hold_over_an_interruption(
         _limited(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, kill)
     resumed = tiny_model()
     outcome = _limited(resumed, Forgetful(make_trajectory), tmp_path, evaluate)
-    assert (outcome.stopped, outcome.kept_units) == ("safety", 0)
+    assert (outcome.stopped, outcome.kept_units) == ("limit", 0)
     assert _is_equal(resumed, tiny_model())
 
 

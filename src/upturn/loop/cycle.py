@@ -16,7 +16,7 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.reserve import Reserved
 from upturn.loop.service import Served
-from upturn.loop.training import practice_weights, take_training_snapshot, train_grpo, train_sft
+from upturn.loop.training import limits_told, practice_weights, take_training_snapshot, train_grpo, train_sft
 from upturn.pool.readiness import readiness, thresholds_of
 from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
 
@@ -45,7 +45,15 @@ class Trained(NamedTuple):
     """None = no supervised training."""
     after_sft: ExamResult | None
     candidate: AgentVersion
+    """The incumbent itself where no new version was made."""
     after: ExamResult
+    practice: str = ""
+    """How limits on costs ended practice, and what was kept; empty = they did not."""
+
+    @property
+    def is_new(self) -> bool:
+        """False: nothing was kept, and no version was made."""
+        return self.candidate.id != self.incumbent.id
 
 
 def serve(context: Context, name: str, count: int) -> None:
@@ -103,7 +111,10 @@ def examine(context: Context, name: str, version: AgentVersion, temperature: flo
 
 
 def train(context: Context, prefix: str) -> Trained:
-    """Trains the agent that is to be improved, and examines it before, between and after."""
+    """Trains the agent that is to be improved, and examines it before, between and after.
+
+    Where practice was never within its limits on costs, the version before it goes on, and its exam counts.
+    """
     agent = context.config.improved_agent
     assert agent is not None
     incumbent = context.router.registry.served(agent.name).incumbent
@@ -118,14 +129,19 @@ def train(context: Context, prefix: str) -> Trained:
             f"{prefix}sft", AgentVersion, lambda: train_sft(context, incumbent, taken, f"{prefix}sft")
         )
         after_sft = examine(context, f"{prefix}exam-sft", candidate)
-    after = after_sft or before
+    after, practice = after_sft or before, ""
     if context.config.grpo.enabled:
         parent, weights = candidate, practice_weights(after)
         candidate = context.journal.record_step(
             f"{prefix}grpo", AgentVersion, lambda: train_grpo(context, parent, weights, f"{prefix}grpo")
         )
-        after = examine(context, f"{prefix}exam-after", candidate)
-    return Trained(incumbent, before, snapshot, after_sft, candidate, after)
+        limits = limits_told(context, f"{prefix}grpo")
+        if limits:
+            practice = f"practice: {limits}"
+            context.progress.note(practice)
+        if candidate.id != parent.id:
+            after = examine(context, f"{prefix}exam-after", candidate)
+    return Trained(incumbent, before, snapshot, after_sft, candidate, after, practice)
 
 
 def compare(context: Context, name: str, incumbent: ExamResult, candidate: ExamResult) -> Validation:
@@ -241,16 +257,23 @@ class CycleOutcome(NamedTuple):
         prefix = f"cycle_{self.number}"
         found = [replace(check, name=f"{prefix}_{check.name}") for check in self.readiness.checks]
         if self.trained is not None:
-            for name, exam in (("before", self.trained.before), ("after", self.trained.after)):
-                rate = exam.interval()
-                found.append(Result(f"{prefix}_success_{name}", rate.mean, "share", rate.low, rate.high, rate.n))
-            gain = self.trained.after.gain_over(self.trained.before)
-            found.append(Result(f"{prefix}_gain", gain.mean, "share", gain.low, gain.high, gain.n))
+            found += _exam_results(prefix, self.trained)
         if self.validation is not None:
             found.append(Result(f"{prefix}_validation", self.validation.verdict))
         if self.release is not None:
             found.append(Result(f"{prefix}_release", self.release.state))
         return found
+
+
+def _exam_results(prefix: str, trained: Trained) -> list[Result]:
+    """Success before, and where a version was made, success after and the gain."""
+    exams = {"success_before": trained.before.interval()}
+    if trained.is_new:
+        exams["success_after"] = trained.after.interval()
+        exams["gain"] = trained.after.gain_over(trained.before)
+    return [
+        Result(f"{prefix}_{name}", each.mean, "share", each.low, each.high, each.n) for name, each in exams.items()
+    ]
 
 
 def run_cycle(context: Context, number: int) -> CycleOutcome:
@@ -266,12 +289,16 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
         words = f"nothing was trained: [readiness] is not met by {report.lacking()}"
         return CycleOutcome(number, words, report)
     trained = train(context, prefix)
+    if not trained.is_new:
+        return CycleOutcome(number, f"no new version; {trained.practice}", report, trained)
+    told = f"; {trained.practice}" if trained.practice else ""
     validation = compare(context, f"{prefix}validation", trained.before, trained.after)
     if validation.verdict != "pass":
-        return CycleOutcome(number, f"not released, validation {validation.words}", report, trained, validation)
+        words = f"not released, validation {validation.words}{told}"
+        return CycleOutcome(number, words, report, trained, validation)
     versions = (trained.incumbent, trained.candidate)
     released = release(context, f"{prefix}release", versions, validation)
-    words = f"{released.candidate}: {released.state}, {released.evidence[-1].reason}"
+    words = f"{released.candidate}: {released.state}, {released.evidence[-1].reason}{told}"
     return CycleOutcome(number, words, report, trained, validation, released)
 
 

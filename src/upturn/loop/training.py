@@ -25,7 +25,8 @@ from upturn.models.nano import load_local
 from upturn.pool import PoolSink, Selection
 from upturn.pool.snapshot import experiences_in, take_snapshot
 from upturn.records import AgentVersion, Evaluation, Snapshot, Trajectory
-from upturn.report.training import write_training_report
+from upturn.report.training import read_training, write_training_report
+from upturn.report.training.sentence import ending, keeping
 from upturn.rewards import Rubric, soft_overlong
 from upturn.training.advantage import ScoredGroup
 from upturn.training.assessment import Assessment, Evaluate
@@ -116,7 +117,8 @@ def train_grpo(
 ) -> AgentVersion:
     """The parent after practice in the environment; ``weights`` says how much each family is practised.
 
-    ``reward``: what an attempt earns; None = the configured rubric's score.
+    ``reward``: what an attempt earns; None = the configured rubric's score. Returns the parent itself where no
+    evaluation was within ``cost_limits``: nothing was kept, so there is no new version.
     """
     from upturn.training.grpo import run_grpo
     from upturn.training.weights import blend, weight_tensors
@@ -146,7 +148,7 @@ def train_grpo(
 
     context.progress.stage("Practice with group-relative policy optimisation", config.iterations)
     with collecting(context, trainee, parent, practise) as collect:
-        run_grpo(
+        outcome = run_grpo(
             trainee.model,
             collect,
             settings,
@@ -157,10 +159,20 @@ def train_grpo(
             progress=told(context.progress, reward="mean_return"),
         )
     write_training_report(training_folder(context, name))
+    if outcome.stopped == "limit" and outcome.best_score is None:
+        return parent
     if config.incumbent_share:
         incumbent = context.router.registry.served(parent.agent).incumbent
         blend(trainee.model, weight_tensors(load_local(incumbent.model).model), config.incumbent_share)
     return keep_version(context, trainee, parent, name)
+
+
+def limits_told(context: Context, name: str) -> str:
+    """How limits on costs ended a training run, and what was kept of it; empty = they did not."""
+    found = read_training(training_folder(context, name))
+    if found.outcome is None or found.outcome.stopped != "limit":
+        return ""
+    return f"{ending(found)} {keeping(found)}"
 
 
 @contextmanager

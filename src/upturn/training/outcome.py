@@ -5,7 +5,7 @@ from typing import Literal
 from upturn.records import record
 from upturn.training.settings import Keep
 
-StopReason = Literal["finished", "target", "patience", "safety"]
+StopReason = Literal["finished", "target", "patience", "limit"]
 """All units done; the target score reached; no new best for as long as patience lasts; a cost above its limit after
 an evaluation within all of them, or no evaluation within them at all."""
 
@@ -20,7 +20,8 @@ class TrainingOutcome:
     steps: int
     """Of the optimiser, over the whole run."""
     kept: Keep
-    """With limits on costs and no evaluation within them: ``best`` are the weights from before training."""
+    """With limits on costs and no evaluation within them nothing is kept: the model has the weights from before
+    training, ``kept_units`` is 0 and ``best_score`` None."""
     kept_units: int
     """The unit after which the model had the weights it has now."""
     weights_hash: str

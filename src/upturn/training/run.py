@@ -160,7 +160,7 @@ class Run:
         target, patience, done = self.plan.target_score, self.plan.patience, self._done
         stopped: StopReason | None = None
         if not done.is_within_limits and done.best_units is not None:
-            stopped = "safety"
+            stopped = "limit"
         elif target is not None and done.best_score is not None and done.best_score >= target:
             stopped = "target"
         elif patience is not None and done.evaluations_since_best >= patience:
@@ -168,7 +168,7 @@ class Run:
         elif is_last:
             stopped = "finished"
         if stopped is not None and self.plan.cost_limits and done.best_units is None:
-            stopped = "safety"
+            stopped = "limit"
         self._done = replace(done, stopped=stopped)
 
     def _record(self, metrics: Mapping[str, float | None]) -> None:

@@ -41,17 +41,46 @@ def test_every_end_is_told(
     assert status(report) == state
 
 
-def test_a_stop_for_safety_names_the_cost_and_its_limit(finished: TrainingReport) -> None:
-    points = (
-        CurvePoint(0, 0, {"score": 0.5, "cost_safety": 0.0}),
-        CurvePoint(5, 10, {"score": 0.9, "cost_safety": 0.125}),
+def costly(report: TrainingReport, *found: tuple[int, float, float]) -> TrainingReport:
+    """Evaluated at these iterations, with ``error`` at most .05 and ``safety`` at most .1."""
+    points = (CurvePoint(at, at, {"score": 0.5, "cost_error": e, "cost_safety": s}) for at, e, s in found)
+    plan = replace(report.description.plan, cost_limits={"error": 0.05, "safety": 0.1})
+    return replace(report, points=tuple(points), description=replace(report.description, plan=plan))
+
+
+def test_a_run_that_left_the_limits_names_the_cost_its_limit_and_when(finished: TrainingReport) -> None:
+    report = ended(costly(finished, (0, 0.0, 0.0), (5, 0.125, 0.1)), "limit", 5)
+    assert ending(report) == (
+        "It stopped after 5 of 60 iterations: after iteration 5, the held-out cost error was 0.125, above its "
+        "limit of 0.05."
     )
-    report = ended(replace(finished, points=points), "safety", 5)
-    assert ending(report) == "It stopped after 5 of 60 iterations: safety was 0.125, above its limit of 0.05."
-    never = ended(replace(finished, points=points[1:]), "safety", 60, best=None)
-    assert ending(never).endswith("no evaluation was within the limits on costs.")
-    assert keeping(never) == "The weights from before training are kept."
-    assert status(never) == ("stopped for safety", "bad")
+    assert status(report) == ("stopped by a limit on error", "bad")
+    both = ended(costly(finished, (0, 0.0, 0.0), (5, 0.125, 0.2)), "limit", 5)
+    assert ending(both).endswith(
+        "after iteration 5, the held-out cost error was 0.125, above its limit of 0.05, and safety was 0.2, above "
+        "its limit of 0.1."
+    )
+    assert status(both) == ("stopped by limits on error and safety", "bad")
+
+
+def test_a_run_never_within_its_limits_says_so_and_that_nothing_is_kept(finished: TrainingReport) -> None:
+    """With the first and the last evaluation, which may break other limits."""
+    never = ended(costly(finished, (0, 0.213, 0.0), (5, 0.3, 0.3), (10, 0.0, 0.2)), "limit", 10, best=None)
+    assert ending(never) == (
+        "It stopped after 10 of 60 iterations, and no evaluation was within the limits on costs: before any step, "
+        "the held-out cost error was 0.213, above its limit of 0.05; after iteration 10, the held-out cost safety "
+        "was 0.2, above its limit of 0.1."
+    )
+    assert keeping(never) == "Nothing was kept: the model has the weights from before training."
+    assert status(never) == ("never within its limits on costs", "bad")
+    whole = ended(costly(finished, (0, 0.213, 0.0), (60, 0.2, 0.0)), "limit", 60, best=None)
+    assert ending(whole).startswith(
+        "All 60 iterations were done, and no evaluation was within the limits on costs: "
+    )
+    only = ended(costly(finished, (5, 0.213, 0.0)), "limit", 5, best=None)
+    assert ending(only).endswith(
+        "limits on costs: after iteration 5, the held-out cost error was 0.213, above its limit of 0.05."
+    )
 
 
 def test_an_open_run_says_how_far_it_is_and_how_to_go_on(under_way: TrainingReport) -> None:

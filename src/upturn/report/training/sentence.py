@@ -22,8 +22,11 @@ def status(report: TrainingReport) -> tuple[str, str]:
             return "target reached", "good"
         case "patience":
             return "stopped early", ""
-        case "safety":
-            return "stopped for safety", "bad"
+        case "limit" if report.kept is None:
+            return "never within its limits on costs", "bad"
+        case "limit":
+            names = broken_limits(report.evaluations[-1], report.description)
+            return f"stopped by {'a limit' if len(names) == 1 else 'limits'} on {' and '.join(names)}", "bad"
         case _:
             assert_never(report.outcome.stopped)
 
@@ -40,29 +43,41 @@ def ending(report: TrainingReport) -> str:
             f"{done:,} of {plan.units:,} {units} stand on the curve.{seen} The run is under way or was "
             "interrupted: started again, it goes on from its checkpoint."
         )
+    whole = f"All {plan.units:,} {units} were done" if plan.units > 1 else f"Its one {plan.unit} was done"
     match outcome.stopped:
         case "finished":
-            return f"All {plan.units:,} {units} were done." if plan.units > 1 else f"Its one {plan.unit} was done."
+            return f"{whole}."
         case "target":
             return f"{stopped}: the target score {number(plan.target_score or 0.0)} was reached."
         case "patience":
             return f"{stopped}: the last {plan.patience or 0} evaluations brought no new best."
-        case "safety":
-            return f"{stopped}: {_broken(report)}."
+        case "limit" if report.kept is None:
+            # the first evaluation and the last; the same one where there is no other
+            told = dict.fromkeys(
+                _broken(report, point) for point in (report.evaluations[0], report.evaluations[-1])
+            )
+            reached = whole if outcome.units == plan.units else stopped
+            return f"{reached}, and no evaluation was within the limits on costs: {'; '.join(told)}."
+        case "limit":
+            return f"{stopped}: {_broken(report, report.evaluations[-1])}."
         case _:
             assert_never(outcome.stopped)
 
 
-def _broken(report: TrainingReport) -> str:
-    if report.kept is None:
-        return "no evaluation was within the limits on costs"
-    last = report.evaluations[-1]
-    limits = report.description.plan.cost_limits
+def _broken(report: TrainingReport, point: CurvePoint) -> str:
+    """Which held-out costs an evaluation found above their limits, and when."""
+    limits, unit = report.description.plan.cost_limits, report.description.plan.unit
+    when = "before any step" if point.units == 0 else f"after {unit} {point.units:,}"
     costs = [
-        f"{name} was {number(last.metrics[f'cost_{name}'] or 0.0)}, above its limit of {number(limits[name])}"
-        for name in broken_limits(last, report.description)
+        f"{name} was {_cost(point.metrics[f'cost_{name}'] or 0.0)}, above its limit of {_cost(limits[name])}"
+        for name in broken_limits(point, report.description)
     ]
-    return "; ".join(costs)
+    return f"{when}, the held-out cost {', and '.join(costs)}"
+
+
+def _cost(value: float) -> str:
+    """As it is configured: ``0.0001``, not ``1.00e-04``."""
+    return number(value) if value >= 0.001 else f"{value:.4g}"
 
 
 def keeping(report: TrainingReport) -> str:
@@ -73,7 +88,7 @@ def keeping(report: TrainingReport) -> str:
     if outcome.kept == "final":
         return "The last weights are kept."
     if outcome.best_score is None:
-        return "The weights from before training are kept."
+        return "Nothing was kept: the model has the weights from before training."
     where = "before any training" if outcome.kept_units == 0 else f"after {unit} {outcome.kept_units:,}"
     return f"The weights {where} are kept: the best of {len(report.evaluations)} evaluations."
 
