@@ -79,6 +79,7 @@ def test_stats_print_the_figures(filled: Path) -> None:
     assert found["trajectories"] == 6
     assert found["tasks"] == 2
     assert found["turns"] == 15
+    assert (found["outcome_finished"], found["outcome_model_error"]) == (5, 1)
     assert found["pass^1"] == pytest.approx(2 / 3)
     assert found["pass^3"] == 0.0
     assert printed["success_histograms"] == {"3": {"0": 0, "1": 0, "2": 2, "3": 0}}

@@ -41,6 +41,7 @@ def test_small_tau_bench_file_by_hand(pool: Pool) -> None:
     assert found.failure_turns == pytest.approx((1 + 0) / 2)
     assert found.tool_adoption == pytest.approx(4 / 6)
     assert found.families == (FamilyStatistics("library", 6, 4, 0),)
+    assert list(found.outcomes.items()) == [("finished", 5), ("model_error", 1)]
 
 
 def test_recorded_airline_trajectories_give_the_published_figures(pool: Pool) -> None:

@@ -46,7 +46,7 @@ def stats(
     family: Family = None,
     as_json: AsJson = False,
 ) -> None:
-    """Trajectories, tasks, turns, tool adoption, pass^k, zero-variance groups and coverage."""
+    """Trajectories, tasks, turns, how they ended, tool adoption, pass^k, zero-variance groups and coverage."""
     scope = _scope(tenant, all_tenants)
     with Pool.open(pool, read_only=True) as opened:
         found = statistics(opened, tenant=scope, selection=Selection(families=tuple(family or ())))

@@ -77,6 +77,8 @@ class Statistics(NamedTuple):
     failure_turns: float | None
     """Mean assistant turns of judged failures; None = there are none."""
     families: tuple[FamilyStatistics, ...]
+    outcomes: Mapping[str, int]
+    """Trajectories by how they ended, the commonest first."""
 
     @property
     def tool_adoption(self) -> float | None:
@@ -104,6 +106,7 @@ class Statistics(NamedTuple):
             Result("groups", float(self.groups)),
             Result("turns", float(self.turns)),
             Result("trajectories_with_tools", float(self.with_tools)),
+            *(Result(f"outcome_{name}", float(count)) for name, count in self.outcomes.items()),
             Result("missing_evaluations", float(self.missing)),
             *(Result(name, value, unit, n=n) for name, value, unit, n in optional if value is not None),
         ]
@@ -133,6 +136,7 @@ def statistics(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYT
             table.c.agent_version,
             table.c.turn_count,
             table.c.tool_turns,
+            table.c.outcome,
             meant.c.family,
             meant.c.verdict,
             meant.c.score,
@@ -169,6 +173,7 @@ def _gather(connection: Connection, points: Subquery) -> Statistics:
         success_turns=_float(totals.success_turns),
         failure_turns=_float(totals.failure_turns),
         families=tuple(FamilyStatistics(*row) for row in connection.execute(_families(points))),
+        outcomes={row.outcome: row.times for row in connection.execute(_outcomes(points))},
     )
 
 
@@ -220,6 +225,11 @@ def _families(points: Subquery) -> Any:
         .group_by(points.c.family)
         .order_by(points.c.family)
     )
+
+
+def _outcomes(points: Subquery) -> Any:
+    times = func.count().label("times")
+    return select(points.c.outcome, times).group_by(points.c.outcome).order_by(times.desc(), points.c.outcome)
 
 
 def _pass_k(sizes: Sequence[tuple[int, int, int]]) -> tuple[PassK, ...]:
