@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from upturn.training.rectangle import Answered, Attended, rectangle, rectangle_gradient
 from upturn.training.row import IntArray
 from upturn.training.tree import TokenTree
 
@@ -205,11 +206,8 @@ class _Streamed(torch.autograd.Function):
             each if needed is None else each[needed.queries] for each in (q, output, summed)
         )
         for (start, stop, _), below in _ranges(attention, needed):
-            further, further_summed = _FORWARD(
-                _heads_first(asked[below]), _heads_first(k[start:stop]), _heads_first(v[start:stop]), 0.0, False,
-                scale=scaling,
-            )  # fmt: skip
-            _join(answered[below], weighed[below], further[0].transpose(0, 1), further_summed[0].transpose(0, 1))
+            further = rectangle(asked[below], k[start:stop], v[start:stop], scaling=scaling)
+            _join(answered[below], weighed[below], further)
         if needed is not None:
             output[needed.queries], summed[needed.queries] = answered, weighed
         found = output.to(query.dtype)
@@ -239,14 +237,10 @@ class _Streamed(torch.autograd.Function):
         d_asked = d_q if needed is None else torch.zeros_like(asked)
         for (start, stop, _), below in _ranges(attention, needed):
             above = slice(start, stop)
-            found = _BACKWARD(
-                _heads_first(received[below]), _heads_first(asked[below]), _heads_first(k[above]),
-                _heads_first(v[above]), _heads_first(answered[below]), weighed[below].T[None], 0.0, False,
-                scale=scaling,
-            )  # fmt: skip
-            d_asked[below] += found[0][0].transpose(0, 1)
-            d_k[above] += found[1][0].transpose(0, 1)
-            d_v[above] += found[2][0].transpose(0, 1)
+            answers = Answered(asked[below], answered[below], weighed[below])
+            found = rectangle_gradient(received[below], answers, k[above], v[above], scaling=scaling)
+            for whole, span, part in zip((d_asked, d_k, d_v), (below, above, above), found, strict=True):
+                whole[span] += part
         if needed is not None:
             d_q[needed.queries] += d_asked
         return (*(each.transpose(0, 1)[None] for each in (d_q, d_k, d_v)), None)
@@ -282,11 +276,11 @@ def _put(whole: Tensor, block: _Block, part: Tensor) -> None:
         whole[block.indices[block.is_real]] = part[block.is_real].to(whole.dtype)
 
 
-def _join(output: Tensor, summed: Tensor, further: Tensor, further_summed: Tensor) -> None:
+def _join(output: Tensor, summed: Tensor, further: Attended) -> None:
     """Adds attention to further keys, in place: ``(L, H, D)`` outputs with their ``(L, H)`` log-sum-exp."""
-    joined = torch.logaddexp(summed, further_summed)
+    joined = torch.logaddexp(summed, further.summed)
     output.mul_((summed - joined).exp_()[..., None]).addcmul_(
-        further.to(output.dtype), (further_summed - joined).exp_()[..., None]
+        further.output.to(output.dtype), (further.summed - joined).exp_()[..., None]
     )
     summed.copy_(joined)
 
