@@ -15,8 +15,8 @@ from torch import Tensor
 
 _FORWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _BACKWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-_TILE = 1 << 19
-"""Scores of one tile: 2 MB of float32."""
+_TILE = 1 << 20
+"""Scores of one tile: 4 MB of float32."""
 _LOG2E = math.log2(math.e)
 
 
