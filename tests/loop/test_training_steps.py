@@ -310,6 +310,15 @@ NEVER_KEPT = (
 )
 
 
+LIMITED = GrpoConfig(
+    iterations=1,
+    tasks_per_iteration=2,
+    attempts=2,
+    evaluate_every=1,
+    algorithm=AlgorithmConfig(cost_limits={"error": 0.0001}),
+)
+
+
 def costing(*errors: float) -> Callable[..., Evaluate]:
     """A watcher that finds these costs by iteration, and scores that rise."""
     return lambda *_: lambda iterations: Assessment(iterations / 10, {"error": errors[iterations]})
@@ -320,14 +329,7 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
     monkeypatch.setattr("upturn.loop.training.watcher", costing(0.213, 0.2))
-    practice = GrpoConfig(
-        iterations=1,
-        tasks_per_iteration=2,
-        attempts=2,
-        evaluate_every=1,
-        incumbent_share=share,
-        algorithm=AlgorithmConfig(cost_limits={"error": 0.0001}),
-    )
+    practice = LIMITED.model_copy(update={"incumbent_share": share})
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
     )
@@ -353,18 +355,11 @@ def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limit
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upturn.loop.training.watcher", costing(0.213, 0.2))
-    practice = GrpoConfig(
-        iterations=1,
-        tasks_per_iteration=2,
-        attempts=2,
-        evaluate_every=1,
-        algorithm=AlgorithmConfig(cost_limits={"error": 0.0001}),
-    )
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 16, "heldout_count": 4}
     )
     sections = {"sft": SftConfig(batch_rows=8), "readiness": ReadinessConfig(points=1, categories=1)}
-    config = plain.model_copy(update={"agents": (*plain.agents, NANO), "grpo": practice, **sections})
+    config = plain.model_copy(update={"agents": (*plain.agents, NANO), "grpo": LIMITED, **sections})
     with desk.opened(tmp_path / "run", config) as context:
         outcome = run_cycle(context, 1)
     made = outcome.trained

@@ -142,7 +142,8 @@ class TaskConfig(Section):
     count: Count = 5000
     """Tasks routed to the agents in each cycle."""
     heldout_count: Count = 400
-    """Tasks that are never trained on; every before-and-after comparison is made on them."""
+    """Tasks that are never trained on; every before-and-after comparison is made on them. At least 30 where
+    anything is trained."""
 
 
 class RoutingConfig(Section):

@@ -21,14 +21,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from upturn.training.rectangle import Answered, Attended, rectangle, rectangle_gradient
+from upturn.training.rectangle import (
+    FUSED,
+    FUSED_GRADIENT,
+    Answered,
+    Attended,
+    heads_first,
+    rectangle,
+    rectangle_gradient,
+)
 from upturn.training.row import IntArray
 from upturn.training.tree import TokenTree
 
 Backend = Literal["streamed", "flex", "by_node"]
 
-_FORWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-_BACKWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 CHUNK = 192
 """Tokens of a node whose own attention is one causal call. The kernel computes much of what a causal mask hides,
 and nothing in vain in a rectangle, so a long node is taken as a chain: a sixth faster than whole nodes of 1,000
@@ -199,7 +205,7 @@ class _Streamed(torch.autograd.Function):
         summed = torch.empty(q.shape[:2], dtype=torch.float32)
         for block in attention.blocks:
             taken = (_taken(each, block) for each in (q, k, v))
-            own, own_summed = _FORWARD(*taken, 0.0, True, scale=scaling)
+            own, own_summed = FUSED(*taken, 0.0, True, scale=scaling)
             _put(output, block, own.transpose(1, 2))
             _put(summed, block, own_summed.transpose(1, 2))
         asked, answered, weighed = (
@@ -228,7 +234,7 @@ class _Streamed(torch.autograd.Function):
             if block.is_real is not None:  # padded queries repeat a real one and must not count twice
                 received = received.masked_fill(~block.is_real[:, None, :, None], 0.0)
             block_summed = _taken(summed[..., None], block)[..., 0]
-            found = _BACKWARD(received, *taken, block_summed, 0.0, True, scale=scaling)
+            found = FUSED_GRADIENT(received, *taken, block_summed, 0.0, True, scale=scaling)
             for whole, part in zip((d_q, d_k, d_v), found, strict=True):
                 _put(whole, block, part.transpose(1, 2))
         received, asked, answered, weighed = (
@@ -254,15 +260,10 @@ def _ranges(attention: TreeAttention, needed: _Needed | None) -> list[tuple[_Rea
     return [(each, below) for each, below in pairs if below.start < below.stop]
 
 
-def _heads_first(part: Tensor) -> Tensor:
-    """``(1, heads, L, D)`` from ``(L, heads, D)``."""
-    return part.transpose(0, 1)[None]
-
-
 def _taken(whole: Tensor, block: _Block) -> Tensor:
     """``(B, heads, L, D)``: a block's part of ``(N, heads, D)``."""
     if block.indices is None:
-        return _heads_first(whole[block.start : block.stop])
+        return heads_first(whole[block.start : block.stop])
     return whole[block.indices].transpose(1, 2)
 
 

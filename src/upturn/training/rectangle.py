@@ -3,7 +3,7 @@
 Letters: L queries, C keys, H query heads, K key-value heads, G = H / K, D their size. In float32 torch's fused
 kernel computes it. In bfloat16 that kernel gains nothing, so there the products are batched matrix products, which
 the processor has instructions for, and only the softmax is float32, tile by tile in the cache and by powers of two,
-which torch computes three times as fast as those of e: a quarter to a third less time.
+which torch computes three times as fast as those of e: a quarter less time on one thread, a tenth on two.
 """
 
 import math
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-_FORWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-_BACKWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+FUSED: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+FUSED_GRADIENT: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 _TILE = 1 << 20
 """Scores of one tile: 4 MB of float32."""
 _LOG2E = math.log2(math.e)
@@ -52,7 +52,7 @@ def rectangle(query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> A
     """Queries ``(L, H, D)`` see all of the keys and values ``(C, K, D)``."""
     if query.dtype == torch.bfloat16:
         return _tiled(query, key, value, scaling=scaling)
-    output, summed = _FORWARD(*map(_heads_first, (query, key, value)), 0.0, False, scale=scaling)
+    output, summed = FUSED(*map(heads_first, (query, key, value)), 0.0, False, scale=scaling)
     return Attended(output[0].transpose(0, 1), summed[0].transpose(0, 1))
 
 
@@ -63,12 +63,12 @@ def rectangle_gradient(
     if above.dtype == torch.bfloat16:
         return _tiled_gradient(above, answered, key, value, scaling=scaling)
     query, output, summed = answered
-    tensors = map(_heads_first, (above, query, key, value, output))
-    found = _BACKWARD(*tensors, summed.T[None], 0.0, False, scale=scaling)
+    tensors = map(heads_first, (above, query, key, value, output))
+    found = FUSED_GRADIENT(*tensors, summed.T[None], 0.0, False, scale=scaling)
     return Gradients(*(each[0].transpose(0, 1) for each in found))
 
 
-def _heads_first(part: Tensor) -> Tensor:
+def heads_first(part: Tensor) -> Tensor:
     """``(1, heads, L, D)`` from ``(L, heads, D)``."""
     return part.transpose(0, 1)[None]
 
