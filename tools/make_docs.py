@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from typer.main import get_command as as_command
 
 from upturn.cli.app import app
-from upturn.config import Config, section
+from upturn.config import Config, learning, section
 from upturn.training.metric import GROUPS, METRICS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,7 +87,9 @@ def _sentence(text: str | None) -> str:
 
 def configuration_page() -> str:
     """The reference of every setting as Markdown."""
-    words = field_words(Path(section.__file__).read_text(encoding="utf-8"))
+    words = field_words(
+        "\n".join(Path(str(each.__file__)).read_text(encoding="utf-8") for each in (section, learning))
+    )
     lines = [
         NOTICE,
         "# Configuration: `upturn.toml`",
@@ -121,7 +123,8 @@ def _section_lines(model: type[BaseModel], heading: str, words: dict[tuple[str, 
             inner_sections.append((type(inner.default), f"{heading[:-1]}.{setting}]"))
             continue
         default = "required" if inner.is_required() else _toml(inner.default)
-        meaning = _sentence(words[model.__name__, setting])
+        named = (words.get((kind.__name__, setting)) for kind in model.__mro__)
+        meaning = _sentence(next(word for word in named if word is not None))
         yield f"| `{setting}` | {_type_words(inner.annotation)} | {default} | {meaning} |"
     for inner_model, inner_heading in inner_sections:
         yield from _section_lines(inner_model, inner_heading, words)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from upturn.config import parse_config
-from upturn.config.section import AdvantageConfig
+from upturn.config.learning import AdvantageConfig
 from upturn.errors import ConfigError
 from upturn.loop.algorithm import algorithm_settings
 from upturn.training import AdvantageSettings

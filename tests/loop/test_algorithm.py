@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from upturn.config import Config, parse_config
-from upturn.config.section import PresetName
+from upturn.config.learning import PresetName
 from upturn.errors import ConfigError
 from upturn.loop.algorithm import algorithm_settings, continuations
 from upturn.loop.check import check_names

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from upturn.config import AgentConfig, Config, GrpoConfig, parse_config
-from upturn.config.section import AlgorithmConfig
+from upturn.config.learning import AlgorithmConfig
 from upturn.environments.office.kit import OfficeKit
 from upturn.errors import ConfigError
 from upturn.loop.check import check_names

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from upturn.config import AgentConfig, GrpoConfig, ReadinessConfig, RewardConfig, SftConfig
-from upturn.config.section import AlgorithmConfig, KlConfig, MismatchConfig
+from upturn.config.learning import AlgorithmConfig, KlConfig, MismatchConfig
 from upturn.errors import TrainingError
 from upturn.loop.context import version_of
 from upturn.loop.cycle import run_cycle, serve, train

@@ -2,12 +2,12 @@
 
 from upturn.config.config import Config
 from upturn.config.contradiction import Contradiction, contradictions
+from upturn.config.learning import GrpoConfig, SftConfig
 from upturn.config.load import load_config, parse_config
 from upturn.config.section import (
     AgentConfig,
     CanaryConfig,
     EnvironmentConfig,
-    GrpoConfig,
     LoopConfig,
     PoolConfig,
     ReadinessConfig,
@@ -15,7 +15,6 @@ from upturn.config.section import (
     RoutingConfig,
     RunConfig,
     Section,
-    SftConfig,
     TaskConfig,
     ValidationConfig,
 )

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from upturn.config.learning import GrpoConfig, SftConfig
 from upturn.config.section import (
     AgentConfig,
     CanaryConfig,
     EnvironmentConfig,
-    GrpoConfig,
     LoopConfig,
     PoolConfig,
     ReadinessConfig,
@@ -18,7 +18,6 @@ from upturn.config.section import (
     RoutingConfig,
     RunConfig,
     Section,
-    SftConfig,
     TaskConfig,
     ValidationConfig,
 )
