@@ -31,6 +31,8 @@ class WrittenTokens:
     """NaN where the row has none."""
     reference_logprobs: FloatArray
     """NaN where the row has none."""
+    turns: IntArray
+    """Index of the rollout's turn that each belongs to, counted over all rollouts, from 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,15 +119,26 @@ def rollouts(rows: Iterable[TrainingRow]) -> list[list[TrainingRow]]:
 def written_tokens(rows: Sequence[TrainingRow]) -> WrittenTokens:
     """What a loss needs of the rows' written tokens."""
     places = {name: place for place, name in enumerate(dict.fromkeys(row.trajectory_id for row in rows))}
+    sequences = np.concatenate(
+        [np.full(len(row.positions), places[row.trajectory_id], dtype=np.int64) for row in rows]
+    )
     return WrittenTokens(
         np.concatenate([row.token_ids[row.positions] for row in rows]),
-        np.concatenate([np.full(len(row.positions), places[row.trajectory_id], dtype=np.int64) for row in rows]),
+        sequences,
         np.concatenate([row.weights for row in rows]),
         _column(rows, lambda row: row.scales, 1.0),
         _column(rows, lambda row: row.corrections, 1.0),
         _column(rows, lambda row: row.old_logprobs, np.nan),
         _column(rows, lambda row: row.reference_logprobs, np.nan),
+        _turns(rows, sequences),
     )
+
+
+def _turns(rows: Sequence[TrainingRow], sequences: IntArray) -> IntArray:
+    """Turns of different rollouts are different ones."""
+    own = [np.zeros_like(row.positions) if row.turns is None else row.turns for row in rows]
+    pairs = np.stack([sequences, np.concatenate(own)], axis=1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _column(

@@ -16,11 +16,12 @@ class TokenBatch(NamedTuple):
     """The written tokens of a micro-batch, in the order of ``WrittenTokens``; all ``(N,)``."""
 
     logprobs: Tensor
-    """Of the model in training; carries the gradient."""
+    """Of the model in training; carries the gradient. A critic's batch has its values here."""
     old_logprobs: Tensor
-    """Of the policy that ratios are taken to, as a rule the sampler's; NaN where none were recorded."""
+    """Of the policy that ratios are taken to, as a rule the sampler's; NaN where none were recorded. A critic's
+    batch has the values from before its first step here."""
     weights: Tensor
-    """Advantage, or 1."""
+    """Advantage, or 1; for a critic the return that its value is fitted to."""
     mask: Tensor
     """True = takes part."""
     corrections: Tensor | None = None
@@ -29,6 +30,8 @@ class TokenBatch(NamedTuple):
     """Of the policy that a KL term holds on to; None = there is none."""
     sequences: Tensor | None = None
     """int64: index of the rollout of each token; None = all of one."""
+    turns: Tensor | None = None
+    """int64: index of the turn of each token, counted over all rollouts; None = all of one."""
 
 
 class TokenStatistics(NamedTuple):

@@ -39,6 +39,8 @@ class TrainingRow:
     """``(A,)``, not negative: what a policy term is multiplied by where sampler and trainer differ; None = 1."""
     reference_logprobs: FloatArray | None = None
     """``(A,)``, of the policy that a KL term holds on to; None = no KL term can use the row."""
+    turns: IntArray | None = None
+    """``(A,)``: the turn of its trajectory that each was written in; None = all in one."""
 
     @property
     def computed_length(self) -> int:
@@ -119,6 +121,7 @@ def _training_row(
         positions.astype(np.int64),
         weight.astype(np.float32),
         None if old_logprobs is None else _logprobs(trajectory_id, old_logprobs, len(positions)),
+        turns=np.repeat(np.array([span.turn for span in row.spans], dtype=np.int64), lengths),
     )
 
 

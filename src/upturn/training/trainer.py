@@ -178,6 +178,7 @@ class Trainer:
                 torch.from_numpy(written.corrections).to(device),
                 torch.from_numpy(written.reference_logprobs).to(device),
                 torch.from_numpy(written.sequences).to(device),
+                torch.from_numpy(written.turns).to(device),
             )
             scales = torch.from_numpy(written.scales).to(device)
             loss = (stream.objective.losses(tokens) * scales).sum() / stream.denominator
