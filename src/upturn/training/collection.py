@@ -1,6 +1,6 @@
 """An iteration's groups: collected once, or with dynamic sampling until enough of them have a signal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from upturn.errors import TrainingError
@@ -76,14 +76,14 @@ class Collector:
                 groups += self._compared(refill(iteration, rounds))
                 rounds += 1
             used = _informative(groups)
-        _check_ids(groups)
+        check_ids(each.group for each in groups)
         chosen = [each.group for each in used]
         scaled = rescaled(chosen, [each.advantages for each in used], by=self.scale)
         return Collection(tuple(groups), tuple(map(ComparedGroup, chosen, scaled)), rounds)
 
     def _compared(self, groups: Sequence[ScoredGroup]) -> list[ComparedGroup]:
         for group in groups:
-            _check_group(group)
+            check_group(group)
         return [ComparedGroup(group, self.advantage(group)) for group in groups]
 
 
@@ -91,7 +91,8 @@ def _informative(groups: Sequence[ComparedGroup]) -> list[ComparedGroup]:
     return [each for each in groups if each.advantages.is_informative]
 
 
-def _check_group(group: ScoredGroup) -> None:
+def check_group(group: ScoredGroup) -> None:
+    """Raises TrainingError where an attempt is at another task than its group's."""
     for member in group.members:
         if member.trajectory.task_id != group.task.id:
             raise TrainingError(
@@ -100,11 +101,11 @@ def _check_group(group: ScoredGroup) -> None:
             )
 
 
-def _check_ids(groups: Sequence[ComparedGroup]) -> None:
-    """Rows are joined to rollouts by id."""
+def check_ids(groups: Iterable[ScoredGroup]) -> None:
+    """Raises TrainingError where two attempts have one id: rows are joined to rollouts by it."""
     seen: set[str] = set()
-    for each in groups:
-        for member in each.group.members:
+    for group in groups:
+        for member in group.members:
             name = member.trajectory.id
             if name in seen:
                 raise TrainingError(f"two trajectories of one iteration have the id {name!r}; give each its own")
