@@ -1,15 +1,14 @@
 """Group-relative policy optimisation as a run: resumable, evaluated, stopped in time."""
 
-import copy
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.training.advantage import Advantage, ScoredGroup
-from upturn.training.asynchronous import Ahead, AheadCollect
-from upturn.training.collection import Collect, Refill
+from upturn.training.advantage import Advantage
+from upturn.training.asynchronous import AheadCollect
+from upturn.training.collection import Collect, Collecting, Refill, StatefulCollect
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_gradient import PolicyGradient
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
@@ -18,6 +17,7 @@ from upturn.training.settings import GrpoSettings
 from upturn.training.signature import signature
 from upturn.training.stream import Algorithm
 from upturn.training.trainer import Trainer
+from upturn.training.whole import frozen_scorer
 
 
 def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
@@ -31,17 +31,19 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
     advantage: Advantage | None = None,
     evaluate: Evaluate | None = None,
     progress: Progress | None = None,
+    facts: Mapping[str, object] | None = None,
 ) -> TrainingOutcome:
     """Trains the model in place; resumes from ``run_dir``.
 
     ``collect(iteration)`` samples groups with the model's current weights, from iteration 0 (an ``AheadCollect``
     with earlier ones, while the model is trained), and ``refill(iteration, round)`` further ones where the settings
-    have dynamic sampling; ``advantage`` is an estimator of your own (None = that of the settings), whose class and
-    options belong to what the run is;
+    have dynamic sampling; what a ``StatefulCollect`` remembers goes into the checkpoint; ``advantage`` is an
+    estimator of your own (None = that of the settings), whose class and options belong to what the run is;
     ``evaluate(iterations)`` gives the score after that many, first with 0. All may depend on their arguments, the
     seed and the weights only. When the run returns, the model holds the weights of the best evaluation
     (``keep="best"``) or the last ones (``"final"``). Resuming needs the model as it was before training, the same
-    settings and seed. A KL term keeps a copy of the model as it was. Raises TrainingError.
+    settings and seed. A KL term keeps a copy of the model as it was. ``facts``: what else belongs to what the run
+    is, by name, so that it is not resumed with others; None = nothing. Raises TrainingError.
     """
     if seed < 0:
         raise TrainingError(f"seed must be 0 or more, got {seed!r}")
@@ -49,27 +51,31 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
     rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
     algorithm: Algorithm = PolicyGradient(
-        _noted(collect, rate),
+        rate.noted(collect),
         settings,
         seed,
         advantage=advantage,
         refill=refill,
         scorer=None if settings.mismatch is None else trainer.score,
-        reference=None
-        if settings.objective.kl is None
-        else Trainer(copy.deepcopy(model), settings.optimiser).score,
+        reference=None if settings.objective.kl is None else frozen_scorer(trainer),
     )
-    further: dict[str, object] = {"seed": seed}
+    further: dict[str, object] = {"seed": seed, **(facts or {})}
     if advantage is not None:
         further["advantage"] = signature(advantage)
-    if isinstance(collect, AheadCollect):
-        if refill is not None:
-            raise TrainingError(
-                "dynamic sampling draws more from the present weights, sampling ahead from earlier ones: leave out "
-                "settings.dynamic_sampling, or collect without staleness"
-            )
-        algorithm, further = Ahead(algorithm, collect), {**further, "staleness": collect.staleness}
-    plan = RunPlan(
+    if isinstance(collect, AheadCollect) and refill is not None:
+        raise TrainingError(
+            "dynamic sampling draws more from the present weights, sampling ahead from earlier ones: leave out "
+            "settings.dynamic_sampling, or collect without staleness"
+        )
+    if isinstance(collect, StatefulCollect):
+        algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
+    place = RunPlace(run_dir, identity_of(trainer, "grpo", settings, **further))
+    return Run(trainer, algorithm, plan_of(settings), place, evaluate, progress).finish()
+
+
+def plan_of(settings: GrpoSettings) -> RunPlan:
+    """When a run with these settings evaluates, saves and stops."""
+    return RunPlan(
         units=settings.iterations,
         evaluate_every=settings.evaluate_every,
         checkpoint_every=settings.checkpoint_every,
@@ -78,15 +84,3 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
         patience=settings.patience,
         cost_limits=settings.cost_limits,
     )
-    identity = identity_of(trainer, "grpo", settings, **further)
-    return Run(trainer, algorithm, plan, RunPlace(run_dir, identity), evaluate, progress).finish()
-
-
-def _noted(collect: Collect, rate: IterationSchedule) -> Collect:
-    """The same, and the learning rate hears of every iteration before its steps."""
-
-    def noting(iteration: int, /) -> Sequence[ScoredGroup]:
-        rate.iteration = iteration
-        return collect(iteration)
-
-    return noting

@@ -1,14 +1,18 @@
-"""Log-probabilities of given tokens under the output layer, without ever holding all logits.
+"""What is read from hidden states: log-probabilities of given tokens, without ever holding all logits, or values.
 
 Letters: U predictions, d hidden size, V vocabulary, C predictions of one chunk.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+
+Read: TypeAlias = Callable[[nn.Module, Tensor, Tensor], Tensor]
+"""``(head, hidden (U, d), targets (U,))`` to ``(U,)`` in float32, with gradient: what is read where each target is
+predicted, before it is known."""
 
 CHUNK_NUMBERS = 1 << 23
 """Logits computed at once: 32 MB of float32. Smaller chunks make matrix products that are too small to be fast;
@@ -39,6 +43,16 @@ def chosen_logprobs(
         for part, chosen in zip(hidden.split(rows), targets.split(rows), strict=True)
     ]
     return torch.cat(parts)
+
+
+def state_values(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG001  # a ``Read``
+    """``(U,)``: the output of a head of one number, in float32 also under autocast (values differ by little).
+
+    What was written next cannot matter: a value is of the state before it.
+    """
+    with torch.autocast(hidden.device.type, enabled=False):
+        found: Tensor = head(hidden.float())
+    return found[:, 0]
 
 
 def _vocabulary(head: nn.Module) -> int:

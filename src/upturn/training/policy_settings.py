@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from upturn.training.requirement import is_positive, refuse, unless, unless_missing, useless
 
-ObjectiveKind = Literal["clipped", "gspo", "cispo"]
+ObjectiveKind = Literal["clipped", "gspo", "turn", "cispo"]
 Aggregation = Literal["token_mean", "sequence_mean", "constant"]
 KlEstimator = Literal["k1", "k2", "k3", "abs"]
 WeightLevel = Literal["none", "token", "sequence"]
@@ -27,6 +27,7 @@ class Clips(NamedTuple):
 _USUAL_CLIPS = {
     "clipped": Clips(0.2, 0.28),  # DAPO, arXiv 2503.14476
     "gspo": Clips(3e-4, 4e-4),  # arXiv 2507.18071, section 5.1
+    "turn": Clips(0.05, 0.07),  # those by token over √16: a mean of log-ratios over 16 tokens that move apart
     "cispo": Clips(1.0, 4.0),  # no lower bound and a cap of 5: ScaleRL, arXiv 2510.13786
 }
 
@@ -77,8 +78,8 @@ class ObjectiveSettings:
 
     kind: ObjectiveKind = "clipped"
     """``clipped``: PPO's surrogate by token. ``gspo``: the same with one ratio for a whole rollout; it differs from
-    ``clipped`` only once the model has left the sampler, so with several minibatches or passes. ``cispo``: a
-    bounded ratio as constant weight of the log-prob."""
+    ``clipped`` only once the model has left the sampler, so with several minibatches or passes. ``turn``: one ratio
+    for each turn of a rollout. ``cispo``: a bounded ratio as constant weight of the log-prob."""
     clip_low: float | None = None
     """The ratio is bounded to [1 − clip_low, 1 + clip_high]; None = what is usual for the kind."""
     clip_high: float | None = None

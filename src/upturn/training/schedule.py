@@ -2,8 +2,11 @@
 
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 from upturn.training.settings import Decay
+
+Found = TypeVar("Found")
 
 
 def warmup_factor(step: int, warmup_steps: int) -> float:
@@ -39,6 +42,15 @@ class IterationSchedule:
         self._decay: Decay = decay
         self._iterations = iterations
         self._warmup_steps = warmup_steps
+
+    def noted(self, collect: Callable[[int], Found]) -> Callable[[int], Found]:
+        """The same, and the schedule hears of every iteration before its steps."""
+
+        def noting(iteration: int, /) -> Found:
+            self.iteration = iteration
+            return collect(iteration)
+
+        return noting
 
     def __call__(self, step: int) -> float:
         """For the step after ``step`` steps, in the present iteration."""

@@ -18,6 +18,7 @@ def _tokens(
     corrections: Sequence[float] | None = None,
     reference: Sequence[float] | None = None,
     sequences: Sequence[int] | None = None,
+    turns: Sequence[int] | None = None,
 ) -> TokenBatch:
     """A flat batch in float64 whose log-probs carry a gradient; all take part unless a mask says otherwise."""
 
@@ -32,6 +33,7 @@ def _tokens(
         None if corrections is None else column(corrections),
         None if reference is None else column(reference),
         None if sequences is None else torch.tensor(sequences, dtype=torch.int64),
+        None if turns is None else torch.tensor(turns, dtype=torch.int64),
     )
 
 
@@ -43,7 +45,7 @@ def tokens() -> Callable[..., TokenBatch]:
 
 @pytest.fixture
 def noisy() -> Callable[[], TokenBatch]:
-    """Three tokens that take part, in two sequences, with NaN and infinity in all slots that do not."""
+    """Three tokens that take part, in three turns of two sequences, with NaN and infinity in all other slots."""
     nan, inf = math.nan, math.inf
     return lambda: _tokens(
         [-1.0, nan, -2.0, inf, -0.5],
@@ -53,4 +55,5 @@ def noisy() -> Callable[[], TokenBatch]:
         corrections=[1.0, nan, 0.5, inf, 1.0],
         reference=[-1.1, nan, -1.9, nan, -0.9],
         sequences=[0, 0, 0, 1, 1],
+        turns=[0, 0, 1, 2, 2],
     )

@@ -52,6 +52,31 @@ def test_on_policy_it_has_the_gradient_of_the_token_level_objective(tokens: Toke
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
+def test_by_turn_every_token_has_the_ratio_of_its_turn_and_is_clipped_with_it(tokens: Tokens) -> None:
+    """Turns 0 and 1 of the first rollout, 0 of the second: s = e^.1, e^-.2 and e^.1. Bounds [.85, 1.2] hold the
+    second, which is good, and neither of the others."""
+    batch = tokens(LOGPROBS, OLD, [1.0, 1.0, -1.0, 1.0, 1.0], sequences=SEQUENCES, turns=[0, 0, 1, 2, 2])
+    objective = SequencePolicy(0.15, 0.2, extent="turn")
+    losses = objective.losses(batch)
+    assert losses.tolist() == pytest.approx([-math.exp(0.1)] * 2 + [0.85] + [-math.exp(0.1)] * 2)
+    losses.sum().backward()
+    assert batch.logprobs.grad is not None
+    assert batch.logprobs.grad.tolist() == pytest.approx([-math.exp(0.1)] * 2 + [0.0] + [-math.exp(0.1)] * 2)
+    seen = objective.statistics(batch).sums
+    assert (seen["clip_fraction_low"], seen["clip_fraction_high"]) == (1, 0)
+
+
+def test_a_rollout_of_one_turn_has_one_ratio_either_way_and_turns_of_one_token_have_the_tokens(
+    tokens: Tokens,
+) -> None:
+    gains = [1.5, 1.5, 1.5, -2.0, -2.0]
+    whole = tokens(LOGPROBS, OLD, gains, sequences=SEQUENCES, turns=SEQUENCES)
+    by_rollout, by_turn = SequencePolicy(0.1, 0.05), SequencePolicy(0.1, 0.05, extent="turn")
+    assert torch.equal(by_rollout.losses(whole), by_turn.losses(whole))
+    single = tokens(LOGPROBS, OLD, gains, sequences=SEQUENCES, turns=range(5))
+    torch.testing.assert_close(by_turn.losses(single), ClippedPolicy(0.1, 0.05).losses(single))
+
+
 def test_clip_fractions_are_those_of_sequences_in_tokens(tokens: Tokens) -> None:
     """s = 1 with A > 0 and s = e^.1 with A > 0: the second is clipped, with both of its tokens."""
     batch = tokens(LOGPROBS, OLD, [1.0] * 5, sequences=SEQUENCES)

@@ -16,6 +16,7 @@ ALL = {
     "clipped": ObjectiveSettings(),
     "dual clip": ObjectiveSettings(dual_clip=3.0),
     "gspo": ObjectiveSettings("gspo", aggregation="sequence_mean"),
+    "by turn": ObjectiveSettings("turn"),
     "cispo": ObjectiveSettings("cispo"),
     "without stale": ObjectiveSettings(stale_limit=0.1),
     "gspo without stale, with KL": ObjectiveSettings("gspo", aggregation="sequence_mean", stale_limit=0.1, kl=KL),
@@ -48,7 +49,7 @@ def test_what_stands_in_masked_slots_changes_no_other(
         **{
             name: torch.where(batch.mask, values, -7.0)
             for name, values in batch._asdict().items()
-            if values.dtype == torch.float64
+            if values is not None and values.dtype == torch.float64
         }
     )
     objective = policy_objective(settings)
@@ -72,7 +73,8 @@ def test_a_correction_multiplies_the_policy_term(
 def test_tokens_may_come_in_any_order(noisy: Callable[[], TokenBatch], settings: ObjectiveSettings) -> None:
     """So neither rows nor micro-batches matter, as long as a rollout stays together."""
     batch, order = noisy(), torch.tensor([4, 2, 0, 3, 1])
-    moved = batch._replace(**{name: values[order] for name, values in batch._asdict().items()})
+    columns = {name: values[order] for name, values in batch._asdict().items() if values is not None}
+    moved = batch._replace(**columns)
     objective = policy_objective(settings)
     torch.testing.assert_close(objective.losses(batch)[order], objective.losses(moved), rtol=1e-12, atol=0)
 
@@ -80,7 +82,7 @@ def test_tokens_may_come_in_any_order(noisy: Callable[[], TokenBatch], settings:
 @every
 def test_an_empty_batch_has_an_empty_loss(settings: ObjectiveSettings) -> None:
     empty, none = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
-    batch = TokenBatch(empty, empty, empty, empty.bool(), empty, empty, none)
+    batch = TokenBatch(empty, empty, empty, empty.bool(), empty, empty, none, none)
     objective = policy_objective(settings)
     assert objective.losses(batch).shape == (0,)
     assert set(objective.statistics(batch).sums.values()) == {0.0}

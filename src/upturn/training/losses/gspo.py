@@ -1,4 +1,6 @@
-"""Group sequence policy optimisation: one ratio for a whole rollout."""
+"""Group sequence policy optimisation: one ratio for a whole rollout, or for each of its turns."""
+
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -7,10 +9,13 @@ from upturn.training.loss import TokenBatch, TokenStatistics
 from upturn.training.losses.clipped import binding
 from upturn.training.losses.ratio import advantages, log_ratios, ratio_statistics, sequence_means
 
+Extent = Literal["rollout", "turn"]
 
-def sequence_ratios(batch: TokenBatch) -> Tensor:
-    """At each token, s = (Π ρ)^(1/length) over the written tokens of its rollout, without gradient."""
-    return sequence_means(log_ratios(batch).detach(), batch).exp()
+
+def sequence_ratios(batch: TokenBatch, extent: Extent = "rollout") -> Tensor:
+    """At each token, s = (Π ρ)^(1/length) over the written tokens of its rollout or turn, without gradient."""
+    parts = batch if extent == "rollout" else batch._replace(sequences=batch.turns)
+    return sequence_means(log_ratios(batch).detach(), parts).exp()
 
 
 class SequencePolicy:
@@ -21,21 +26,26 @@ class SequencePolicy:
     GSPO's −min(s·A, clip(s)·A); with an advantage for each turn it still is defined. While the model is the policy
     that sampled (one step for each batch) s is 1 and the gradient is that of the token-level objective with the
     same aggregation. Clips are far narrower than for tokens, since s is a geometric mean over many of them.
+
+    ``extent="turn"``: s is of the turn, so that an action is clipped as a whole, and others of its rollout are not.
+    Turn-PPO (arXiv 2512.17008) clips by turn too, there the plain product; the geometric mean keeps one clip right
+    for turns of any length.
     """
 
-    def __init__(self, clip_low: float, clip_high: float) -> None:
+    def __init__(self, clip_low: float, clip_high: float, *, extent: Extent = "rollout") -> None:
         self.clip_low = clip_low
         self.clip_high = clip_high
+        self.extent: Extent = extent
 
     def losses(self, batch: TokenBatch) -> Tensor:
         """``(N,)``; meaningful as a mean over each sequence."""
         differences = log_ratios(batch)
-        ratios = sequence_ratios(batch) * (differences - differences.detach()).exp()
+        ratios = sequence_ratios(batch, self.extent) * (differences - differences.detach()).exp()
         gains = advantages(batch)
         return -torch.minimum(ratios * gains, ratios.clamp(1 - self.clip_low, 1 + self.clip_high) * gains)
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
         """See ``ratio_statistics``; ratio and clip fractions are of the sequence ratio, counted in tokens."""
-        ratios = sequence_ratios(batch)
+        ratios = sequence_ratios(batch, self.extent)
         clipped = binding(ratios, advantages(batch), self.clip_low, self.clip_high)
         return ratio_statistics(batch, ratios, clipped)

@@ -33,6 +33,8 @@ def _surrogate(settings: ObjectiveSettings) -> Objective:
             return ClippedPolicy(low, high, settings.dual_clip)
         case "gspo":
             return SequencePolicy(low, high)
+        case "turn":
+            return SequencePolicy(low, high, extent="turn")
         case "cispo":
             return BoundedWeights(low, high)
         case _:

@@ -1,0 +1,40 @@
+"""The squared error of values, as PPO's critic is trained on it. Needs torch."""
+
+import torch
+from torch import Tensor
+
+from upturn.training.loss import TokenBatch, TokenStatistics, quiet, total
+
+
+class SquaredError:
+    """½·(V − G)² per step, with G the return that is to be met.
+
+    Of a critic's batch ``logprobs`` are the values V, ``old_logprobs`` those from before the iteration's first
+    step, and ``weights`` the returns G. With a ``clip`` c: ½·max((V − G)², (V_old + clamp(V − V_old, −c, c) − G)²),
+    PPO's value clip (openai/baselines ``ppo2``; verl ``compute_value_loss``): a value that has moved further than c
+    towards its return has no gradient.
+    """
+
+    def __init__(self, clip: float | None = None) -> None:
+        """``clip``: None = none."""
+        self.clip = clip
+
+    def losses(self, batch: TokenBatch) -> Tensor:
+        """``(N,)``."""
+        values, returns = quiet(batch.logprobs, batch.mask), quiet(batch.weights, batch.mask)
+        plain = (values - returns).square()
+        if self.clip is not None:
+            old = quiet(batch.old_logprobs, batch.mask)
+            held = old + (values - old).clamp(-self.clip, self.clip)
+            plain = torch.maximum(plain, (held - returns).square())
+        return plain / 2
+
+    def statistics(self, batch: TokenBatch) -> TokenStatistics:
+        """``value_loss``: ½·(V − G)², whatever the loss clips; with a clip ``value_clip_fraction``."""
+        values, returns = quiet(batch.logprobs, batch.mask).detach(), quiet(batch.weights, batch.mask)
+        plain = (values - returns).square() / 2
+        sums = {"value_loss": total(plain)}
+        if self.clip is not None:
+            moved = (values - quiet(batch.old_logprobs, batch.mask)).abs() > self.clip
+            sums["value_clip_fraction"] = total((moved & (self.losses(batch).detach() > plain)).float())
+        return TokenStatistics(sums, {})

@@ -1,0 +1,64 @@
+"""Settings of PPO refuse what cannot work and what would do nothing."""
+
+from collections.abc import Callable
+
+import pytest
+
+from upturn.errors import ConfigError
+from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings
+from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
+from upturn.training.settings import OptimiserSettings
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "gamma": (lambda: CreditSettings(gamma=1.1), "credit.gamma must be in [0, 1], got 1.1"),
+    "trace": (lambda: CreditSettings(trace=-0.1), "credit.trace must be in [0, 1], got -0.1"),
+    "value trace": (lambda: CreditSettings(value_trace=2.0), "credit.value_trace must be in [0, 1], got 2.0"),
+    "rate": (lambda: CriticSettings(learning_rate=0.0), "critic.learning_rate must be positive, got 0.0"),
+    "no pass": (lambda: CriticSettings(passes=0), "critic.passes must be at least 1, got 0"),
+    "clip": (
+        lambda: CriticSettings(value_clip=0.0),
+        "critic.value_clip must be positive or None (no clip), got 0.0",
+    ),
+    "idle clip": (
+        lambda: CriticSettings(value_clip=0.2, minibatches=1, passes=1),
+        "critic.value_clip=0.2 would do nothing with critic.minibatches=1 and critic.passes=1",
+    ),
+    "critic alone for ever": (
+        lambda: PpoSettings(iterations=3, critic=CriticSettings(alone_iterations=3)),
+        "critic.alone_iterations=3 leaves no iteration of 3 that trains the policy; set fewer, or more iterations",
+    ),
+    "what holds for every policy": (
+        lambda: PpoSettings(keep="best", evaluate_every=None),
+        "keep='best' would do nothing with evaluate_every=None",
+    ),
+    "idle bounds": (
+        lambda: PpoSettings(minibatches=1, objective=ObjectiveSettings("turn"), mismatch=MismatchSettings()),
+        "objective.kind='turn' would do nothing with minibatches=1, passes=1 and mismatch",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
+def test_it_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        make()
+    assert message in str(found.value)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as found:
+        PpoSettings(iterations=1, passes=0, critic=CriticSettings(alone_iterations=1))
+    assert len(found.value.problems) == 2
+
+
+def test_traces_are_what_is_usual_for_the_step_unless_they_are_set() -> None:
+    assert CreditSettings().traces == (0.9, 0.9)
+    assert CreditSettings("token").traces == (1.0, 1.0)
+    assert CreditSettings(trace=0.5).traces == (0.5, 0.5)
+    assert CreditSettings(trace=0.5, value_trace=1.0).traces == (0.5, 1.0)
+
+
+def test_the_critic_is_optimised_as_the_policy_is_but_for_its_own_rate() -> None:
+    policy = OptimiserSettings(learning_rate=1e-5, packing="padded", max_grad_norm=0.5, warmup_steps=7)
+    own = CriticSettings(learning_rate=1e-3).optimiser(policy)
+    assert own == OptimiserSettings(learning_rate=1e-3, packing="padded", max_grad_norm=0.5, warmup_steps=0)
