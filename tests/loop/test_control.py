@@ -15,9 +15,10 @@ from upturn.loop.context import Context, open_run
 from upturn.loop.cycle import examine
 from upturn.loop.demo import demo_config
 from upturn.loop.exam import ExamResult
+from upturn.loop.practice import Reward
 from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Trainee
-from upturn.loop.training import Reward, train_grpo
+from upturn.loop.training import train_grpo
 from upturn.models.engine import weights_hash
 from upturn.records import AgentVersion, Evaluation
 from upturn.training.curve import read_curve

@@ -12,26 +12,22 @@ import torch
 from upturn.config import AgentConfig, GrpoConfig, ReadinessConfig, RewardConfig, SftConfig
 from upturn.config.learning import AlgorithmConfig, KlConfig, MismatchConfig
 from upturn.errors import TrainingError
+from upturn.loop.candidate import training_folder
 from upturn.loop.context import version_of
 from upturn.loop.cycle import run_cycle, serve, train
 from upturn.loop.exam import exam_tasks, sit
 from upturn.loop.fleet import Purpose
 from upturn.loop.journal import read_progress
-from upturn.loop.progress import NoProgress
-from upturn.loop.trainee import Practice, TaskSampler, Trainee
-from upturn.loop.training import (
+from upturn.loop.practice import (
     SELECTION_TASKS,
     configured_reward,
-    demonstrations_in,
     overlong_penalty,
     practice_weights,
-    take_training_snapshot,
-    told,
-    train_grpo,
-    training_folder,
     watcher,
-    with_rows,
 )
+from upturn.loop.progress import NoProgress, told
+from upturn.loop.trainee import Practice, TaskSampler, Trainee
+from upturn.loop.training import demonstrations_in, take_training_snapshot, train_grpo, with_rows
 from upturn.models.nano import load_local, model_folder
 from upturn.pool import PoolSink, Selection
 from upturn.records import Evaluation
@@ -328,7 +324,7 @@ def costing(*errors: float) -> Callable[..., Evaluate]:
 def test_practice_never_within_its_limits_makes_no_version_and_says_why(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
-    monkeypatch.setattr("upturn.loop.training.watcher", costing(0.213, 0.2))
+    monkeypatch.setattr("upturn.loop.practice.watcher", costing(0.213, 0.2))
     practice = LIMITED.model_copy(update={"incumbent_share": share})
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
@@ -354,7 +350,7 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
 def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limits(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.training.watcher", costing(0.213, 0.2))
+    monkeypatch.setattr("upturn.loop.practice.watcher", costing(0.213, 0.2))
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 16, "heldout_count": 4}
     )
@@ -375,7 +371,7 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The version has the weights of iteration 1, the last within; 2 of 3 iterations are done."""
-    monkeypatch.setattr("upturn.loop.training.watcher", costing(0.0, 0.1, 0.3))
+    monkeypatch.setattr("upturn.loop.practice.watcher", costing(0.0, 0.1, 0.3))
     practice = GrpoConfig(
         iterations=3,
         tasks_per_iteration=2,

@@ -1,20 +1,108 @@
-"""``upturn train``: training runs by themselves."""
+"""``upturn train``: one way of learning by itself, and the pages of training runs."""
 
+import os
+import shlex
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from upturn.cli.output import emit
+from upturn.cli.live import LiveView
+from upturn.cli.output import emit, resumable
 from upturn.errors import TrainingError
 from upturn.records import Result
 
-train_app = typer.Typer(no_args_is_help=True, help="Look at training runs.")
+train_app = typer.Typer(no_args_is_help=True, help="Train an agent by one way of learning; look at training runs.")
+
+WAYS: Mapping[str, str] = {
+    "sft": "Supervised training on the verified successes in a pool.",
+    "grpo": "Practice: several attempts at each task, compared with each other; [grpo] names the variant.",
+}
+"""Each as the list of commands tells it; ``upturn.loop.lesson`` has one lesson for each."""
 
 
-@train_app.callback()
-def _train() -> None:
-    """Keeps ``report`` a command of its own while it is the only one."""
+def _add(algorithm: str, summary: str) -> None:
+    def command(
+        config_path: Annotated[Path, typer.Option("--config", help="The configuration file.")] = Path(
+            "upturn.toml"
+        ),
+        resume: Annotated[str | None, typer.Option(help="Go on with a run: its folder, or 'latest'.")] = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Print what would be done and what it would take, do nothing.")
+        ] = False,
+        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    ) -> None:
+        if dry_run:
+            _plan(algorithm, config_path, as_json=as_json)
+        else:
+            _train(algorithm, config_path, resume, as_json=as_json)
+
+    command.__doc__ = f"""{summary}
+
+    The agent is examined on held-out tasks before and after. Everything lies in runs/<id>/: card.md, summary.json,
+    config.json, the training run with its curves (training/{algorithm}/report.html), the pool, the new version.
+    """
+    train_app.command(algorithm)(command)
+
+
+for _name, _summary in WAYS.items():
+    _add(_name, _summary)
+
+
+def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
+    from upturn.config import load_config
+
+    config = load_config(config_path, os.environ)
+    _look_beside(config_path)
+    with LiveView(f"Upturn train {algorithm}: what it would take") as view, TemporaryDirectory() as folder:
+        from upturn.loop.context import open_run
+        from upturn.loop.lesson import LESSONS, student
+
+        with open_run(config, Path(folder) / "plan", f"train {algorithm} --dry-run", view) as context:
+            plan = LESSONS[algorithm].plan(context, student(context))
+    details = {"algorithm": algorithm, "learns_from": plan.learns_from, "basis": plan.basis}
+    settings = config.model_dump(mode="json")
+    emit(
+        f"train {algorithm}",
+        plan.results(),
+        details | ({"settings": settings} if as_json else {}),
+        as_json=as_json,
+        config_hash=config.config_hash,
+    )
+
+
+def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bool) -> None:
+    from upturn.config import load_config
+
+    config = load_config(config_path, os.environ)
+    _look_beside(config_path)
+    with LiveView(f"Upturn train {algorithm}") as view:
+        from upturn.cli.run_report import write_summary
+        from upturn.loop.card import write_card
+        from upturn.loop.context import open_run
+        from upturn.loop.lesson import teach
+        from upturn.loop.place import chosen_run
+
+        name = f"train-{algorithm}"
+        run_dir = chosen_run(Path(config.run.directory), name, resume)
+        again = ["upturn", "train", algorithm, "--config", str(config_path), "--resume", str(run_dir)]
+        with resumable(shlex.join(again)), open_run(config, run_dir, name, view) as context:
+            taught = teach(context, algorithm)
+            card = write_card(context, taught)
+            context.finish()
+    results = taught.results()
+    details = {"run": str(run_dir), "made": taught.candidate.id, "card": card}
+    write_summary(run_dir, f"train {algorithm}", results, details, config_hash=config.config_hash)
+    emit(f"train {algorithm}", results, details, as_json=as_json, config_hash=config.config_hash)
+
+
+def _look_beside(config_path: Path) -> None:
+    """Import paths are looked up beside the file, before where the command is started."""
+    started_in = sys.path.index("") if "" in sys.path else len(sys.path)
+    sys.path.insert(started_in, str(config_path.resolve().parent))
 
 
 @train_app.command("report")

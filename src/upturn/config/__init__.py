@@ -2,7 +2,7 @@
 
 from upturn.config.config import Config
 from upturn.config.contradiction import Contradiction, contradictions
-from upturn.config.learning import GrpoConfig, SftConfig
+from upturn.config.learning import GrpoConfig, PracticeConfig, SftConfig
 from upturn.config.load import load_config, parse_config
 from upturn.config.section import (
     AgentConfig,
@@ -28,6 +28,7 @@ __all__ = [
     "GrpoConfig",
     "LoopConfig",
     "PoolConfig",
+    "PracticeConfig",
     "ReadinessConfig",
     "RewardConfig",
     "RoutingConfig",

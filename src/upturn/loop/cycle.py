@@ -12,11 +12,13 @@ from upturn.deployment import canary as canaries
 from upturn.deployment.release import Override, RegistryTraffic, direct, start
 from upturn.deployment.rule import CanarySettings
 from upturn.deployment.validation import Pair, Validation, ValidationSettings, validate
+from upturn.loop.candidate import limits_told
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.practice import practice_weights
 from upturn.loop.reserve import Reserved
 from upturn.loop.service import Served
-from upturn.loop.training import limits_told, practice_weights, take_training_snapshot, train_grpo, train_sft
+from upturn.loop.training import take_training_snapshot, train_grpo, train_sft
 from upturn.pool.readiness import readiness, thresholds_of
 from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
 

@@ -1,6 +1,9 @@
 """How long work tells a person where it stands, without knowing how that is shown."""
 
+from collections.abc import Callable
 from typing import Protocol
+
+from upturn.training.curve import CurvePoint
 
 
 class Progress(Protocol):
@@ -33,3 +36,17 @@ class NoProgress:
 
     def figure(self, name: str, value: float | str) -> None:
         """Nothing."""
+
+
+def told(progress: Progress, **metrics: str) -> Callable[[CurvePoint], None]:
+    """Passes a training run's course on: units done, those before an interruption too, and figures from metrics."""
+    done = 0
+
+    def tell(point: CurvePoint) -> None:
+        nonlocal done
+        found = {figure: point.metrics.get(metric) for figure, metric in metrics.items()}
+        figures = {figure: value for figure, value in found.items() if value is not None}
+        progress.advance(point.units - done, **figures)
+        done = point.units
+
+    return tell

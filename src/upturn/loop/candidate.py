@@ -1,0 +1,45 @@
+"""What a training run leaves behind: its folder, how it ended, and its weights as a version."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from upturn.loop.context import Context, keep_agent_version
+from upturn.loop.trainee import Trainee
+from upturn.records import AgentVersion
+from upturn.report.training import read_training
+from upturn.report.training.sentence import ending, keeping
+
+
+def training_folder(context: Context, name: str) -> Path:
+    """Where the training run of a step lies, with its report."""
+    return context.run_dir / "training" / name
+
+
+def limits_told(context: Context, name: str) -> str:
+    """How limits on costs ended a training run, and what was kept of it; empty = they did not."""
+    found = read_training(training_folder(context, name))
+    if found.outcome is None or found.outcome.stopped != "limit":
+        return ""
+    return f"{ending(found)} {keeping(found)}"
+
+
+def keep_version(
+    context: Context, trainee: Trainee, parent: AgentVersion, name: str, *, snapshot: str | None = None
+) -> AgentVersion:
+    """The trainee's weights as a folder of the run and a version in the pool."""
+    from upturn.models.nano import model_folder
+    from upturn.training.version import save_version
+
+    folder = context.run_dir / "versions" / name.replace("/", "-")
+    digest = save_version(trainee.model, folder, companions=model_folder(parent.model))
+    version = replace(
+        parent,
+        version=f"{name.replace('/', '-')}-{digest[:8]}",
+        model=str(folder),
+        weights_hash=digest,
+        parent=parent.id,
+        snapshot=snapshot or parent.snapshot,
+        run=context.run_id,
+        tenants=(context.tenant,),
+    )
+    return keep_agent_version(context.pool, version)

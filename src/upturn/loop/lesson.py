@@ -1,0 +1,87 @@
+"""One way of learning, run by itself: examined before, trained, examined after, on held-out tasks.
+
+The same durable steps as in a cycle of the loop, without serving and without release: what comes out is a version
+in the run's folder and in the pool, with a card that says what was shown of it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from upturn.deployment.validation import Validation
+from upturn.errors import ConfigError
+from upturn.loop.candidate import limits_told
+from upturn.loop.context import Context
+from upturn.loop.cycle import compare, examine
+from upturn.loop.exam import ExamResult
+from upturn.loop.lessons import grpo, sft
+from upturn.loop.plan import Plan
+from upturn.records import AgentVersion, Result
+
+
+class Lesson(NamedTuple):
+    """A way of learning."""
+
+    plan: Callable[[Context, AgentVersion], Plan]
+    """What it would do and take; nothing is trained or kept."""
+    train: Callable[[Context, AgentVersion, ExamResult, str], AgentVersion]
+    """The version that it makes of one, given its exam before and the step's name."""
+
+
+LESSONS: Mapping[str, Lesson] = {
+    "sft": Lesson(sft.plan, sft.train),
+    "grpo": Lesson(grpo.plan, grpo.train),
+}
+
+
+class Taught(NamedTuple):
+    """What a lesson came to."""
+
+    algorithm: str
+    incumbent: AgentVersion
+    candidate: AgentVersion
+    """The incumbent itself where nothing was kept."""
+    before: ExamResult
+    after: ExamResult
+    validation: Validation | None
+    """None = there is no new version to compare."""
+    ending: str
+    """How limits on costs ended training; empty = they did not."""
+
+    def results(self) -> list[Result]:
+        """Success before and after, and the gain with its interval."""
+        exams = {"success_before": self.before.interval()}
+        if self.validation is not None:
+            exams["success_after"] = self.after.interval()
+            exams["gain"] = self.after.gain_over(self.before)
+        found = [Result(name, each.mean, "share", each.low, each.high, each.n) for name, each in exams.items()]
+        if self.validation is not None:
+            found.append(Result("validation", self.validation.verdict))
+        return found
+
+
+def student(context: Context) -> AgentVersion:
+    """The version that is to be trained; raises ConfigError where the configuration names none."""
+    agent = context.config.improved_agent
+    if agent is None:
+        raise ConfigError(
+            [
+                "sft.enabled = false and grpo.enabled = false say that no agent is to be trained; leave one of "
+                "them out: they decide what a cycle of the loop does and nothing else"
+            ]
+        )
+    return context.router.registry.served(agent.name).incumbent
+
+
+def teach(context: Context, algorithm: str) -> Taught:
+    """Runs the lesson, or goes on with it."""
+    lesson, incumbent = LESSONS[algorithm], student(context)
+    before = examine(context, "exam-before", incumbent)
+    candidate = context.journal.record_step(
+        "train", AgentVersion, lambda: lesson.train(context, incumbent, before, algorithm)
+    )
+    ending = limits_told(context, algorithm)
+    if candidate.id == incumbent.id:
+        return Taught(algorithm, incumbent, incumbent, before, before, None, ending)
+    after = examine(context, "exam-after", candidate)
+    validation = compare(context, "validation", before, after)
+    return Taught(algorithm, incumbent, candidate, before, after, validation, ending)

@@ -1,0 +1,1 @@
+"""Ways of learning, each as one command runs it."""

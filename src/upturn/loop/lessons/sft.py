@@ -1,0 +1,27 @@
+"""Supervised training on the verified successes that the pool holds."""
+
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult
+from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.plan import Plan, rows_plan
+from upturn.loop.trainee import Trainee
+from upturn.loop.training import demonstrations_in, take_training_snapshot, train_sft, with_rows
+from upturn.records import AgentVersion, Snapshot
+from upturn.training.row import supervised_rows
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What it would take."""
+    needed_pool(context, "sft")
+    config = context.config.sft
+    trainee = Trainee(context.fleet, parent)
+    demonstrations = demonstrations_in(context, take_training_snapshot(context))
+    rows = supervised_rows([with_rows(each, trainee.renderer) for each in demonstrations])
+    return rows_plan(context, trainee, "sft", rows, epochs=config.epochs, batch_rows=config.batch_rows)
+
+
+def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+    """The version that learned from them."""
+    needed_pool(context, "sft")
+    snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
+    return train_sft(context, parent, snapshot, name)

@@ -1,0 +1,192 @@
+"""What a training run would do and take: counted where it can be counted, else measured on a small probe.
+
+A probe attempts a few tasks with the version that is to be trained, keeps nothing of it, and scores what was
+written: a step forward and back takes about three times that. Figures are for this machine and its present load.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from upturn.loop.context import Context
+from upturn.loop.practice import SELECTION_TASKS, Course
+from upturn.loop.trainee import Practice, TaskSampler, Trainee
+from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
+from upturn.training.estimate import Memory, memory, shape_of
+from upturn.training.row import TrainingRow, policy_rows, written_count
+from upturn.training.settings import OptimiserSettings
+
+PROBED_ATTEMPTS = 48
+"""At most."""
+BACKWARD = 3.0
+"""A step forward and back, in passes forward."""
+FEW_ROWS = 64
+"""Rows that are scored to measure how long a step takes."""
+
+
+@record
+class Plan:
+    """A run before it is run."""
+
+    algorithm: str
+    learns_from: str
+    """In words."""
+    units: int
+    unit: str
+    rows: int
+    """Sequences trained on, all units together."""
+    tokens: int
+    """Tokens in them, prompts included."""
+    memory_bytes: int
+    seconds: float
+    basis: str
+    """What the figures rest on, in words."""
+
+    def results(self) -> list[Result]:
+        """As a command prints them."""
+        return [
+            Result(f"{self.unit}s", float(self.units)),
+            Result("rows", float(self.rows)),
+            Result("tokens", float(self.tokens)),
+            Result("memory", self.memory_bytes / 1e9, "GB"),
+            Result("time", self.seconds, "s"),
+        ]
+
+
+class Cost(NamedTuple):
+    """What one attempt, or one row, takes."""
+
+    tokens: float
+    written: float
+    sampling_seconds: float
+    """0 = nothing is sampled."""
+    update_seconds: float
+    longest: int
+    """Tokens of the longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a run holds beside the model that it trains."""
+
+    copies: int = 0
+    """Of the model, not trained: a reference."""
+    critics: int = 0
+    """Of the model, trained."""
+
+
+def practice_plan(
+    context: Context,
+    parent: AgentVersion,
+    algorithm: str,
+    *,
+    course: Course,
+    passes: int = 1,
+    held: Held = Held(),  # frozen
+) -> Plan:
+    """Of a run that learns from fresh attempts; ``passes``: how often each is used."""
+    section, practice = course.section, course.practice
+    trainee = Trainee(context.fleet, parent)
+    sampler = TaskSampler(context.kit, course.weights, section.tasks_per_iteration, seed=practice.seed)
+    attempts = min(practice.attempts, PROBED_ATTEMPTS)
+    tasks = sampler.tasks(0)[: max(1, PROBED_ATTEMPTS // attempts)]
+    cost = probed(trainee, tasks, replace(practice, attempts=attempts))
+    rows = section.iterations * section.tasks_per_iteration * practice.attempts
+    watched = SELECTION_TASKS * (1 + section.iterations // section.evaluate_every)
+    exams = 2 * context.config.tasks.heldout_count
+    seconds = (rows + watched + exams) * cost.sampling_seconds + rows * passes * cost.update_seconds * (
+        1 + held.critics + held.copies / BACKWARD
+    )
+    alive = section.tasks_per_iteration * practice.attempts
+    taken = _memory(trainee, cost, held=held, alive=alive)
+    return Plan(
+        algorithm,
+        f"{practice.attempts} fresh attempts at each of {section.tasks_per_iteration} tasks a round",
+        section.iterations,
+        "iteration",
+        rows,
+        round(rows * cost.tokens),
+        taken.total,
+        seconds,
+        f"a probe of {len(tasks) * attempts} attempts on this machine, as busy as it is now",
+    )
+
+
+def rows_plan(
+    context: Context, trainee: Trainee, algorithm: str, rows: Sequence[TrainingRow], *, epochs: int, batch_rows: int
+) -> Plan:
+    """Of a run over rows that are there already."""
+    cost = scored(trainee, rows)
+    steps = epochs * -(-len(rows) // batch_rows)
+    exams = 2 * context.config.tasks.heldout_count
+    walk = sum(len(row.token_ids) for row in rows)
+    return Plan(
+        algorithm,
+        f"{len(rows)} rows of {context.config.pool.path}",
+        steps,
+        "optimiser step",
+        epochs * len(rows),
+        epochs * walk,
+        _memory(trainee, cost, held=Held(), alive=0).total,
+        epochs * len(rows) * cost.update_seconds + exams * 0.0,
+        "the rows themselves, and a probe of how long a pass over some of them takes on this machine",
+    )
+
+
+def probed(trainee: Trainee, tasks: Sequence[Task], practice: Practice) -> Cost:
+    """What one attempt takes; nothing of it is kept."""
+    started = time.perf_counter()
+    groups = trainee.practise(tasks, 0, replace(practice, run=f"{practice.run}/probe", continuations=0), _Nowhere())
+    sampling = time.perf_counter() - started
+    attempts = [member.trajectory for group in groups for member in group.members]
+    rows = [row for each in attempts if each.rows for row in policy_rows(each, (0.0,) * len(each.turns))]
+    cost = scored(trainee, rows)
+    written = sum(map(written_count, attempts)) / len(attempts)
+    return Cost(
+        sum(len(row.token_ids) for row in rows) / len(attempts),
+        written,
+        sampling / len(attempts),
+        cost.update_seconds * len(rows) / len(attempts),
+        cost.longest,
+    )
+
+
+def scored(trainee: Trainee, rows: Sequence[TrainingRow]) -> Cost:
+    """What one row takes to train on; nothing is trained."""
+    from upturn.training.trainer import Trainer
+
+    some = list(rows[:FEW_ROWS])
+    trainer = Trainer(trainee.model, OptimiserSettings())
+    trainer.score(some)  # the first pass checks the tree against the padded one
+    started = time.perf_counter()
+    trainer.score(some)
+    seconds = (time.perf_counter() - started) / len(some)
+    return Cost(
+        sum(len(row.token_ids) for row in some) / len(some),
+        sum(len(row.positions) for row in some) / len(some),
+        0.0,
+        BACKWARD * seconds,
+        max(len(row.token_ids) for row in some),
+    )
+
+
+def _memory(trainee: Trainee, cost: Cost, *, held: Held, alive: int) -> Memory:
+    shape = shape_of(trainee.model)
+    tokens = OptimiserSettings().micro_batch_tokens
+    own = memory(
+        shape,
+        micro_batch_tokens=tokens,
+        written_tokens=round(tokens * cost.written / max(cost.tokens, 1.0)),
+        copies=held.copies + (1 if alive else 0),  # whoever samples has a copy laid out for sampling
+        cached_tokens=alive * cost.longest,
+    )
+    critics = held.critics * (own.optimiser + own.weights // (1 + held.copies))
+    return replace(own, optimiser=own.optimiser + critics)
+
+
+class _Nowhere:
+    """Forgets what was attempted."""
+
+    def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
+        """Nothing."""

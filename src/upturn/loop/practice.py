@@ -1,0 +1,215 @@
+"""Practice in the environment: what every way of learning from fresh attempts shares.
+
+Tasks are drawn by family, the version in training attempts each several times, the attempts are judged and kept,
+and a watch on fresh tasks chooses the weights that become a version.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from upturn.config import PracticeConfig, RewardConfig
+from upturn.loop.candidate import keep_version, training_folder
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.fleet import Fleet
+from upturn.loop.progress import told
+from upturn.loop.trainee import Practice, TaskSampler, Trainee
+from upturn.models.nano import load_local
+from upturn.pool import PoolSink
+from upturn.records import AgentVersion, Evaluation, Trajectory
+from upturn.report.training import write_training_report
+from upturn.rewards import Rubric, soft_overlong
+from upturn.training.advantage import ScoredGroup
+from upturn.training.assessment import Assessment, Evaluate
+from upturn.training.collection import Collect, Refill
+from upturn.training.curve import CurvePoint
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.row import written_count
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+SELECTION_TASKS = 108
+"""Tasks on which a training run is watched and its best weights are chosen: training templates in unseen worlds,
+so that the held-out tasks stay untouched by any choice."""
+SELECTION_SEED = 7_919
+"""Added to the run's seed for them."""
+CYCLE_SEED_STEP = 10_000
+"""Added to the seed of practice for each cycle, so that later cycles practise other tasks."""
+
+Reward = Callable[[Evaluation], float | None]
+
+
+class Practising(NamedTuple):
+    """What an algorithm is given to practise with."""
+
+    trainee: Trainee
+    collect: Collect
+    refill: Refill
+    evaluate: Evaluate
+    folder: "Path"
+    progress: Callable[[CurvePoint], None]
+
+
+class Course(NamedTuple):
+    """How practice goes."""
+
+    title: str
+    """For people."""
+    section: PracticeConfig
+    weights: Mapping[str, float]
+    """How much each family is practised."""
+    practice: Practice
+    staleness: int = 0
+    """Rounds that the weights may be old which attempts are sampled with; 0 = sampling and updating take turns."""
+
+
+def practised(
+    context: Context,
+    parent: AgentVersion,
+    name: str,
+    *,
+    course: Course,
+    learn: Callable[[Practising], TrainingOutcome],
+) -> AgentVersion:
+    """The parent after ``learn`` has trained it on what the course collects.
+
+    Returns the parent itself where no evaluation was within ``cost_limits``: nothing was kept, so there is no new
+    version.
+    """
+    from upturn.training.weights import blend, weight_tensors
+
+    section = course.section
+    trainee = Trainee(context.fleet, parent)
+    sampler = TaskSampler(context.kit, course.weights, section.tasks_per_iteration, seed=course.practice.seed)
+    sink = PoolSink(context.pool)
+
+    def refill(iteration: int, attempt: int, /) -> list[ScoredGroup]:
+        tasks = sampler.further_tasks(iteration, attempt)
+        return trainee.practise(tasks, iteration, replace(course.practice, refill=attempt), sink)
+
+    def practise(who: Trainee, iteration: int) -> list[ScoredGroup]:
+        return who.practise(sampler.tasks(iteration), iteration, course.practice, sink)
+
+    context.progress.stage(course.title, section.iterations)
+    folder = training_folder(context, name)
+    with collecting(context, trainee, parent, course=course, practise=practise) as collect:
+        outcome = learn(
+            Practising(
+                trainee,
+                collect,
+                refill,
+                watcher(context, trainee, name),
+                folder,
+                told(context.progress, reward="mean_return"),
+            )
+        )
+    write_training_report(folder)
+    if outcome.stopped == "limit" and outcome.best_score is None:
+        return parent
+    if section.incumbent_share:
+        incumbent = context.router.registry.served(parent.agent).incumbent
+        blend(trainee.model, weight_tensors(load_local(incumbent.model).model), section.incumbent_share)
+    return keep_version(context, trainee, parent, name)
+
+
+def practice_of(context: Context, name: str, attempts: int, *, reward: Reward | None = None) -> Practice:
+    """How groups are made for the training step ``name``; ``reward``: None = the configured rubric's score."""
+    return Practice(
+        f"{context.run_id}/{name}",
+        context.seed + CYCLE_SEED_STEP * (context.cycle - 1),
+        attempts,
+        reward or configured_reward(context),
+        overlong_penalty(context.config.rewards),
+    )
+
+
+@contextmanager
+def collecting(
+    context: Context,
+    trainee: Trainee,
+    parent: AgentVersion,
+    *,
+    course: Course,
+    practise: Callable[[Trainee, int], list[ScoredGroup]],
+) -> Iterator[Collect]:
+    """``practise`` with the trainee, or where staleness is configured with another that samples ahead beside it.
+
+    Whoever samples ahead has a model, an engine and agents of its own, and half of the threads meanwhile.
+    """
+    if not course.staleness:
+        yield lambda iteration: practise(trainee, iteration)
+        return
+    import torch
+
+    from upturn.training.asynchronous import AheadCollect
+    from upturn.training.trainer import torch_threads
+    from upturn.training.weights import put_back
+
+    ahead = Trainee(Fleet(context.kit, context.fleet.limits), parent)
+
+    def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
+        torch.set_flush_denormal(True)  # as in the run's own thread; each thread has its own
+        put_back(ahead.model, weights)
+        return practise(ahead, iteration)
+
+    with (
+        torch_threads(max(1, torch.get_num_threads() // 2)),
+        AheadCollect(
+            trainee.model, sample, staleness=course.staleness, iterations=course.section.iterations
+        ) as collect,
+    ):
+        yield collect
+
+
+def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
+    """The evaluation that a training run is watched by, and its best weights are chosen by.
+
+    Costs are means over the tasks that were judged for them: what could not be judged is no proof of good conduct.
+    """
+    tasks = exam_tasks(
+        context.kit, context.practised, SELECTION_TASKS, seed=context.seed + SELECTION_SEED, split="train"
+    )
+
+    def evaluate(_iterations: int) -> Assessment:
+        version = trainee.serve_as(trainee.version)
+        found = sit(context.fleet, version, tasks, context.purpose(f"{name}/watch"), pool=None)
+        context.progress.figure("unseen worlds", found.rate())
+        interval, costs = found.interval(), found.costs()
+        return Assessment(
+            found.rate(),
+            {name: cost.mean for name, cost in costs.items()},
+            low=interval.low,
+            high=interval.high,
+            tasks=len(found.marks),
+            measure="success on training templates in unseen worlds",
+            missing_costs={name: cost.missing for name, cost in costs.items() if cost.missing},
+        )
+
+    return evaluate
+
+
+def configured_reward(context: Context) -> Reward:
+    """The score of the configured rubric over an evaluation's components; None where one is missing."""
+    rubric = Rubric("configured", context.config.rewards.weights)
+    return lambda evaluation: rubric.score(evaluation.rewards)
+
+
+def overlong_penalty(config: RewardConfig) -> Callable[[Trajectory], float] | None:
+    """What practice takes off an attempt's reward for what it wrote too much; None = nothing is configured."""
+    limit, buffer = config.overlong_tokens, config.overlong_buffer
+    if limit is None or buffer is None:
+        return None
+    return lambda trajectory: soft_overlong(written_count(trajectory), limit=limit, buffer=buffer)
+
+
+def practice_weights(before: ExamResult) -> dict[str, float]:
+    """How much to practise each family: by what it still fails, but no family never."""
+    return {
+        family: max(0.4, 1.0 - before.rate(family=family))
+        for family in dict.fromkeys(mark.family for mark in before.marks)
+    }
