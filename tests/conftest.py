@@ -1,5 +1,10 @@
-"""What all tests share: how property tests search for counterexamples."""
+"""What all tests share: how property tests search for counterexamples, and an engine server."""
 
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 EASY = settings(deadline=None, suppress_health_check=list(HealthCheck))  # only wrong results fail on a busy machine
@@ -8,3 +13,10 @@ settings.register_profile(
 )  # `make test`: the same examples every time
 settings.register_profile("search", EASY, max_examples=400)  # `make test-all`: other examples every time
 settings.load_profile("same")
+
+
+@pytest.fixture
+def engine_server(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """``models/engine_server.py``: any model behind vLLM's or SGLang's dialect."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "models"))
+    return importlib.import_module("engine_server")

@@ -1,23 +1,19 @@
 """A client of OpenAI-compatible chat endpoints: text in, text out, without token ids.
 
 What it writes can be routed, judged and recorded, but not trained on: the tokens are not ours. Covered: timeouts,
-retries with growing waits for what may pass (connection errors, 408, 409, 429, 5xx), named errors. Not covered:
-streaming, tool calls, images. The key is sent as a bearer token and never appears in an error.
+retries (see ``transport``), named errors. Not covered: streaming, tool calls, images. The key is sent as a bearer
+token and never appears in an error.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upturn.errors import ModelError
-
-_PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
-_FIRST_WAIT_SECONDS = 0.5
-_LONGEST_WAIT_SECONDS = 30.0
-"""Also the longest ``Retry-After`` that is obeyed."""
+from upturn.models.transport import Patience, base_of, bearer, post
 
 
 class Message(NamedTuple):
@@ -79,14 +75,10 @@ class ChatEndpoint:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """``retries``: further tries after the first. Raises ModelError for a URL that is not http(s)."""
-        if not base_url.startswith(("http://", "https://")):
-            raise ModelError(f"an endpoint's base URL starts with http:// or https://, got {base_url!r}")
-        self._url = f"{base_url.rstrip('/')}/chat/completions"
+        self._url = f"{base_of(base_url)}/chat/completions"
         self._model = model
-        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        self._timeout_seconds = timeout_seconds
-        self._retries = retries
-        self._sleep = sleep
+        self._headers = bearer(api_key)
+        self._patience = Patience(timeout_seconds, retries, sleep)
 
     async def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int) -> Completion:
         """The answer to a chat; raises ModelError after the last try, naming the endpoint and what it said."""
@@ -96,24 +88,8 @@ class ChatEndpoint:
             "temperature": temperature,
             "max_tokens": max_tokens,
         }
-        async with httpx2.AsyncClient(timeout=self._timeout_seconds, headers=self._headers) as client:
-            for tries in range(self._retries + 1):
-                wait = min(_FIRST_WAIT_SECONDS * 2**tries, _LONGEST_WAIT_SECONDS)
-                cause: Exception | None = None
-                try:
-                    response = await client.post(self._url, json=payload)
-                except httpx2.TransportError as exc:
-                    problem, cause = f"{type(exc).__name__}: {exc}", exc
-                else:
-                    if response.status_code == 200:
-                        return self._read(response)
-                    problem = f"HTTP {response.status_code}: {response.text[:300]}"
-                    if response.status_code not in _PASSING:
-                        raise ModelError(f"{self._url} refused model {self._model!r}: {problem}")
-                    wait = _asked_wait(response, wait)
-                if tries < self._retries:
-                    await self._sleep(wait)
-        raise ModelError(f"{self._url} failed {self._retries + 1} times, at last with {problem}") from cause
+        async with httpx2.AsyncClient(timeout=None, headers=self._headers) as client:
+            return self._read(await post(client, self._url, payload, model=self._model, patience=self._patience))
 
     def _read(self, response: httpx2.Response) -> Completion:
         try:
@@ -123,9 +99,3 @@ class ChatEndpoint:
             raise ModelError(f"{self._url} did not answer as a chat endpoint: {response.text[:300]!r}") from exc
         counts = body.usage or _Counts()
         return Completion(text or "", counts.prompt_tokens, counts.completion_tokens, body.model)
-
-
-def _asked_wait(response: httpx2.Response, usual: float) -> float:
-    """Seconds the endpoint asks to wait; ``usual`` where it does not say in seconds."""
-    asked: Any = response.headers.get("retry-after", "")
-    return min(float(asked), _LONGEST_WAIT_SECONDS) if asked.isdecimal() else usual

@@ -1,0 +1,254 @@
+"""How engines that return token ids are spoken to: vLLM's completions and SGLang's ``/generate``.
+
+A dialect only writes requests and reads answers; what an answer must be like is ``remote``'s to check. Field names
+as in vLLM (``entrypoints/openai/completion/protocol.py``, ``entrypoints/serve/lora``) and SGLang
+(``managers/io_struct.py``, ``managers/tokenizer_manager.py``), looked up in November 2026.
+
+Every sampling parameter is sent: vLLM takes those left out from the model's ``generation_config.json``, and
+top-k or a penalty there would make the tokens another distribution's. ``ignore_eos``: an end token counts where it
+is among the stop ids, and only there.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from upturn.errors import ModelError
+from upturn.models.model import GenerationRequest
+
+DialectName = Literal["vllm", "sglang"]
+LogprobScale = Literal["raw", "processed"]
+"""``raw``: log-probs of the model itself, before temperature; ``processed``: of what was sampled from."""
+WeightsForm = Literal["adapter", "checkpoint"]
+_TOKEN = "token_id:"  # vLLM's mark for ids in place of text
+_SEED_BITS = 31
+"""SGLang has kept seeds in 32 bits."""
+
+
+class Call(NamedTuple):
+    """A request as it is sent."""
+
+    path: str
+    payload: Mapping[str, Any]
+
+
+class Answer(NamedTuple):
+    """What an engine says that it wrote; nothing is checked yet."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float | None, ...]
+    scored_ids: tuple[int, ...] | None
+    """The ids that the log-probs belong to, where the engine names them beside; None = it does not."""
+    finish_reason: str
+    version: str
+    """The name of the weights that it answers with; empty = it names none."""
+    prompt_ids: tuple[int, ...] | None
+    """The prompt as the engine read it; None = it does not say."""
+    prompt_tokens: int | None
+    """How many they were; None = it does not say."""
+
+
+class Dialect(Protocol):
+    """One kind of engine."""
+
+    default_scale: LogprobScale
+    form: WeightsForm
+    """What it can load while it runs."""
+    raw_cure: str
+    """How it is started so that its log-probs are raw."""
+
+    def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:
+        """Asks for the continuation, ``budget`` tokens at most, of the weights called ``version``."""
+
+    def read(self, content: bytes) -> Answer:
+        """Raises ValueError for what is no answer of this kind."""
+
+    def load(self, folder: Path, version: str) -> Call:
+        """Asks to load the weights in a folder that the engine can read, under a name."""
+
+    def unload(self, version: str) -> Call | None:
+        """Asks to forget weights that were loaded; None = there is nothing to ask."""
+
+
+class _Border(BaseModel):
+    model_config = ConfigDict(extra="ignore")  # engines add fields of their own
+
+
+_Id = Annotated[int, Field(ge=0)]
+
+
+class _Logprobs(_Border):
+    token_logprobs: list[float | None] = []
+    tokens: list[str] = []
+
+
+class _Choice(_Border):
+    token_ids: list[_Id] | None = None
+    prompt_token_ids: list[_Id] | None = None
+    logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
+
+
+class _Counts(_Border):
+    prompt_tokens: int | None = None
+
+
+class _Completion(_Border):
+    model: str = ""
+    choices: list[_Choice] = Field(min_length=1, max_length=1)
+    usage: _Counts | None = None
+
+
+class Vllm:
+    """vLLM's ``/v1/completions``, and what else answers like it. Weights change by adapters, each by name."""
+
+    default_scale: LogprobScale = "raw"
+    form: WeightsForm = "adapter"
+    raw_cure = "start vLLM with --logprobs-mode raw_logprobs, its default"
+
+    def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:
+        """``return_tokens_as_token_ids`` names the ids beside the log-probs, so that the two can be compared."""
+        return Call(
+            "/v1/completions",
+            {
+                "model": version,
+                "prompt": list(request.prompt_ids),
+                "max_tokens": budget,
+                "temperature": request.temperature,
+                "seed": request.seed,
+                "stop_token_ids": list(request.stop_ids),
+                "ignore_eos": True,
+                "include_stop_str_in_output": True,
+                "skip_special_tokens": False,
+                "logprobs": 0,
+                "return_token_ids": True,
+                "return_tokens_as_token_ids": True,
+                "top_p": 1.0,
+                "top_k": -1,
+                "min_p": 0.0,
+                "repetition_penalty": 1.0,
+                "presence_penalty": 0.0,
+                "frequency_penalty": 0.0,
+                "n": 1,
+                "stream": False,
+            },
+        )
+
+    def read(self, content: bytes) -> Answer:
+        """Raises ValueError where token ids or log-probs are missing."""
+        body = _Completion.model_validate_json(content)
+        choice = body.choices[0]
+        if choice.token_ids is None:
+            raise ValueError(
+                "there are no token_ids; an engine that knows return_token_ids is needed (vLLM ≥ 0.10.2)"
+            )
+        if choice.logprobs is None:
+            raise ValueError("there are no logprobs")
+        named = choice.logprobs.tokens
+        is_named = bool(named) and all(_is_marked(token) for token in named)
+        return Answer(
+            tuple(choice.token_ids),
+            tuple(choice.logprobs.token_logprobs),
+            tuple(int(token.removeprefix(_TOKEN)) for token in named) if is_named else None,
+            choice.finish_reason or "",
+            body.model,
+            None if choice.prompt_token_ids is None else tuple(choice.prompt_token_ids),
+            None if body.usage is None else body.usage.prompt_tokens,
+        )
+
+    def load(self, folder: Path, version: str) -> Call:
+        """Needs ``--enable-lora`` and ``VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`` where vLLM was started."""
+        return Call("/v1/load_lora_adapter", {"lora_name": version, "lora_path": str(folder)})
+
+    def unload(self, version: str) -> Call | None:
+        """Adapters fill the engine's places for them otherwise."""
+        return Call("/v1/unload_lora_adapter", {"lora_name": version})
+
+
+class _Finish(_Border):
+    type: str = ""
+
+
+class _Meta(_Border):
+    finish_reason: _Finish | None = None
+    output_token_logprobs: list[tuple[float | None, _Id, str | None]] | None = None
+    prompt_tokens: int | None = None
+    weight_version: str = ""
+
+
+class _Generated(_Border):
+    meta_info: _Meta
+    output_ids: list[_Id] | None = None
+
+
+class Sglang:
+    """SGLang's own ``/generate``. Weights change by whole checkpoints; each answer names their version."""
+
+    default_scale: LogprobScale = "processed"
+    form: WeightsForm = "checkpoint"
+    raw_cure = "start SGLang with SGLANG_RETURN_ORIGINAL_LOGPROB=1 in its environment"
+
+    def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:  # noqa: ARG002  # it serves one version at a time
+        """The seed counts where SGLang was started with ``--enable-deterministic-inference``."""
+        return Call(
+            "/generate",
+            {
+                "input_ids": list(request.prompt_ids),
+                "sampling_params": {
+                    "max_new_tokens": budget,
+                    "temperature": request.temperature,
+                    "sampling_seed": request.seed % 2**_SEED_BITS,
+                    "stop_token_ids": list(request.stop_ids),
+                    "ignore_eos": True,
+                    "no_stop_trim": True,
+                    "skip_special_tokens": False,
+                    "top_p": 1.0,
+                    "top_k": -1,
+                    "min_p": 0.0,
+                    "repetition_penalty": 1.0,
+                    "presence_penalty": 0.0,
+                    "frequency_penalty": 0.0,
+                },
+                "return_logprob": True,
+                "stream": False,
+            },
+        )
+
+    def read(self, content: bytes) -> Answer:
+        """Raises ValueError where token ids or log-probs are missing."""
+        body = _Generated.model_validate_json(content)
+        meta = body.meta_info
+        if meta.output_token_logprobs is None:
+            raise ValueError("there are no output_token_logprobs")
+        scored = tuple(token for _, token, _ in meta.output_token_logprobs)
+        return Answer(
+            scored if body.output_ids is None else tuple(body.output_ids),
+            tuple(logprob for logprob, _, _ in meta.output_token_logprobs),
+            scored,
+            "" if meta.finish_reason is None else meta.finish_reason.type,
+            meta.weight_version,
+            None,
+            meta.prompt_tokens,
+        )
+
+    def load(self, folder: Path, version: str) -> Call:
+        """Its caches are emptied by that."""
+        return Call("/update_weights_from_disk", {"model_path": str(folder), "weight_version": version})
+
+    def unload(self, version: str) -> Call | None:  # noqa: ARG002
+        """The next weights replace these."""
+        return None
+
+
+def dialect_of(name: DialectName) -> Dialect:
+    """Raises ModelError for a name that is none."""
+    known: dict[str, Dialect] = {"vllm": Vllm(), "sglang": Sglang()}
+    if name not in known:
+        raise ModelError(f"unknown dialect {name!r}; known: {', '.join(known)}")
+    return known[name]
+
+
+def _is_marked(token: str) -> bool:
+    return token.startswith(_TOKEN) and token.removeprefix(_TOKEN).isdecimal()

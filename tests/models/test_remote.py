@@ -1,0 +1,342 @@
+import asyncio
+import json
+import math
+import random
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from upturn.errors import ConfigError, ModelError
+from upturn.models import Generation, GenerationRequest
+from upturn.models.remote import RemoteEngine, RemoteSettings
+
+REQUEST = GenerationRequest((5, 6, 7), 4, (2,), 1.0, "s", (0, 0), 2**62 + 3)
+WRITTEN = Generation((11, 12, 2), (-0.5, -1.25, -0.0625), "stop", "w1")
+DIALECTS = ("vllm", "sglang")
+
+
+class Fixed:
+    """Writes the same for everyone, after a moment in which others may come."""
+
+    def __init__(self, generation: Generation = WRITTEN) -> None:
+        self.generation = generation
+        self.requests: list[GenerationRequest] = []
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        self.requests.append(request)
+        await asyncio.sleep(0.005)
+        return self.generation
+
+    def release(self, session: str) -> None:
+        pass
+
+
+def remote(server: Any, dialect: Any = "vllm", *, waits: list[float] | None = None, **changes: Any) -> RemoteEngine:
+    async def sleep(seconds: float) -> None:
+        if waits is not None:
+            waits.append(seconds)
+
+    settings = RemoteSettings(server.url, dialect, **{"timeout_seconds": 5.0, "retries": 0, **changes})
+    return RemoteEngine(settings, "w1", api_key="secret", sleep=sleep, rng=random.Random(7))
+
+
+def asked(engine: RemoteEngine, request: GenerationRequest = REQUEST) -> Generation:
+    return asyncio.run(engine.generate(request))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_ids_go_out_and_ids_with_their_logprobs_come_back(engine_server: ModuleType, dialect: str) -> None:
+    model = Fixed()
+    with engine_server.serving(engine_server.Engine(model, "w1")) as server:
+        found = asked(remote(server, dialect))
+    assert found == WRITTEN
+    (request,) = model.requests
+    assert (request.prompt_ids, request.max_tokens, request.stop_ids) == ((5, 6, 7), 4, (2,))
+    assert request.temperature == 1.0
+    ((path, headers, body),) = server.asked
+    assert headers["authorization"] == "Bearer secret"
+    assert path == {"vllm": "/v1/completions", "sglang": "/generate"}[dialect]
+    how = body if dialect == "vllm" else body["sampling_params"]
+    assert (how["top_p"], how["top_k"], how["min_p"], how["repetition_penalty"]) == (1.0, -1, 0.0, 1.0)
+    assert how["ignore_eos"] is True and body["stream"] is False
+    if dialect == "vllm":
+        assert body["seed"] == REQUEST.seed and body["return_token_ids"] is True and body["logprobs"] == 0
+    else:
+        assert how["sampling_seed"] == 3 and body["return_logprob"] is True
+
+
+def test_the_url_may_end_in_v1_and_the_engine_need_not_be_vllm(engine_server: ModuleType) -> None:
+    def plain(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
+        answer["choices"][0]["logprobs"]["tokens"] = ["a", "b", "c"]  # return_tokens_as_token_ids is unknown there
+        del answer["choices"][0]["prompt_token_ids"], answer["usage"]
+        return answer
+
+    with engine_server.serving(engine_server.Engine(Fixed(), "w1", faults=[plain])) as server:
+        settings = RemoteSettings(f"{server.url}/v1/")
+        assert asked(RemoteEngine(settings, "w1")) == WRITTEN
+    assert "authorization" not in server.asked[0][1]
+
+
+def choice(change: Callable[[dict[str, Any]], object]) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+    def fault(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
+        change(answer["choices"][0])
+        return answer
+
+    return fault
+
+
+def answered(**changes: Any) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+    return lambda _, answer: {**answer, **changes}
+
+
+VLLM_FAULTS = {
+    "handed over": answered(model="w2"),
+    "makes the prompt anew from text": choice(lambda found: found.update(prompt_token_ids=[5, 67])),
+    "it read 4 prompt tokens, 3 were sent": answered(usage={"prompt_tokens": 4}),
+    "belong to other token ids than it returns": choice(lambda found: found.update(token_ids=[1112, 2])),
+    "it gives 2 log-probs for 3 tokens": choice(
+        lambda found: found["logprobs"].update(token_logprobs=[-1, -1], tokens=[])
+    ),
+    r"1 of its log-probs are missing or none, such as \[None\]": choice(
+        lambda found: found["logprobs"].update(token_logprobs=[None, -1.0, -1.0])
+    ),
+    r"such as \[0.25\]": choice(lambda found: found["logprobs"].update(token_logprobs=[-1.0, 0.25, -1.0])),
+    "there are no token_ids": choice(lambda found: found.update(token_ids=None)),
+    "there are no logprobs": choice(lambda found: found.update(logprobs=None)),
+    "it ended with 'abort'": choice(lambda found: found.update(finish_reason="abort")),
+    "did not answer as an engine that returns token ids": answered(choices=[]),
+}
+
+
+@pytest.mark.parametrize(("said", "fault"), VLLM_FAULTS.items(), ids=range(len(VLLM_FAULTS)))
+def test_an_answer_that_cannot_be_what_was_sampled_is_refused_by_name(
+    engine_server: ModuleType, said: str, fault: Any
+) -> None:
+    with (
+        engine_server.serving(engine_server.Engine(Fixed(), "w1", faults=[fault])) as server,
+        pytest.raises(ModelError, match=said) as caught,
+    ):
+        asked(remote(server, retries=3))
+    assert server.url in str(caught.value) and "secret" not in str(caught.value)
+    assert len(server.asked) == 1, "asking again would give the same"
+
+
+SGLANG_FAULTS: dict[str, Any] = {
+    "handed over": {"weight_version": "default"},
+    "it read 9 prompt tokens, 3 were sent": {"prompt_tokens": 9},
+    "belong to other token ids": {"output_token_logprobs": [[-1.0, 11, None], [-1.0, 13, None], [-1.0, 2, None]]},
+    "there are no output_token_logprobs": {"output_token_logprobs": None},
+    "it ended with 'abort'": {"finish_reason": {"type": "abort", "message": "weights change"}},
+}
+
+
+@pytest.mark.parametrize(("said", "change"), SGLANG_FAULTS.items(), ids=range(len(SGLANG_FAULTS)))
+def test_so_is_one_of_sglang(engine_server: ModuleType, said: str, change: Any) -> None:
+    def fault(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
+        return {**answer, "meta_info": {**answer["meta_info"], **change}}
+
+    with (
+        engine_server.serving(engine_server.Engine(Fixed(), "w1", faults=[fault])) as server,
+        pytest.raises(ModelError, match=said),
+    ):
+        asked(remote(server, "sglang"))
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (Generation((), (), "length", "w1"), "it wrote no token"),
+        (Generation((8,) * 5, (-1.0,) * 5, "length", "w1"), "it wrote 5 tokens, 4 were asked for"),
+        (Generation((2, 8), (-1.0,) * 2, "length", "w1"), r"it went on after stop id \[2\]"),
+        (Generation((8, 9), (-1.0,) * 2, "stop", "w1"), "it stopped after token 9, which is none of the stop ids"),
+    ],
+)
+def test_tokens_that_do_not_fit_the_request_are_refused(
+    engine_server: ModuleType, written: Generation, said: str
+) -> None:
+    with (
+        engine_server.serving(engine_server.Engine(Fixed(written), "w1")) as server,
+        pytest.raises(ModelError, match=said),
+    ):
+        asked(remote(server))
+
+
+def test_a_logprob_that_rounding_put_above_0_is_0(engine_server: ModuleType) -> None:
+    written = replace(WRITTEN, logprobs=(-0.5, 1e-5, -0.0))
+    with engine_server.serving(engine_server.Engine(Fixed(written), "w1")) as server:
+        found = asked(remote(server))
+    assert found.logprobs == (-0.5, 0.0, 0.0) and max(found.logprobs) <= 0.0
+
+
+def test_the_stop_id_as_the_last_token_that_fits_is_a_stop(engine_server: ModuleType) -> None:
+    written = Generation((8, 9, 10, 2), (-1.0,) * 4, "length", "w1")
+    with engine_server.serving(engine_server.Engine(Fixed(written), "w1")) as server:
+        assert asked(remote(server)).finish_reason == "stop"
+        assert asked(remote(server), replace(REQUEST, stop_ids=())).finish_reason == "length"
+
+
+def test_what_may_pass_is_tried_again_with_growing_waits_that_differ_between_clients(
+    engine_server: ModuleType,
+) -> None:
+    waits: list[float] = []
+    refusals: list[Any] = [(503, "loading", {}), (429, "slow down", {"retry-after": "7"}), (500, "", {})]
+    with engine_server.serving(engine_server.Engine(Fixed(), "w1", refusals=refusals)) as server:
+        assert asked(remote(server, waits=waits, retries=3)) == WRITTEN
+    jitter = random.Random(7)
+    assert waits == [wait * (1 + jitter.random()) for wait in (0.5, 7.0, 2.0)]
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again_and_in_the_end_named(engine_server: ModuleType) -> None:
+    with engine_server.serving(engine_server.Engine(Fixed(), "w1", broken=1)) as server:
+        assert asked(remote(server, retries=1)) == WRITTEN
+        server.broken = 2
+        with pytest.raises(ModelError, match="failed 2 times, at last with RemoteProtocolError"):
+            asked(remote(server, retries=1))
+
+
+def test_a_refusal_is_not_tried_again(engine_server: ModuleType) -> None:
+    refusals: list[Any] = [(400, "This model's maximum context length is 2 tokens", {})]
+    with (
+        engine_server.serving(engine_server.Engine(Fixed(), "w1", refusals=refusals)) as server,
+        pytest.raises(ModelError, match="refused model 'w1': HTTP 400: This model's maximum context"),
+    ):
+        asked(remote(server, retries=5))
+    assert len(server.asked) == 1
+
+
+def test_a_slow_answer_and_nobody_listening_are_named_within_the_time(engine_server: ModuleType) -> None:
+    with (
+        engine_server.serving(engine_server.Engine(Fixed(), "w1", delays=[0.3])) as server,
+        pytest.raises(ModelError, match=r"failed 1 times, at last with no whole answer within 0\.05 s"),
+    ):
+        asked(remote(server, timeout_seconds=0.05))
+    with socket.socket() as quiet:
+        quiet.bind(("127.0.0.1", 0))
+        server.url = f"http://127.0.0.1:{quiet.getsockname()[1]}"
+        with pytest.raises(ModelError, match=rf"{server.url}/v1/completions failed 2 times.*start the endpoint"):
+            asked(remote(server, retries=1))
+
+
+def test_no_more_requests_are_under_way_than_allowed_and_connections_are_closed_after_the_last(
+    engine_server: ModuleType,
+) -> None:
+    async def many(engine: RemoteEngine) -> list[Generation]:
+        return await asyncio.gather(*(engine.generate(REQUEST) for _ in range(12)))
+
+    with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
+        engine = remote(server, concurrency=3)
+        for _ in range(2):  # each on an event loop of its own
+            assert asyncio.run(many(engine)) == [WRITTEN] * 12
+    assert server.most_under_way == 3
+
+
+def test_a_context_without_room_asks_nobody(engine_server: ModuleType) -> None:
+    model = Fixed(replace(WRITTEN, token_ids=(11,), logprobs=(-0.5,), finish_reason="length"))
+    with engine_server.serving(engine_server.Engine(model, "w1")) as server:
+        assert asked(remote(server, max_length=3)) == Generation((), (), "length", "w1")
+        assert server.asked == []
+        assert asked(remote(server, max_length=4)).token_ids == (11,)
+    assert model.requests[0].max_tokens == 1
+
+
+def test_logprobs_at_another_temperature_than_1_are_used_only_where_they_are_the_models(
+    engine_server: ModuleType,
+) -> None:
+    warm = replace(REQUEST, temperature=0.7)
+    with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
+        assert asked(remote(server, "vllm"), warm) == WRITTEN
+        assert asked(remote(server, "sglang", logprobs="raw"), warm) == WRITTEN
+        for engine in (remote(server, "sglang"), remote(server, "vllm", logprobs="processed")):
+            with pytest.raises(ModelError, match=r"at temperature 0\.7 they are not the model's.*logprobs='raw'"):
+                asked(engine, warm)
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("change", [{"prompt_ids": ()}, {"max_tokens": 0}])
+def test_a_request_that_cannot_be_served_is_refused_here(engine_server: ModuleType, change: Any) -> None:
+    with (
+        engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server,
+        pytest.raises(ModelError, match="a request needs a prompt"),
+    ):
+        asked(remote(server), replace(REQUEST, **change))
+    assert server.asked == []
+
+
+def test_settings_that_cannot_be_are_refused_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        RemoteSettings(
+            "localhost:80",
+            "tgi",  # type: ignore[arg-type]
+            max_length=0,
+            concurrency=0,
+            timeout_seconds=math.nan,
+            retries=-1,
+            logprobs="both",  # type: ignore[arg-type]
+        )
+    assert len(caught.value.problems) == 6, "an unknown dialect is named once the URL is one"
+    with pytest.raises(ConfigError, match="unknown dialect 'tgi'; known: vllm, sglang"):
+        RemoteSettings("http://a", "tgi")  # type: ignore[arg-type]
+
+
+def test_vllm_takes_an_adapter_by_its_name_and_forgets_the_one_before(
+    engine_server: ModuleType, tmp_path: Path
+) -> None:
+    taken: list[tuple[str, str]] = []
+    engine = engine_server.Engine(Fixed(), "base", load=lambda *what: taken.append(what))
+    with engine_server.serving(engine) as server:
+        mine = RemoteEngine(RemoteSettings(server.url), "base")
+        assert mine.form == "adapter"
+        assert asked(mine).model_version == "base"
+        for name in ("h1", "h1", "h2"):
+            asyncio.run(mine.take(tmp_path / name, name))
+            assert asked(mine).model_version == mine.version == name
+        assert taken == [("h1", str(tmp_path / "h1")), ("h2", str(tmp_path / "h2"))]
+        assert server.adapters == {"h2"}
+        again = RemoteEngine(RemoteSettings(server.url), "base")
+        asyncio.run(again.take(tmp_path / "h2", "h2"))
+        assert again.version == "h2", "weights of that name are there already"
+
+
+def test_sglang_takes_a_whole_model(engine_server: ModuleType, tmp_path: Path) -> None:
+    with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
+        mine = remote(server, "sglang")
+        assert mine.form == "checkpoint"
+        asyncio.run(mine.take(tmp_path, "w2"))
+        assert asked(mine).model_version == "w2"
+        server.version = "w3"
+        with pytest.raises(ModelError, match="answers with weights 'w3', 'w2' were handed over"):
+            asked(mine)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_weights_that_the_engine_cannot_load_leave_the_version_as_it_was(
+    engine_server: ModuleType, dialect: str, tmp_path: Path
+) -> None:
+    def load(name: str, folder: str) -> None:
+        raise OSError(f"{folder} is not there")
+
+    with engine_server.serving(engine_server.Engine(Fixed(), "w1", load=load)) as server:
+        mine = remote(server, dialect)
+        with pytest.raises(ModelError, match=r"refused model .* is not there.*able to read the folder"):
+            asyncio.run(mine.take(tmp_path / "gone", "w2"))
+        assert mine.version == "w1" and asked(mine) == WRITTEN
+
+
+def test_weights_are_not_handed_over_while_requests_are_under_way(
+    engine_server: ModuleType, tmp_path: Path
+) -> None:
+    async def both(engine: RemoteEngine) -> Generation:
+        request = asyncio.create_task(engine.generate(REQUEST))
+        await asyncio.sleep(0)
+        with pytest.raises(ModelError, match="while requests are under way"):
+            await engine.take(tmp_path, "w2")
+        return await request
+
+    with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
+        assert asyncio.run(both(remote(server))) == WRITTEN
+    assert json.dumps(server.asked[0][2]["model"]) == '"w1"'
