@@ -51,6 +51,10 @@ class ModelError(UpturnError, RuntimeError):
     """A model's files are missing or damaged, or a model cannot serve a request."""
 
 
+class ClusterError(UpturnError, RuntimeError):
+    """Workers elsewhere cannot be reached, do not start, or work with other weights than they were given."""
+
+
 class WorldError(UpturnError, RuntimeError):
     """An environment broke its contract (never: an agent sent a bad action, which is an observation)."""
 

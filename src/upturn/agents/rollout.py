@@ -139,18 +139,26 @@ def trajectory_id(
     return hashlib.blake2b(parts, digest_size=16).hexdigest()
 
 
+def attempt_id(attempt: Attempt, key: str, agent_version: str) -> str:
+    """Of the trajectory that the attempt becomes."""
+    return trajectory_id(key, attempt.task.id, agent_version, attempt.number, beginning=attempt.beginning)
+
+
+def attempt_seed(attempt: Attempt, seed: int) -> int:
+    """What the attempt's calls draw from, in a setting with this seed."""
+    beginning = attempt.beginning
+    place = () if beginning is None else (beginning.source_seed, len(beginning.turns))
+    return derived_seed(seed, attempt.task.id, attempt.number, *place)
+
+
 class _Run:
     """The moving parts of one attempt."""
 
     def __init__(self, attempt: Attempt, setting: Setting) -> None:
         self.attempt, self.setting = attempt, setting
-        beginning = attempt.beginning
-        self.id = trajectory_id(
-            setting.key, attempt.task.id, setting.agent_version, attempt.number, beginning=beginning
-        )
+        self.id = attempt_id(attempt, setting.key, setting.agent_version)
         self.session = self.id
-        place = () if beginning is None else (beginning.source_seed, len(beginning.turns))
-        self.seed = derived_seed(setting.seed, attempt.task.id, attempt.number, *place)
+        self.seed = attempt_seed(attempt, setting.seed)
         shared = GenerationRequest(
             prompt_ids=(),
             max_tokens=0,
