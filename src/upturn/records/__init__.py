@@ -5,11 +5,13 @@ from upturn.records.codec import RECORD_VERSION, fields_json, from_fields, from_
 from upturn.records.decision import Alternative, Decision, Feedback
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
+from upturn.records.preference import PreferencePair, PreferenceSource, RatedTrajectory
 from upturn.records.record import record
 from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, Snapshot
 from upturn.records.result import Result
 from upturn.records.sink import TrajectorySink
 from upturn.records.task import Split, Task
+from upturn.records.tool import Tool
 from upturn.records.trajectory import (
     Action,
     Group,
@@ -40,6 +42,9 @@ __all__ = [
     "Observation",
     "Origin",
     "Outcome",
+    "PreferencePair",
+    "PreferenceSource",
+    "RatedTrajectory",
     "Release",
     "ReleaseEvidence",
     "ReleaseState",
@@ -49,6 +54,7 @@ __all__ = [
     "Split",
     "Task",
     "TokenRow",
+    "Tool",
     "Trajectory",
     "TrajectorySink",
     "Turn",

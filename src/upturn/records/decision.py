@@ -54,6 +54,10 @@ class Feedback:
     """``decision``, ``trajectory`` or ``episode``"""
     subject_id: str
     metric: str
+    """What the value is of. Training reads two: ``thumbs``, above 0 for good and below 0 for bad, and
+    ``correction``, where what ``refers_to`` names is better than the subject."""
     value: float
     tenant: str = "default"
     comment: str = ""
+    refers_to: str | None = None
+    """A trajectory that the subject is compared with; None = with none."""
