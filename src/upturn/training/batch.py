@@ -1,7 +1,8 @@
 """Micro-batches: the rows that are computed at once, and what a loss needs of each of their written tokens.
 
-Rows are laid out as a token tree (every shared beginning once) or side by side with padding. All rows of a rollout
-lie in the same micro-batch, so that an objective may look at whole sequences. No torch here.
+Rows are laid out as a token tree (every shared beginning once) or side by side with padding. All rows of a rollout,
+and both sides of a comparison, lie in the same micro-batch, so that an objective may look at whole sequences and at
+pairs of them. No torch here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,7 @@ class WrittenTokens:
     targets: IntArray
     """Their ids."""
     sequences: IntArray
-    """Index of the rollout that each belongs to, from 0."""
+    """Index of the rollout that each belongs to, from 0; a rollout in several comparisons is several."""
     weights: FloatArray
     scales: FloatArray
     """1 where the row has none."""
@@ -33,6 +34,8 @@ class WrittenTokens:
     """NaN where the row has none."""
     turns: IntArray
     """Index of the rollout's turn that each belongs to, counted over all rollouts, from 0."""
+    pairs: IntArray
+    """Index of the comparison that each belongs to, from 0; −1 = to none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +66,7 @@ class MicroBatch:
 
 
 def micro_batches(rows: Sequence[TrainingRow], max_tokens: int, packing: Packing) -> tuple[MicroBatch, ...]:
-    """The rows in batches of at most ``max_tokens`` computed positions (a longer rollout stands alone).
+    """The rows in batches of at most ``max_tokens`` computed positions (a longer rollout or pair stands alone).
 
     As trees, rollouts that begin alike come together; side by side, rollouts of like length. A pure function of the
     rows and their order; every row is in exactly one batch.
@@ -76,7 +79,7 @@ def micro_batches(rows: Sequence[TrainingRow], max_tokens: int, packing: Packing
 def _by_beginning(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[TrainingRow]]:
     batches: list[list[TrainingRow]] = []
     held = 0
-    for rollout in sorted(rollouts(rows), key=lambda each: _computed(each[0]).astype(">i8").tobytes()):
+    for rollout in sorted(bundles(rows), key=lambda each: _computed(each[0]).astype(">i8").tobytes()):
         before = batches[-1][-1:] if batches else []
         alone, added = _new_tokens(rollout, []), _new_tokens(rollout, before)
         if batches and held + added <= max_tokens:
@@ -100,7 +103,7 @@ def _new_tokens(rollout: Sequence[TrainingRow], before: Sequence[TrainingRow]) -
 
 def _by_length(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[TrainingRow]]:
     batches: list[list[TrainingRow]] = []
-    for rollout in sorted(rollouts(rows), key=_longest):
+    for rollout in sorted(bundles(rows), key=_longest):
         if batches and _longest(rollout) * (len(batches[-1]) + len(rollout)) <= max_tokens:
             batches[-1] += rollout
         else:
@@ -108,20 +111,20 @@ def _by_length(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[Traini
     return batches
 
 
-def rollouts(rows: Iterable[TrainingRow]) -> list[list[TrainingRow]]:
-    """The rows of each rollout together, in the order in which the rollouts first appear."""
-    found: dict[str, list[TrainingRow]] = {}
+def bundles(rows: Iterable[TrainingRow]) -> list[list[TrainingRow]]:
+    """The rows of each comparison, and of each rollout in none, together; in the order of their first rows."""
+    found: dict[tuple[str | None, str], list[TrainingRow]] = {}
     for row in rows:
-        found.setdefault(row.trajectory_id, []).append(row)
+        found.setdefault(row.rollout if row.pair is None else (row.pair, ""), []).append(row)
     return list(found.values())
 
 
 def written_tokens(rows: Sequence[TrainingRow]) -> WrittenTokens:
     """What a loss needs of the rows' written tokens."""
-    places = {name: place for place, name in enumerate(dict.fromkeys(row.trajectory_id for row in rows))}
-    sequences = np.concatenate(
-        [np.full(len(row.positions), places[row.trajectory_id], dtype=np.int64) for row in rows]
-    )
+    places = {name: place for place, name in enumerate(dict.fromkeys(row.rollout for row in rows))}
+    named = dict.fromkeys(row.pair for row in rows if row.pair is not None)
+    pairs = {name: place for place, name in enumerate(named)}
+    sequences = _indices(rows, [places[row.rollout] for row in rows])
     return WrittenTokens(
         np.concatenate([row.token_ids[row.positions] for row in rows]),
         sequences,
@@ -131,14 +134,19 @@ def written_tokens(rows: Sequence[TrainingRow]) -> WrittenTokens:
         _column(rows, lambda row: row.old_logprobs, np.nan),
         _column(rows, lambda row: row.reference_logprobs, np.nan),
         _turns(rows, sequences),
+        _indices(rows, [-1 if row.pair is None else pairs[row.pair] for row in rows]),
     )
+
+
+def _indices(rows: Sequence[TrainingRow], of_rows: Sequence[int]) -> IntArray:
+    """The number of each row, once for each of its written tokens."""
+    return np.repeat(np.asarray(of_rows, dtype=np.int64), [len(row.positions) for row in rows])
 
 
 def _turns(rows: Sequence[TrainingRow], sequences: IntArray) -> IntArray:
     """Turns of different rollouts are different ones."""
-    own = [np.zeros_like(row.positions) if row.turns is None else row.turns for row in rows]
-    pairs = np.stack([sequences, np.concatenate(own)], axis=1)
-    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+    own = np.concatenate([np.zeros_like(row.positions) if row.turns is None else row.turns for row in rows])
+    return np.unique(sequences * (own.max() + 1) + own, return_inverse=True)[1].reshape(-1)
 
 
 def _column(

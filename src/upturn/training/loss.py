@@ -27,20 +27,24 @@ class TokenBatch(NamedTuple):
     corrections: Tensor | None = None
     """What a policy term is multiplied by where sampler and trainer differ, without gradient; None = 1."""
     reference_logprobs: Tensor | None = None
-    """Of the policy that a KL term holds on to; None = there is none."""
+    """Of the policy that a KL term or a preference holds on to; None = there is none."""
     sequences: Tensor | None = None
     """int64: index of the rollout of each token; None = all of one."""
     turns: Tensor | None = None
     """int64: index of the turn of each token, counted over all rollouts; None = all of one."""
+    pairs: Tensor | None = None
+    """int64: index of the comparison of each token, −1 = in none; None = there are no comparisons."""
 
 
 class TokenStatistics(NamedTuple):
     """What an objective reports of a micro-batch, by metric name."""
 
     sums: Mapping[str, float]
-    """Over the tokens that take part; reported as means per token."""
+    """Over the tokens that take part; reported as means."""
     maxima: Mapping[str, float]
     """Reported for the first minibatch of a unit only, where the weights still are the sampler's."""
+    counted: float | None = None
+    """Of what the means are, such as the number of pairs; None = of the written tokens."""
 
 
 class Objective(Protocol):

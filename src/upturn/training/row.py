@@ -5,8 +5,8 @@ other. A row holds one weight per written token: its turn's advantage, or 1 in s
 weight belongs to the token, splitting a rollout into several rows changes nothing. No torch here.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -38,9 +38,17 @@ class TrainingRow:
     corrections: FloatArray | None = None
     """``(A,)``, not negative: what a policy term is multiplied by where sampler and trainer differ; None = 1."""
     reference_logprobs: FloatArray | None = None
-    """``(A,)``, of the policy that a KL term holds on to; None = no KL term can use the row."""
+    """``(A,)``, of the policy that a KL term or a preference holds on to; None = neither can use the row."""
     turns: IntArray | None = None
     """``(A,)``: the turn of its trajectory that each was written in; None = all in one."""
+    pair: str | None = None
+    """Which comparison the row is one side of: rows with one name are computed together, since their loss needs
+    both sides at once. None = the row's trajectory stands by itself."""
+
+    @property
+    def rollout(self) -> tuple[str | None, str]:
+        """What it belongs to: its trajectory, once for each comparison that the trajectory is in."""
+        return self.pair, self.trajectory_id
 
     @property
     def computed_length(self) -> int:
@@ -83,6 +91,45 @@ def policy_rows(trajectory: Trajectory, turn_weights: Sequence[float]) -> tuple[
         for row in trajectory.rows
         if row.spans
     )
+
+
+def turn_rows(
+    trajectory: Trajectory, *, weight: float, turns: Collection[int] | None = None, is_reference: bool = False
+) -> tuple[TrainingRow, ...]:
+    """The rows of the tokens written in these turns (None = all), each token with this weight.
+
+    ``is_reference``: the sampler's log-probs are the reference's. They are recorded at temperature 1, whatever the
+    temperature was that tokens were drawn at. Rows without such tokens are left out. Raises TrainingError for
+    inconsistent rows, and for a rendered trajectory where its sampler is to be the reference.
+    """
+    if is_reference and trajectory.origin != "sampled":
+        raise TrainingError(
+            f"trajectory {trajectory.id!r} is {trajectory.origin!r}: it has no log-probs of a sampler that could "
+            "be the reference; set reference='initial' to compute them with the weights before training"
+        )
+    found = []
+    for row in trajectory.rows:
+        chosen = row if turns is None else _of_turns(row, turns)
+        if chosen.spans:
+            weights = {span.turn: weight for span in chosen.spans}
+            made = _training_row(trajectory.id, chosen, weights=weights, old_logprobs=None)
+            if is_reference:
+                recorded = _logprobs(trajectory.id, chosen.logprobs, len(made.positions))
+                made = replace(made, reference_logprobs=recorded)
+            found.append(made)
+    return tuple(found)
+
+
+def _of_turns(row: TokenRow, turns: Collection[int]) -> TokenRow:
+    """The row as if nothing but these turns had been written in it."""
+    spans, logprobs, start = [], list[float](), 0
+    for span in row.spans:
+        stop = start + span.stop - span.start
+        if span.turn in turns:
+            spans.append(span)
+            logprobs += row.logprobs[start:stop]
+        start = stop
+    return replace(row, spans=tuple(spans), logprobs=tuple(logprobs))
 
 
 def written_count(trajectory: Trajectory) -> int:

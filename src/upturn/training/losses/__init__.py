@@ -9,6 +9,7 @@ from upturn.training.losses.divergence import WithKl, kl_estimates
 from upturn.training.losses.gspo import SequencePolicy
 from upturn.training.losses.off_policy import WithoutStale
 from upturn.training.losses.policy import policy_objective
+from upturn.training.losses.preference import PairedPreference, RatedPreference, pair_losses
 from upturn.training.losses.ratio import log_ratios, probability_ratios
 from upturn.training.losses.supervised import CrossEntropy, cross_entropy_losses
 
@@ -16,6 +17,8 @@ __all__ = [
     "BoundedWeights",
     "ClippedPolicy",
     "CrossEntropy",
+    "PairedPreference",
+    "RatedPreference",
     "SequencePolicy",
     "WithKl",
     "WithoutStale",
@@ -23,6 +26,7 @@ __all__ = [
     "cross_entropy_losses",
     "kl_estimates",
     "log_ratios",
+    "pair_losses",
     "policy_objective",
     "probability_ratios",
 ]

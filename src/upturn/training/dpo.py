@@ -1,0 +1,86 @@
+"""Direct preference optimisation (arXiv 2305.18290) on pairs that are there before training.
+
+A pair weighs the same in every step: a step's loss is divided by the number of pairs that a full step has.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from upturn.records.preference import PreferencePair
+from upturn.training.epochs import EpochRun, Epochs
+from upturn.training.losses import CrossEntropy
+from upturn.training.losses.preference import PairedPreference
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.pair_row import PairRows, pair_rows, refer, token_count
+from upturn.training.preference_settings import DpoSettings, PairObjectiveSettings
+from upturn.training.row import TrainingRow
+from upturn.training.run import Evaluate, Progress
+from upturn.training.sft import rows_digest
+from upturn.training.stream import Minibatch, Stream, Unit
+
+
+class PairBatches:
+    """Minibatches of pairs: the pairs' stream, and where it is asked for one of the better sides, each with its own
+    denominator."""
+
+    def __init__(self, pairs: Sequence[PairRows], batch_pairs: int, settings: PairObjectiveSettings) -> None:
+        self.pairs = pairs
+        self.size = min(batch_pairs, len(pairs))
+        self._settings = settings
+        self._objective = PairedPreference(
+            settings.kind, beta=settings.beta, label_smoothing=settings.label_smoothing
+        )
+        self._better = token_count(row for pair in pairs for row in pair.better)
+
+    def minibatch(self, chosen: Sequence[int]) -> Minibatch:
+        """Of the pairs with these numbers."""
+        pairs = [self.pairs[each] for each in chosen]
+        streams = [Stream([row for pair in pairs for row in pair.rows], self._objective, float(self.size))]
+        coefficient = self._settings.sft_coefficient
+        if coefficient is not None:
+            tokens = self._better * self.size / len(self.pairs)
+            better = [row for pair in pairs for row in pair.better]
+            streams.append(Stream(better, CrossEntropy(), tokens / coefficient))
+        return streams
+
+
+def run_dpo(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
+    model: PreTrainedModel,
+    pairs: Sequence[PreferencePair],
+    settings: DpoSettings,
+    *,
+    seed: int,
+    run_dir: Path,
+    evaluate: Evaluate | None = None,
+    progress: Progress | None = None,
+) -> TrainingOutcome:
+    """Trains the model in place on ``pairs``; resumes from ``run_dir``.
+
+    A unit is one optimiser step. ``evaluate`` is called with the number of finished *epochs*, first with 0. The
+    reference is computed once, before the first step, unless it was recorded. Resuming needs the model as it was
+    before training, the same pairs, settings and seed. Raises TrainingError, also for pairs that nobody can learn
+    from.
+    """
+    run = EpochRun("dpo", seed, run_dir, evaluate, progress)
+    run.check(settings)
+    found = pair_rows(pairs, settings.objective, settings.reference)
+    epochs = Epochs(len(found), settings.batch_pairs, settings)
+    trainer = epochs.trainer(model)
+    told = digest([row for pair in found for row in pair.rows])
+    if settings.reference == "initial":
+        found = refer(found, trainer.score)
+    batches = PairBatches(found, settings.batch_pairs, settings.objective)
+    return run.finish(trainer, epochs, lambda chosen: Unit([batches.minibatch(chosen)]), pairs=told)
+
+
+def digest(rows: Sequence[TrainingRow]) -> str:
+    """The identity of rows in their order, with the pairs they are in and the reference where one was recorded."""
+    found = hashlib.sha256(rows_digest(rows).encode())
+    for row in rows:
+        found.update(repr(row.rollout).encode())
+        if row.reference_logprobs is not None:
+            found.update(row.reference_logprobs.tobytes())
+    return found.hexdigest()

@@ -1,0 +1,133 @@
+"""Preferences: which of two attempts is better, or whether one attempt was good; held near a reference policy.
+
+Both measure by how much the model has moved an attempt's log-probability away from the reference's. Sums over an
+attempt are taken in float64, since the two sides of a pair nearly cancel.
+"""
+
+from typing import assert_never
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from upturn.training.loss import TokenBatch, TokenStatistics, quiet
+from upturn.training.preference_settings import PairLoss
+
+
+def pair_losses(margins: Tensor, kind: PairLoss, *, beta: float, label_smoothing: float = 0.0) -> Tensor:
+    """``(P,)``: the loss of each pair, from by how much more the model has moved towards its better side, ``(P,)``.
+
+    With m = log π(y_w)/π_ref(y_w) − log π(y_l)/π_ref(y_l):
+
+    - ``sigmoid``: −(1 − ε)·log σ(βm) − ε·log σ(−βm). DPO (arXiv 2305.18290, eq. 7) for ε = 0; with ε, the share of
+      pairs taken to be the wrong way round, conservative DPO (Mitchell, "A note on DPO with noisy preferences",
+      2023, eq. 3), whose minimum lies at βm = log((1 − ε)/ε). Where the policies are equal it is log 2 for any ε.
+    - ``ipo``: (m − 1/2β)² (arXiv 2310.12036, eq. 17, β being its τ), whose minimum lies at m = 1/2β.
+    """
+    match kind:
+        case "sigmoid":
+            losses = (1 - label_smoothing) * softplus(-beta * margins)
+            return losses + label_smoothing * softplus(beta * margins) if label_smoothing else losses
+        case "ipo":
+            return (margins - 1 / (2 * beta)).square()
+        case _:
+            assert_never(kind)
+
+
+class PairedPreference:
+    """The loss of pairs, spread evenly over their written tokens, so that the tokens' losses add up to the pairs'.
+
+    Rows need their pair and reference log-probs. Weights are positive on the better side and negative on the other:
+    the margin is Σ weight·(log π − log π_ref). What both sides wrote alike after the same tokens cancels.
+    """
+
+    def __init__(self, kind: PairLoss, *, beta: float, label_smoothing: float = 0.0) -> None:
+        self.kind: PairLoss = kind
+        self.beta = beta
+        self.label_smoothing = label_smoothing
+
+    def losses(self, batch: TokenBatch) -> Tensor:
+        """``(N,)``; 0 for tokens in no pair."""
+        batch = _in_pairs(batch)
+        assert batch.pairs is not None
+        margins = _sums(_log_ratios(batch) * quiet(batch.weights, batch.mask), batch.pairs)
+        found = pair_losses(margins, self.kind, beta=self.beta, label_smoothing=self.label_smoothing)
+        return _spread(found, batch.pairs, batch)
+
+    def statistics(self, batch: TokenBatch) -> TokenStatistics:
+        """Means over pairs: ``pair_accuracy``, those whose margin is positive, and the implicit rewards
+        β·Σ|weight|·(log π − log π_ref) of both sides, ``chosen_reward`` and ``rejected_reward``."""
+        batch = _in_pairs(batch)
+        assert batch.pairs is not None
+        weights = quiet(batch.weights, batch.mask)
+        moved = _log_ratios(batch).detach() * weights
+        chosen = self.beta * _sums(torch.where(weights > 0, moved, 0.0), batch.pairs)
+        rejected = -self.beta * _sums(torch.where(weights < 0, moved, 0.0), batch.pairs)
+        sums = {
+            "pair_accuracy": float((chosen > rejected).sum()),
+            "chosen_reward": float(chosen.sum()),
+            "rejected_reward": float(rejected.sum()),
+        }
+        return TokenStatistics(sums, {}, float(len(chosen)))
+
+
+class RatedPreference:
+    """KTO (arXiv 2402.01306, eq. 8): λ_D·(1 − σ(β(r − z))) for good attempts, λ_U·(1 − σ(β(z − r))) for bad ones.
+
+    r = Σ (log π − log π_ref) over an attempt's written tokens; z, the reference point, is a number given with the
+    batch. The weights of an attempt's tokens are all +1 (good) or all −1 (bad). An attempt's loss is spread evenly
+    over its tokens, so that the tokens' losses add up to the attempts'.
+    """
+
+    def __init__(self, *, beta: float, desirable: float, undesirable: float, reference_point: float) -> None:
+        """``desirable``, ``undesirable``: λ_D and λ_U. ``reference_point``: z, not negative, without gradient."""
+        self.beta = beta
+        self.desirable = desirable
+        self.undesirable = undesirable
+        self.reference_point = reference_point
+
+    def losses(self, batch: TokenBatch) -> Tensor:
+        """``(N,)``"""
+        assert batch.sequences is not None
+        gains, signs = self._gains(batch)
+        scales = torch.where(signs > 0, self.desirable, self.undesirable)
+        return _spread(scales * (1 - torch.sigmoid(gains)), batch.sequences, batch)
+
+    def statistics(self, batch: TokenBatch) -> TokenStatistics:
+        """Means over attempts: ``rating_accuracy``, those that lie on their rating's side of the reference point,
+        and ``rating_margin``, by how much, β·(r − z) or β·(z − r)."""
+        gains, _ = self._gains(batch)
+        sums = {"rating_accuracy": float((gains > 0).sum()), "rating_margin": float(gains.detach().sum())}
+        return TokenStatistics(sums, {}, float(len(gains)))
+
+    def _gains(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        """Of each attempt: how far on its rating's side of z it lies, times β, and the rating as +1 or −1."""
+        assert batch.sequences is not None
+        signs = _sums(quiet(batch.weights, batch.mask).double(), batch.sequences).sign()
+        moved = _sums(_log_ratios(batch), batch.sequences)
+        return self.beta * signs * (moved - self.reference_point), signs
+
+
+def _log_ratios(batch: TokenBatch) -> Tensor:
+    """log π − log π_ref per token in float64; exactly 0 where the mask is False. Needs ``reference_logprobs``."""
+    assert batch.reference_logprobs is not None
+    return quiet(batch.logprobs, batch.mask).double() - quiet(batch.reference_logprobs, batch.mask).double()
+
+
+def _in_pairs(batch: TokenBatch) -> TokenBatch:
+    """Without the tokens that are in no pair."""
+    assert batch.pairs is not None
+    return batch._replace(mask=batch.mask & (batch.pairs >= 0), pairs=batch.pairs.clamp(min=0))
+
+
+def _sums(values: Tensor, indices: Tensor) -> Tensor:
+    """``(P,)``: the values of each index added up, in their order."""
+    count = int(indices.max()) + 1 if indices.numel() else 0
+    return values.new_zeros(count).index_add(0, indices.flatten(), values.flatten())
+
+
+def _spread(losses: Tensor, indices: Tensor, batch: TokenBatch) -> Tensor:
+    """The loss of each index in equal parts at its tokens that take part; 0 elsewhere."""
+    counts = _sums(batch.mask.double(), indices)
+    shares = (losses / counts.clamp(min=1))[indices]
+    return torch.where(batch.mask, shares, 0.0).to(batch.logprobs.dtype)
