@@ -1,23 +1,30 @@
 """Token rows for attempts that no model of ours wrote: rules, people, foreign models. For supervised training."""
 
-from upturn.models import Renderer
-from upturn.records import TokenRow, Trajectory, WrittenSpan
+from dataclasses import replace
+
+from upturn.models import Renderer, next_prompt
+from upturn.records import TokenRow, Trajectory, Turn, WrittenSpan
 
 
 def rendered_rows(trajectory: Trajectory, renderer: Renderer, prompt: str = "") -> tuple[TokenRow, ...]:
-    """One row with the tokens that a model would have seen and written, without log-probs.
+    """The tokens that a model would have seen and written, without log-probs; one row where prefixes are kept.
 
-    Turns without a readable action end the row before them: there is nothing in them to learn from. Empty when the
-    first turn has none. Raises RecordError for an action that the renderer cannot write.
+    Where the renderer shows earlier turns differently later on, a row starts anew, as it would in a rollout. Turns
+    without a readable action end the last row: there is nothing in them to learn from. Empty when the first turn
+    has none. Raises RecordError for an action that the renderer cannot write.
     """
-    token_ids: list[int] = []
-    spans: list[WrittenSpan] = []
+    rows: list[TokenRow] = []
+    row = TokenRow((), (), ())
+    before: list[Turn] = []
     for number, turn in enumerate(trajectory.turns):
         if turn.action is None:
             break
-        seen = renderer.extend(turn.observation) if number else renderer.open(turn.observation, prompt)
-        token_ids += seen
-        written = renderer.write(turn.action)
-        spans.append(WrittenSpan(number, len(token_ids), len(token_ids) + len(written)))
-        token_ids += written
-    return (TokenRow(tuple(token_ids), tuple(spans), ()),) if spans else ()
+        seen = next_prompt(renderer, row.token_ids, before, observation=turn.observation, prompt=prompt)
+        if seen[: len(row.token_ids)] != row.token_ids:
+            rows.append(row)
+            row = TokenRow((), (), (), "history_changed")
+        token_ids = seen + renderer.write(turn.action)
+        span = WrittenSpan(number, len(seen), len(token_ids))
+        row = TokenRow(token_ids, (*row.spans, span), (), row.fork_cause)
+        before.append(replace(turn, text=""))  # its text is not what this renderer writes
+    return (*rows, row) if row.spans else ()

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar, cast
 from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.limit import Limits
 from upturn.agents.reply import LONGEST_ANSWER
-from upturn.models import Renderer, read_call, write_call
+from upturn.models import Renderer, next_prompt, read_call, write_call
 from upturn.records import Action, Observation, Turn
 
 Answer: TypeAlias = Action | str
@@ -22,7 +22,10 @@ ResultT = TypeVar("ResultT")
 
 
 class ToolAgent:
-    """A model that writes one action a turn. Its context only grows: the session's history plus the observation."""
+    """A model that writes one action a turn. Its context only grows: the session's history plus the observation.
+
+    Unless the renderer is one of a chat template that shows earlier turns differently later on.
+    """
 
     def __init__(self, renderer: Renderer, limits: Limits, prompt: str = "") -> None:
         self._renderer = renderer
@@ -31,10 +34,7 @@ class ToolAgent:
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
         """One call of the model, read as an action."""
-        if turns:
-            prompt_ids = model.history + self._renderer.extend(observation)
-        else:
-            prompt_ids = self._renderer.open(observation, self._prompt)
+        prompt_ids = next_prompt(self._renderer, model.history, turns, observation=observation, prompt=self._prompt)
         generation = await model.generate(prompt_ids, max_tokens=self._max_tokens, stop_ids=self._renderer.stop_ids)
         return Reply(*self._renderer.read(generation.token_ids))
 

@@ -2,10 +2,11 @@
 
 from upturn.environments.checker import check_environment
 from upturn.environments.environment import Environment, Info, Step, Verifier, blocks
-from upturn.environments.kit import EnvironmentKit, registered_kits, resolve_kit
+from upturn.environments.kit import DescribedKit, EnvironmentKit, registered_kits, resolve_kit, tools_of
 from upturn.environments.one_step import one_step
 
 __all__ = [
+    "DescribedKit",
     "Environment",
     "EnvironmentKit",
     "Info",
@@ -16,4 +17,5 @@ __all__ = [
     "one_step",
     "registered_kits",
     "resolve_kit",
+    "tools_of",
 ]

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from upturn.environments.environment import Environment, Verifier
 from upturn.errors import UnknownNameError, described
-from upturn.records import Split, Task
+from upturn.records import Split, Task, Tool
 
 _REGISTERED = {"office": "upturn.environments.office.kit:OfficeKit"}
 
@@ -36,6 +36,20 @@ class EnvironmentKit(Protocol):
         The same arguments give the same tasks; different seeds share none; training and held-out tasks differ in
         template and seed.
         """
+
+
+@runtime_checkable
+class DescribedKit(Protocol):
+    """A kit that also says what agents can do there, for models that are given descriptions. Optional."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Everything that an action can ask for."""
+
+
+def tools_of(kit: EnvironmentKit) -> tuple[Tool, ...]:
+    """The tools the kit describes; empty where it describes none, and its models must know them otherwise."""
+    return tuple(kit.tools) if isinstance(kit, DescribedKit) else ()
 
 
 def registered_kits() -> tuple[str, ...]:

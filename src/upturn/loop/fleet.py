@@ -7,8 +7,8 @@ from typing import Protocol
 
 from upturn.agents import Agent, Attempt, Beginning, Job, Limits, Setting, run_rollouts
 from upturn.agents.build import build, temperature
-from upturn.environments import EnvironmentKit
-from upturn.models import CompactRenderer, Model, Renderer
+from upturn.environments import EnvironmentKit, tools_of
+from upturn.models import Model, Renderer
 from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Task, Trajectory
 
@@ -121,5 +121,5 @@ class Fleet:
 
             local = load_local(name)
             engine = LocalEngine(local.model, slots=SLOTS, max_length=self.limits.max_tokens or CONTEXT)
-            self._engines[name] = (engine, CompactRenderer(local.tokenizer))
+            self._engines[name] = (engine, local.renderer(tools_of(self.kit)))
         return self._engines[name]

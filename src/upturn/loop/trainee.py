@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from upturn.environments import EnvironmentKit
+from upturn.environments import EnvironmentKit, tools_of
 from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose
 from upturn.loop.service import judge
 from upturn.loop.values import Continuations, measure_values, turn_rewards
-from upturn.models import CompactRenderer
 from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
@@ -125,7 +124,7 @@ class Trainee:
         self.engine: LocalEngine = LocalEngine(
             local.model, slots=SLOTS, max_length=fleet.limits.max_tokens or CONTEXT
         )
-        self.renderer = CompactRenderer(local.tokenizer)
+        self.renderer = local.renderer(tools_of(fleet.kit))
 
     def serve_as(self, version: AgentVersion) -> AgentVersion:
         """Lets the fleet attempt tasks as ``version`` with the weights as they are now."""

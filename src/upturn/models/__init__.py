@@ -1,24 +1,38 @@
 """How to get tokens out of a model. The local engine is imported as ``upturn.models.engine``: it needs torch."""
 
 from upturn.models.call import read_call, value_text, write_call
+from upturn.models.chat_template import ChatRenderer
+from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
-from upturn.models.renderer import SPECIAL_TOKENS, CompactRenderer, Renderer, Written
+from upturn.models.renderer import (
+    SPECIAL_TOKENS,
+    CompactRenderer,
+    ConversationRenderer,
+    Renderer,
+    Written,
+    next_prompt,
+)
 from upturn.models.scripted import ScriptedModel
 
 __all__ = [
     "SPECIAL_TOKENS",
     "ChatEndpoint",
+    "ChatRenderer",
     "CompactRenderer",
     "Completion",
+    "ConversationRenderer",
     "FinishReason",
     "Generation",
     "GenerationRequest",
     "Message",
     "Model",
     "Renderer",
+    "RendererReport",
     "ScriptedModel",
     "Written",
+    "check_renderer",
+    "next_prompt",
     "read_call",
     "value_text",
     "write_call",

@@ -1,17 +1,19 @@
 """How observations and actions become the tokens a model reads and writes.
 
 A renderer only ever appends: the prompt of a turn is the prompt of the turn before, what the model wrote, and
-``extend`` of the new observation. Nothing is rendered again, so the tokens trained are the tokens sampled.
+``extend`` of the new observation. Nothing is rendered again, so the tokens trained are the tokens sampled. Where a
+model's own chat template shows earlier turns differently later on, ``ConversationRenderer`` says what the whole
+next prompt is: such a prompt starts a new training row, and what was sampled stays in the row it was sampled in.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from tokenizers import Tokenizer
 
 from upturn.errors import ModelError
 from upturn.models.call import read_call, write_call
-from upturn.records import Action, Observation
+from upturn.records import Action, Observation, Turn
 
 TASK_TOKEN = "<|task|>"
 ACT_TOKEN = "<|act|>"
@@ -46,6 +48,37 @@ class Renderer(Protocol):
 
     def read(self, token_ids: Sequence[int]) -> Written:
         """What the written ids say. Never raises."""
+
+
+@runtime_checkable
+class ConversationRenderer(Protocol):
+    """What a Renderer also is when the next prompt depends on more than the latest observation."""
+
+    def keeps_prefix(self, prompt: str) -> bool:
+        """Whether every prompt of a conversation with this system prompt begins with the history before it."""
+
+    def proceed(
+        self, history: tuple[int, ...], turns: Sequence[Turn], *, observation: Observation, prompt: str
+    ) -> tuple[int, ...]:
+        """The whole prompt that follows at least one turn. ``history``: all ids so far, those written last
+        included.
+        """
+
+
+def next_prompt(
+    renderer: Renderer,
+    history: tuple[int, ...],
+    turns: Sequence[Turn],
+    *,
+    observation: Observation,
+    prompt: str = "",
+) -> tuple[int, ...]:
+    """The ids a model reads before it answers ``observation``, after ``turns``."""
+    if not turns:
+        return renderer.open(observation, prompt)
+    if isinstance(renderer, ConversationRenderer):
+        return renderer.proceed(history, turns, observation=observation, prompt=prompt)
+    return history + renderer.extend(observation)
 
 
 class CompactRenderer:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.tasks import FAMILIES, task_stream
+from upturn.environments.office.tools import office_tools
 from upturn.environments.office.verifier import OfficeVerifier
 from upturn.records import Split, Task
 
@@ -15,6 +16,7 @@ class OfficeKit:
         self.name = "office"
         self.families: Mapping[str, int] = {family.name: family.level for family in FAMILIES.values()}
         self.verifier = OfficeVerifier()
+        self.tools = office_tools()
 
     def environment(self, task: Task) -> OfficeEnvironment:  # noqa: ARG002  # every task has the same kind of office
         """A new office; ``reset`` furnishes it."""

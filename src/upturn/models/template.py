@@ -1,0 +1,205 @@
+"""A tokenizer's chat template: from messages to text to token ids, so that foreign text never becomes control
+tokens.
+
+What comes from an environment, a user or a model is *marked* before it is rendered: each control token in it is put
+between two private-use characters. In the rendered text, what is marked is encoded as plain text and what is not,
+the template's own, as tokens. Text without control tokens is encoded as the tokenizer encodes the whole.
+
+Templates that ask for the date are given a fixed one: a prompt must not change overnight, or a resumed run would
+differ from one that was not stopped.
+
+Not covered: markup that is ordinary text to the tokenizer (``</tool_response>`` of Qwen2.5), and control tokens
+that a template puts together from pieces of a message.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from tokenizers import Tokenizer
+
+from upturn.errors import ModelError, described
+from upturn.records import JsonValue
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Message: TypeAlias = dict[str, Any]
+"""As chat templates read it: role, content, tool_calls (JSON, hence Any)."""
+Messages: TypeAlias = list[Message]
+ValueT = TypeVar("ValueT")
+
+START, END = "\U000f0000", "\U000f0001"
+"""Private use: in foreign text they are replaced, so that nobody can forge a mark."""
+_REPLACED = {ord(START): "\ufffd", ord(END): "\ufffd"}
+_PIECES = re.compile(f"{START}([^{START}{END}]*){END}")
+
+_BEFORE = "\n"
+"""Some tokenizers begin a text with a blank: a piece from its midst is encoded behind this, which no word holds."""
+
+FIXED_DATE = """{%- macro strftime_now(format) -%}
+{%- if format == "%Y-%m-%d" -%}2024-07-26{%- else -%}26 Jul 2024{%- endif -%}
+{%- endmacro -%}
+"""
+"""The date that the templates of Llama 3.1 and 3.2 fall back to."""
+
+
+class ChatTemplate:
+    """A tokenizer with its chat template. Copies what it needs of the tokenizer."""
+
+    def __init__(
+        self, tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, JsonValue] | None = None
+    ) -> None:
+        """``options``: variables of the template, such as ``enable_thinking``; None = none.
+
+        Raises ModelError when the tokenizer has no template, or no tokenizer of the ``tokenizers`` library.
+        """
+        if not tokenizer.chat_template:
+            raise ModelError(
+                "the tokenizer has no chat template, so it is not known how a conversation is written for its "
+                "model; take the model's instruction-tuned sibling, or put its chat_template.jinja into the folder"
+            )
+        self._tokenizer = tokenizer
+        self._options = dict(options or {})
+        self._source = str(tokenizer.get_chat_template(tools=[]))
+        self._template = FIXED_DATE + self._source if "strftime_now" in self._source else self._source
+        self._encoder = _encoder(tokenizer)
+        added = self._encoder.get_added_tokens_decoder()
+        self.special_ids = frozenset(place for place, token in added.items() if token.special)
+        """Ids that never stand for text."""
+        self._controls = {
+            token.content: place
+            for place, token in added.items()
+            if token.special or (token.content in self._source and not token.content.isspace())
+        }
+        self._control_ids = frozenset(self._controls.values())
+        self.size = self._encoder.get_vocab_size()
+        self.eos_id = None if tokenizer.eos_token is None else self._controls.get(str(tokenizer.eos_token))
+        """Id of the tokenizer's own end token; None = it has none."""
+
+    def mentions(self, text: str) -> bool:
+        """Whether the template's source holds the text."""
+        return text in self._source
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a control token; None = the text is none."""
+        return self._controls.get(token)
+
+    def text_of(self, special_id: int) -> str:
+        """The text of a control token."""
+        return next(text for text, place in self._controls.items() if place == special_id)
+
+    def marked(self, value: ValueT, *, but: Collection[str] = ()) -> ValueT:
+        """The value, a text or JSON with texts, with all control tokens in it marked, except those named in
+        ``but``.
+        """
+        return cast(ValueT, self._marked(value, frozenset(but)))
+
+    def render(self, messages: Messages, tools: Sequence[Message], *, asks: bool) -> str:
+        """The conversation as text, marks and all; ``asks``: up to where the model writes.
+
+        Raises ModelError with what the template says against it.
+        """
+        render: Any = self._tokenizer.apply_chat_template  # what it does not know itself are the template's variables
+        try:
+            text = render(
+                messages,
+                tools=list(tools) or None,
+                chat_template=self._template,
+                add_generation_prompt=asks,
+                tokenize=False,
+                **self._options,
+            )
+        except Exception as exc:  # templates are foreign programs
+            roles = ", ".join(str(message["role"]) for message in messages)
+            raise ModelError(f"the chat template refuses the conversation ({roles}): {described(exc)}") from exc
+        if not isinstance(text, str):
+            raise ModelError(f"the chat template gave a {type(text).__name__} in place of text")
+        return text
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of rendered text, marks taken into account."""
+        # Lone marks are left where the template cut a marked text in two.
+        first, *pieces = (piece.replace(START, "").replace(END, "") for piece in _PIECES.split(text))
+        ids = self._encoded(first)
+        for place, piece in enumerate(pieces):
+            ids += self._inside(piece) if place % 2 else self._literal(piece)
+        return ids
+
+    def encode_after(self, token_id: int, text: str) -> list[int]:
+        """The ids of rendered text that follows a special token: some tokenizers begin a text with a blank."""
+        ids = self.encode(self.text_of(token_id) + text)
+        assert ids[:1] == [token_id]  # special tokens are found before a text is encoded
+        return ids[1:]
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of the ids, control tokens included."""
+        text: str = self._encoder.decode(list(token_ids), skip_special_tokens=False)
+        return text
+
+    def _marked(self, value: object, but: frozenset[str]) -> object:
+        if isinstance(value, str):
+            return self._marked_text(value, but)
+        if isinstance(value, Mapping):
+            return {self._marked(key, but): self._marked(item, but) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._marked(item, but) for item in value]
+        return value
+
+    def _marked_text(self, text: str, but: frozenset[str]) -> str:
+        text = text.translate(_REPLACED).encode("utf-8", "backslashreplace").decode()
+        found = [token for token in self._controls if token in text and token not in but]
+        if not found:
+            return text
+        longest_first = sorted(found, key=len, reverse=True)
+        return re.sub("|".join(map(re.escape, longest_first)), f"{START}\\g<0>{END}", text)
+
+    def _encoded(self, text: str) -> list[int]:
+        ids: list[int] = self._encoder.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def _inside(self, text: str) -> list[int]:
+        """The ids of a piece that does not begin the text."""
+        before = self._encoded(_BEFORE)
+        ids = self._encoded(_BEFORE + text)
+        return ids[len(before) :] if ids[: len(before)] == before else self._encoded(text)
+
+    def _literal(self, text: str) -> list[int]:
+        """The ids of a control token's text as plain text, within a text."""
+        before = self._plain(_BEFORE)
+        ids = self._plain(_BEFORE + text)
+        ids = ids[len(before) :] if ids[: len(before)] == before else self._plain(text)
+        if self._control_ids.intersection(ids):  # a tokenizer that looks whole words up finds it all the same
+            ids = [token for character in text for token in self._plain(character)]
+        return ids
+
+    def _plain(self, text: str) -> list[int]:
+        """As the tokenizer encodes, but without looking for added tokens."""
+        encoder = self._encoder
+        if encoder.normalizer is not None:
+            text = encoder.normalizer.normalize_str(text)
+        words = [text]
+        if encoder.pre_tokenizer is not None:
+            words = [word for word, _ in encoder.pre_tokenizer.pre_tokenize_str(text)]
+        return [token.id for word in words for token in encoder.model.tokenize(word)]
+
+
+def unmarked_at(text: str, token: str, start: int) -> int:
+    """Where the template itself wrote the control token, from ``start`` on; -1 = nowhere."""
+    match = re.compile(f"(?<!{START}){re.escape(token)}").search(text, start)
+    return -1 if match is None else match.start()
+
+
+def _encoder(tokenizer: "PreTrainedTokenizerBase") -> Tokenizer:
+    """A copy without padding or truncation; raises ModelError when there is none to be had."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(backend, Tokenizer):
+        raise ModelError(
+            f"a {type(tokenizer).__name__} has no fast tokenizer; save one as tokenizer.json with "
+            "AutoTokenizer.from_pretrained(..., use_fast=True).save_pretrained(folder)"
+        )
+    copied = Tokenizer.from_str(backend.to_str())
+    copied.no_padding()
+    copied.no_truncation()
+    copied.encode_special_tokens = False
+    return copied
