@@ -5,6 +5,7 @@ from upturn.records.codec import RECORD_VERSION, fields_json, from_fields, from_
 from upturn.records.decision import Alternative, Decision, Feedback
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
+from upturn.records.preference import PreferencePair, PreferenceSource, RatedTrajectory
 from upturn.records.record import record
 from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, Snapshot
 from upturn.records.result import Result
@@ -41,6 +42,9 @@ __all__ = [
     "Observation",
     "Origin",
     "Outcome",
+    "PreferencePair",
+    "PreferenceSource",
+    "RatedTrajectory",
     "Release",
     "ReleaseEvidence",
     "ReleaseState",
