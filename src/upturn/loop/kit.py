@@ -10,6 +10,7 @@ from random import Random
 
 from upturn.config import Config
 from upturn.environments import Environment, EnvironmentKit, Verifier, resolve_kit
+from upturn.environments.hint import hint_of
 from upturn.errors import ConfigError, RecordError
 from upturn.records import Split, Task, from_fields
 
@@ -57,6 +58,10 @@ class OwnKit:
         """The kit's."""
         return self._kit.environment(task)
 
+    def hint(self, task: Task) -> str | None:
+        """The kit's."""
+        return hint_of(self._kit, task)
+
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """The kit's, as the tenant's own: with ids that no other tenant has."""
         for task in self._kit.tasks(seed=seed, split=split, families=families):
@@ -83,6 +88,10 @@ class FileKit:
     def environment(self, task: Task) -> Environment:
         """The kit's, which must be able to build its world from the file's tasks."""
         return self._kit.environment(task)
+
+    def hint(self, task: Task) -> str | None:
+        """The kit's."""
+        return hint_of(self._kit, task)
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """Each task of the split and families once, in rounds over the families as long as they last."""

@@ -9,13 +9,14 @@ from typing import Literal, NamedTuple
 
 from upturn.training.curve import CurvePoint
 
-MetricGroup = Literal["score", "cost", "reward", "policy", "update", "tokens", "time", "other"]
+MetricGroup = Literal["score", "cost", "reward", "policy", "critic", "update", "tokens", "time", "other"]
 
 GROUPS: Mapping[MetricGroup, str] = {
     "score": "Held-out evaluations",
     "cost": "Held-out costs",
     "reward": "What was sampled",
     "policy": "The policy and its sampler",
+    "critic": "The critic",
     "update": "The optimiser",
     "tokens": "Tokens",
     "time": "Time",
@@ -58,6 +59,30 @@ METRICS: tuple[Metric, ...] = (
         "unscorable", "reward", "trajectories", "Attempts without a usable reward; they stay out of the baseline."
     ),
     Metric("forks", "reward", "rows", "Rows begun because a prompt did not extend the tokens before it."),
+    Metric(
+        "failed", "reward", "trajectories", "Attempts that earned less than a success, where successes are learned."
+    ),
+    Metric("duplicates", "reward", "trajectories", "Successes that wrote what another at the same task wrote."),
+    Metric("surplus", "reward", "trajectories", "Successes beyond what is kept of one task."),
+    Metric("unsolved_groups", "reward", "groups", "Groups of tasks that could be judged and had no success."),
+    Metric("second_attempts", "reward", "trajectories", "Attempts with help at tasks that had no success."),
+    Metric("rationalised", "reward", "trajectories", "Those with the answer as a hint that are learned from."),
+    Metric(
+        "repaired", "reward", "trajectories", "Those told of the first attempt's trouble that are learned from."
+    ),
+    Metric("leaked", "reward", "trajectories", "Those that succeeded and speak of the help: not learned from."),
+    Metric("kept", "reward", "trajectories", "Attempts that are learned from, second ones included."),
+    Metric("kept_length", "reward", "tokens", "Mean number of tokens that these wrote."),
+    Metric(
+        "tokenless", "reward", "trajectories", "Attempts in which nothing was written, so nothing can be preferred."
+    ),
+    Metric("pairs", "reward", "pairs", "Pairs of a better and a worse attempt, or action, that are learned from."),
+    Metric("equal_pairs", "reward", "pairs", "Comparisons left out because both sides were worth the same."),
+    Metric(
+        "close_pairs", "reward", "pairs", "Those left out because they differed by no more than the least margin."
+    ),
+    Metric("identical_pairs", "reward", "pairs", "Those left out because both sides wrote the same."),
+    Metric("unvalued", "reward", "actions", "Actions left out because what they are worth is not known."),
     Metric("trained_rows", "reward", "rows", "Rows that have a gradient."),
     Metric("written_tokens", "tokens", "tokens", "Tokens that the model wrote in all sampled attempts."),
     Metric("ratio", "policy", "", "Mean probability ratio of model and sampler over the written tokens."),
@@ -80,12 +105,40 @@ METRICS: tuple[Metric, ...] = (
     Metric("entropy", "policy", "nats a token", "Mean −log π of what the sampler wrote: how undecided it is."),
     Metric("token_logprob", "policy", "nats a token", "Mean log π of the written tokens in supervised training."),
     Metric(
+        "pair_accuracy",
+        "policy",
+        "share",
+        "Pairs whose better side the model has moved towards more than the other.",
+    ),
+    Metric("chosen_reward", "policy", "", "Mean β·log(π/π_reference) of the better sides of pairs."),
+    Metric("rejected_reward", "policy", "", "The same of the worse sides; the loss falls as the two part."),
+    Metric("rating_accuracy", "policy", "share", "Rated attempts on their rating's side of the reference point."),
+    Metric("rating_margin", "policy", "", "Mean of how far on that side they are, times β."),
+    Metric("reference_point", "policy", "nats", "z of KTO: how far the model is from the reference, at least 0."),
+    Metric(
         "max_logprob_gap",
         "policy",
         "nats",
         "Largest |log π − log π_sampler| before the first step: 0 but for "
         "rounding where sampler and trainer agree.",
     ),
+    Metric(
+        "mean_value", "critic", "", "Mean of what the critic expected of the steps, before it learned from them."
+    ),
+    Metric(
+        "explained_variance",
+        "critic",
+        "",
+        "1 − Var(earned − expected) / Var(earned) over the steps: 1 = the critic knew, 0 = no more than a mean.",
+    ),
+    Metric("advantage_std", "critic", "", "Standard deviation of the steps' advantages, before they are whitened."),
+    Metric("value_loss", "critic", "", "Mean of half the squared error of the values over the critic's steps."),
+    Metric(
+        "value_clip_fraction", "critic", "share", "Steps whose value has no gradient because of the value clip."
+    ),
+    Metric("critic_optimiser_steps", "critic", "steps", "Optimiser steps of the critic."),
+    Metric("critic_grad_norm", "critic", "", "Mean 2-norm of the critic's gradient before clipping."),
+    Metric("critic_learning_rate", "critic", "", "Of the critic's last step."),
     Metric("optimiser_steps", "update", "steps", "Optimiser steps of the unit."),
     Metric("loss", "update", "", "Mean loss of the unit's steps. Of a policy gradient its value says little."),
     Metric("grad_norm", "update", "", "Mean 2-norm of the gradient before clipping."),
@@ -113,6 +166,7 @@ METRICS: tuple[Metric, ...] = (
         "verify_gap", "tokens", "nats", "Largest |Δ log π| between shared and plain computation when last checked."
     ),
     Metric("collect_seconds", "time", "s", "Making the unit: sampling, judging, advantages."),
+    Metric("critic_seconds", "time", "s", "Asking the critic and training it; part of collect_seconds."),
     Metric("update_seconds", "time", "s", "The optimiser steps, forward and backward passes included."),
     Metric("evaluate_seconds", "time", "s", "The evaluation, where there was one."),
     Metric("tokens_per_second", "time", "tokens/s", "Logical tokens over update_seconds."),
@@ -120,7 +174,7 @@ METRICS: tuple[Metric, ...] = (
 
 PHASES = ("collect_seconds", "update_seconds", "evaluate_seconds")
 """What a unit's time goes into, in order; writing checkpoints is not in them."""
-UNREPEATED = frozenset({*PHASES, "tokens_per_second", "verify_gap"})
+UNREPEATED = frozenset({*PHASES, "critic_seconds", "tokens_per_second", "verify_gap"})
 """The only metrics in which a resumed run may differ from an undisturbed one: what is computed once for several
 rows is checked anew, on other rows."""
 

@@ -20,7 +20,7 @@ DESCRIPTION_FILE = "run.json"
 OUTCOME_FILE = "outcome.json"
 EVENTS_FOLDER = "tensorboard"
 
-UnitName = Literal["iteration", "optimiser step"]
+UnitName = Literal["iteration", "optimiser step", "round"]
 
 
 @record

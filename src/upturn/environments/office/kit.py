@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from upturn.environments.office.environment import OfficeEnvironment
-from upturn.environments.office.tasks import FAMILIES, task_stream
+from upturn.environments.office.tasks import FAMILIES, compose, task_stream
 from upturn.environments.office.tools import office_tools
 from upturn.environments.office.verifier import OfficeVerifier
+from upturn.models import write_call
 from upturn.records import Split, Task
 
 
@@ -25,3 +26,7 @@ class OfficeKit:
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """Endless tasks, each family once a round."""
         return task_stream(families, seed=seed, split=split)
+
+    def hint(self, task: Task) -> str:
+        """The oracle's calls, one a line."""
+        return "\n".join(map(write_call, compose(task).draft.oracle))

@@ -8,7 +8,7 @@ from upturn.report.training.content import TrainingReport, broken_limits
 from upturn.training.curve import CurvePoint
 from upturn.training.metric import seconds_of
 
-UNITS = {"iteration": "iterations", "optimiser step": "optimiser steps"}
+UNITS = {"iteration": "iterations", "optimiser step": "optimiser steps", "round": "rounds"}
 
 
 def status(report: TrainingReport) -> tuple[str, str]:

@@ -1,0 +1,74 @@
+"""A hint stands before the task and changes nothing else."""
+
+from itertools import islice
+
+import pytest
+
+from upturn.environments import Environment, EnvironmentKit, check_environment, one_step
+from upturn.environments.hint import HintedEnvironment, HintedKit, HintingKit, hint_of, hinted
+from upturn.environments.office.baseline import play
+from upturn.environments.office.kit import OfficeKit
+from upturn.models import read_call
+from upturn.records import Observation, Task
+
+
+def _task(family: str = "mail_file") -> Task:
+    return next(iter(OfficeKit().tasks(seed=3, split="train", families=[family])))
+
+
+def test_the_first_observation_begins_with_the_hint_and_only_that_one() -> None:
+    kit, task = OfficeKit(), _task()
+    plain, told = kit.environment(task), HintedKit(kit, {task.id: "hint: do it"}).environment(task)
+    assert isinstance(told, Environment)
+    observation, info = plain.reset(task)
+    seen, seen_info = told.reset(task)
+    assert seen == hinted(observation, "hint: do it") == Observation(f"hint: do it\n{task.instruction}")
+    assert seen_info == info
+    action = read_call(str(hint_of(kit, task)).splitlines()[0])
+    assert action is not None
+    assert told.step(action) == plain.step(action)
+    assert told.state() == plain.state()
+    saved, saved_plain = told.snapshot(), plain.snapshot()
+    finish = read_call("user.finish")
+    assert finish is not None
+    assert told.step(finish) == plain.step(finish)
+    told.restore(saved)
+    plain.restore(saved_plain)
+    assert told.step(finish) == plain.step(finish)
+
+
+def test_tasks_without_a_hint_are_given_plainly() -> None:
+    kit = HintedKit(OfficeKit(), {"another": "hint"})
+    assert not isinstance(kit.environment(_task()), HintedEnvironment)
+    assert isinstance(kit, EnvironmentKit)
+    ours, theirs = (
+        list(islice(each.tasks(seed=1, split="train", families=["mail_file"]), 3)) for each in (kit, OfficeKit())
+    )
+    assert ours == theirs
+
+
+def test_an_environment_that_blocks_still_does() -> None:
+    class Slow:
+        blocks = True
+
+    assert HintedEnvironment(Slow(), "hint").blocks  # type: ignore[arg-type]
+    assert not HintedEnvironment(OfficeKit().environment(_task()), "hint").blocks
+
+
+@pytest.mark.parametrize("family", OfficeKit().families)
+def test_the_offices_hint_is_what_solves_its_task(family: str) -> None:
+    kit = OfficeKit()
+    for task in islice(kit.tasks(seed=5, split="train", families=[family]), 3):
+        hint = hint_of(kit, task)
+        assert hint is not None
+        actions = [read_call(line) for line in hint.splitlines()]
+        attempt = play(task, lambda _, turns, actions=actions: actions[len(turns)])  # type: ignore[misc]
+        assert kit.verifier.verify(task, attempt).is_success
+
+
+def test_a_kit_that_knows_no_answers_gives_no_hint() -> None:
+    kit = one_step("desk", lambda _: ("say yes", {}), lambda _action, _right: True)
+    assert not isinstance(kit, HintingKit)
+    (task,) = islice(kit.tasks(seed=0, split="train", families=["desk"]), 1)
+    assert hint_of(kit, task) is None
+    check_environment(OfficeKit(), 2)
