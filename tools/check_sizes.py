@@ -25,7 +25,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/cli/release.py:start": "a command's parameters are its options",
     "src/upturn/training/grpo.py:run_grpo": "a run's seed, place and two callbacks are independent of each other",
     "src/upturn/training/policy_gradient.py:PolicyGradient.__init__": "four ways into the world, as settings ask",
-    "src/upturn/training/imitation.py:run_imitation": "a run's seed, place and callbacks are independent of each other",
+    "src/upturn/training/imitation.py:run_imitation": "a run's seed, place and callbacks are independent",
     "src/upturn/training/ppo.py:run_ppo": "a run's seed, place and two callbacks are independent of each other",
     "src/upturn/training/sft.py:run_sft": "a run's seed, place and two callbacks are independent of each other",
     "tests/report/conftest.py:build": "one literal: the content of a whole report",
