@@ -1,7 +1,7 @@
 """PPO learns toys with known answers, leaves out what it cannot score, and resumes without a trace."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
 from upturn.training import OptimiserSettings, ScoredGroup, ScoredTrajectory, read_curve
 from upturn.training.asynchronous import AheadCollect
 from upturn.training.critic import Critic
+from upturn.training.distributed import World
 from upturn.training.metric import UNREPEATED, metric_of
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.place import CURVE_FILE
@@ -104,14 +105,16 @@ def test_a_reward_that_comes_later_teaches_the_turn_that_earned_it(
     assert last["mean_value"] == pytest.approx(last["mean_return"], abs=0.2)
 
 
-def _scored(make: Make, name: str, rewards: tuple[float, ...] | None) -> ScoredTrajectory:
-    return ScoredTrajectory(make((1, 5, 6, 2, 9, 7, 3), ((0, 1, 3), (1, 4, 7)), name=name), rewards)
+def _scored(make: Make, name: str, rewards: tuple[float, ...] | None, *, task: str = "task") -> ScoredTrajectory:
+    """Two turns, of two and of three tokens."""
+    return ScoredTrajectory(make((1, 5, 6, 2, 9, 7, 3), ((0, 1, 3), (1, 4, 7)), name=name, task=task), rewards)
 
 
 def _algorithm(
     model: PreTrainedModel, groups: Sequence[ScoredGroup], settings: PpoSettings = PLAIN
 ) -> ProximalPolicy:
-    return ProximalPolicy(lambda _: groups, settings, 0, critic=Critic(model, OptimiserSettings()))
+    critic = Critic(model, settings.critic.optimiser(settings.optimiser))
+    return ProximalPolicy(lambda _: groups, settings, 0, critic=critic)
 
 
 def test_two_turns_by_hand_from_rewards_to_the_streams_weights(tiny_model: Model, make_trajectory: Make) -> None:
@@ -142,6 +145,61 @@ def test_values_are_read_before_the_critic_learns_from_the_iteration(
     assert first.minibatches[0][0].rows[0].weights.tolist() == [0.0, 0.0, 1.0, 1.0, 1.0]
     assert 0 < second.minibatches[0][0].rows[0].weights[-1] < 1
     assert second.metrics["mean_value"] > 0
+
+
+CREDIT, CRITIC = CreditSettings(gamma=0.9), CriticSettings(learning_rate=1e-3, value_clip=0.5)
+KNOBS: dict[str, tuple[CreditSettings | CriticSettings, dict[str, object]]] = {
+    "step": (CREDIT, {"step": "token"}),
+    "gamma": (CREDIT, {"gamma": 0.8}),
+    "trace": (CREDIT, {"trace": 0.5}),
+    "value_trace": (CREDIT, {"value_trace": 0.5}),
+    "is_whitened": (CREDIT, {"is_whitened": False}),
+    "learning_rate": (CRITIC, {"learning_rate": 2e-3}),
+    "warmup_steps": (CRITIC, {"warmup_steps": 3}),
+    "minibatches": (CRITIC, {"minibatches": 1}),
+    "passes": (CRITIC, {"passes": 1}),
+    "alone_iterations": (CRITIC, {"alone_iterations": 1}),
+    "value_clip": (CRITIC, {"value_clip": 0.005}),
+}
+
+
+def _told(model: PreTrainedModel, make: Make, part: CreditSettings | CriticSettings) -> list[object]:
+    """Of two iterations: the policy's weights and the critic's numbers."""
+    named = {"credit": part} if isinstance(part, CreditSettings) else {"critic": part}
+    rewards = {"a": (0.0, 2.0), "b": (1.0, 0.0), "c": (0.5, 0.5)}
+    groups = [
+        ScoredGroup(replace(TASK, id=name), (_scored(make, name, turns, task=name),))
+        for name, turns in rewards.items()
+    ]
+    algorithm = _algorithm(model, groups, replace(PLAIN, **named))  # type: ignore[arg-type]
+    found: list[object] = []
+    for index in range(2):
+        unit = algorithm.unit(index)
+        found += [row.weights.tolist() for minibatch in unit.minibatches for row in minibatch[0].rows]
+        found.append({name: value for name, value in unit.metrics.items() if name not in UNREPEATED})
+    return found
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_every_setting_of_credit_and_critic_changes_something(
+    tiny_model: Model, make_trajectory: Make, name: str
+) -> None:
+    before, change = KNOBS[name]
+    after = replace(before, **change)  # type: ignore[arg-type]
+    assert list(change) == [name]
+    assert _told(tiny_model(), make_trajectory, before) != _told(tiny_model(), make_trajectory, after)
+    assert _told(tiny_model(), make_trajectory, after) == _told(tiny_model(), make_trajectory, after)
+
+
+def test_no_setting_of_credit_and_critic_is_left_untested() -> None:
+    assert list(KNOBS) == [each.name for part in (CREDIT, CRITIC) for each in fields(part)]
+
+
+def test_a_sharded_policy_is_refused(tiny_model: Model) -> None:
+    policy = tiny_model()
+    policy.upturn_world = World(0, 2, 0, "cpu")
+    with pytest.raises(TrainingError, match="a sharded model cannot be copied: train with a critic in one process"):
+        Critic(policy, OptimiserSettings())
 
 
 def test_attempts_that_cannot_be_scored_change_nothing_but_their_count(
