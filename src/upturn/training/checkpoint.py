@@ -2,11 +2,12 @@
 
 One file and one rename make it atomic: weights, optimiser, counters, what the algorithm remembers and the best
 weights so far always belong together. A checkpoint carries what it belongs to (model, settings, seed, rows) and is
-refused by anything else; it carries a digest of its tensors, so damage is found before it is trained on.
+refused by anything else; it carries a digest of its tensors, so damage is found before it is trained on. Of several
+processes the first writes it and reads it; the others need not see the folder.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
@@ -19,9 +20,12 @@ from torch import Tensor
 
 from upturn.errors import RecordError, TrainingError
 from upturn.records import from_json, record, to_json
+from upturn.training.distributed import World, agreed
 from upturn.training.outcome import StopReason
+from upturn.training.sharding import gathered, scattered
 from upturn.training.stream import NO_STATE, State
-from upturn.training.weights import digest
+from upturn.training.trainer import Trainer
+from upturn.training.weights import digest, weight_tensors
 
 
 @record
@@ -66,6 +70,48 @@ class Checkpoint(NamedTuple):
     empty = none are kept."""
     algorithm: State = NO_STATE
     """What the algorithm remembers; empty = nothing, or written before algorithms could."""
+
+
+_LARGE = ("weights", "optimiser", "best")
+"""What is kept in shards, and never whole in all processes."""
+
+
+def save_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkpoint, world: World | None) -> None:
+    """As ``write_checkpoint``, of shards: whole in the first process, which writes. All must call it."""
+    if world is None:
+        write_checkpoint(path, identity, checkpoint)
+        return
+    remembered = {name: value for name, value in checkpoint.algorithm.items() if isinstance(value, Tensor)}
+    whole = Checkpoint(
+        checkpoint.progress,
+        gathered(checkpoint.weights, world),
+        gathered(checkpoint.optimiser, world),
+        gathered(checkpoint.best, world),
+        {**checkpoint.algorithm, **gathered(remembered, world)},
+    )
+    agreed(world, lambda: write_checkpoint(path, identity, whole))
+
+
+def load_checkpoint(path: Path, identity: Mapping[str, str], trainer: Trainer) -> Checkpoint | None:
+    """What ``save_checkpoint`` wrote, in the layout of the trainer's model; None = there is none.
+
+    All must call it. What the algorithm remembers is whole in every process. Raises TrainingError as ``read_checkpoint`` does.
+    """
+    world = trainer.world
+    held: Checkpoint | None = None
+
+    def read() -> Checkpoint | None:
+        nonlocal held
+        held = read_checkpoint(path, identity) if path.exists() else None
+        return None if held is None else held._replace(**{name: {} for name in _LARGE})
+
+    found = agreed(world, read)
+    if found is None or world is None:
+        return held
+    own = weight_tensors(trainer.model)
+    likes = {"weights": own.get, "optimiser": trainer.parameter_of, "best": own.get}
+    parts = {name: _spread({} if held is None else getattr(held, name), likes[name], world) for name in _LARGE}
+    return found._replace(**parts)
 
 
 def write_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkpoint) -> None:
@@ -133,6 +179,12 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _spread(whole: Mapping[str, Tensor], like: Callable[[str], Tensor | None], world: World) -> dict[str, Tensor]:
+    """The first process's tensors in all of them, each in the layout of ``like(name)``; None = whole."""
+    names = agreed(world, lambda: list(whole))
+    return {name: scattered(whole.get(name), like(name), world) for name in names}
 
 
 _CURE = "Restore the file, or delete it (and the curve beside it) to train from the start"

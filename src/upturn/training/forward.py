@@ -1,5 +1,6 @@
 """From rows to the log-probability of every written token, with gradient: the tree-packed forward pass.
 
+A critic goes the same way; what is read of it are its values (``head.Read``).
 The model is an unmodified causal language model of ``transformers``, adapters included: attention over the tree
 goes in through its attention registry; the output layer, and the last layer's attention to what came before and
 its feed-forward part, run on the positions that predict a written token only.
@@ -23,10 +24,12 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from upturn.errors import TrainingError
 from upturn.training.attention import Backend, TreeAttention, tree_attention
 from upturn.training.batch import MicroBatch, micro_batches, padded_batch, tree_batch
+from upturn.training.distributed import agreed
 from upturn.training.fitness import tree_obstacle
-from upturn.training.head import chosen_logprobs
+from upturn.training.head import Read, chosen_logprobs
 from upturn.training.row import IntArray, TrainingRow
 from upturn.training.settings import Packing, Precision
+from upturn.training.sharding import as_pass, gradients, whole_tensor, world_of
 from upturn.training.tree import MIN_SHARED, common_length
 
 ATTENTION = "upturn_tree"
@@ -39,7 +42,8 @@ _HEAD_TOLERANCE = 1e-3
 """Largest difference in log-probability between our head and the model's own that rounding explains (float32
 gives about 1e-6, a model with scaled or capped logits far more)."""
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-"""Largest |Δ log p| between tree and padded pass that rounding explains; other types: ``_ROUGH_TOLERANCE``."""
+"""Largest |Δ log p| (or |Δ value|) between tree and padded pass that rounding explains; other types:
+``_ROUGH_TOLERANCE``."""
 _ROUGH_TOLERANCE = 0.1
 _VERIFIED_TOKENS = 4096
 """Rows for the check are chosen short: at most as many tokens, where there are such."""
@@ -57,8 +61,11 @@ class Verification(NamedTuple):
 class Forward:
     """One model's way from micro-batches to log-probabilities. Leaves the model as it was."""
 
-    def __init__(self, model: PreTrainedModel, *, packing: Packing, precision: Precision) -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, packing: Packing, precision: Precision, read: Read = chosen_logprobs
+    ) -> None:
         self.model = model
+        self.read = read
         self.packing: Packing = packing
         """What is asked for."""
         self.precision = precision
@@ -68,7 +75,7 @@ class Forward:
         """Of the latest check; None = there was none yet."""
         self._verified: set[tuple[Backend, bool]] = set()
         self._failed: dict[Backend, str] = {}
-        self._is_head_checked = False
+        self._is_head_checked = read is not chosen_logprobs  # the whole model gives nothing else to compare with
         self._has_warned = False
 
     def batches(self, rows: Sequence[TrainingRow], max_tokens: int) -> tuple[MicroBatch, ...]:
@@ -111,7 +118,8 @@ class Forward:
     def logprobs(self, batch: MicroBatch) -> Tensor:
         """``(N,)``: log π of the batch's written tokens at temperature 1, in float32; carries the gradient.
 
-        To be called, and differentiated, within ``computing(batch)``.
+        With another ``read``, what that gives in its place. To be called, and differentiated, within
+        ``computing(batch)``.
         """
         return self._logprobs(batch, None if batch.tree is None else self._backend(batch.input_ids.size))
 
@@ -124,10 +132,14 @@ class Forward:
             arguments[ATTENTION] = tree_attention(batch.tree, backend, device, needed=_needed(batch))
             arguments["position_ids"] = torch.from_numpy(batch.tree.depths)[None].to(device)
         backbone, head = _parts(self.model)
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            hidden = backbone(input_ids=input_ids, **arguments).last_hidden_state.flatten(0, 1)
-            chosen = hidden.index_select(0, torch.from_numpy(batch.predictors).to(device))
-            distinct = chosen_logprobs(head, chosen, torch.from_numpy(batch.targets).to(device))
+
+        def compute() -> Tensor:
+            with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+                hidden = backbone(input_ids=input_ids, **arguments).last_hidden_state.flatten(0, 1)
+                chosen = hidden.index_select(0, torch.from_numpy(batch.predictors).to(device))
+                return self.read(head, chosen, torch.from_numpy(batch.targets).to(device))
+
+        distinct = as_pass(self.model, compute)
         return distinct.index_select(0, torch.from_numpy(batch.copies).to(device))
 
     def _backend(self, tokens: int) -> Backend | None:
@@ -158,11 +170,16 @@ class Forward:
         """Once: the backbone and the head alone must give what the whole model gives."""
         length = min(row.computed_length, _HEAD_TOKENS)
         input_ids = torch.from_numpy(row.token_ids[:length])[None].to(self.model.device)
-        with torch.no_grad():
-            backbone, head = _parts(self.model)
+        backbone, head = _parts(self.model)
+
+        def compare() -> Tensor:
             ours = head(backbone(input_ids=input_ids, attention_mask=None, use_cache=False).last_hidden_state)
-            whole = self.model(input_ids=input_ids, use_cache=False).logits
-        difference = float((ours.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max())
+            # not by calling the model, which would gather sharded weights within the pass that has gathered them
+            whole = self.model.forward(input_ids=input_ids, use_cache=False).logits
+            return (ours.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max()
+
+        with torch.no_grad():
+            difference = float(as_pass(self.model, compare))
         if not difference <= _HEAD_TOLERANCE:
             raise TrainingError(
                 f"{type(self.model).__name__} does more after its backbone than its output layer (log-probs differ "
@@ -188,7 +205,7 @@ class Forward:
         for backend in backends(self.model.device.type, tokens):
             if backend not in self._failed and (backend, sample.shares) in self._verified:
                 return None
-            difference = self._failed.get(backend) or self._difference(sample.rows, backend)
+            difference = self._failed.get(backend) or self._agreed_difference(sample.rows, backend)
             if difference is None:
                 self._verified.add((backend, sample.shares))
                 return None
@@ -197,6 +214,11 @@ class Forward:
                 if self._backend(tokens) is not None:
                     warnings.warn(f"attention by {backend!r} is not used: {difference}", stacklevel=2)
         return difference
+
+    def _agreed_difference(self, rows: Sequence[TrainingRow], backend: Backend) -> str | None:
+        """All processes check, since they hold the weights together; the first one's finding counts in all."""
+        found = self._difference(rows, backend)
+        return agreed(world_of(self.model), lambda: found)
 
     def _difference(self, rows: Sequence[TrainingRow], backend: Backend) -> str | None:
         """What is wrong with the tree pass; None = it gives what the padded pass gives."""
@@ -221,9 +243,9 @@ class Forward:
         parameters = [each for each in self.model.parameters() if each.requires_grad]
         with torch.enable_grad(), self.computing(batch):
             logprobs = self._logprobs(batch, backend)
-            gradients = torch.autograd.grad(logprobs.mean(), parameters, allow_unused=True)
-        squares = [each.float().square().sum() for each in gradients if each is not None]
-        return logprobs.detach(), float(torch.stack(squares).sum().sqrt())
+            found = gradients(logprobs.mean(), parameters, world_of(self.model))
+        squares = [each.float().square().sum() for each in found if each is not None]
+        return logprobs.detach(), float(whole_tensor(torch.stack(squares).sum()).sqrt())
 
 
 def backends(device: str, tokens: int) -> tuple[Backend, ...]:

@@ -2,7 +2,8 @@
 
 Order of each unit: the algorithm makes it, the trainer takes its steps, it is evaluated if due, its point goes on
 the curve, a checkpoint is written if due. Nothing here looks at a clock to decide, so a resumed run ends with the
-same weights, bit for bit on a CPU with the same number of threads, as one that was never stopped.
+same weights, bit for bit on a CPU with the same number of threads, as one that was never stopped. Where several
+processes train one model, all go through the same units; the first one keeps the records and the checkpoint.
 """
 
 import math
@@ -17,8 +18,9 @@ from torch import Tensor
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.training.assessment import Assessment, Evaluate, assessed
-from upturn.training.checkpoint import Checkpoint, TrainingProgress, read_checkpoint, write_checkpoint
+from upturn.training.checkpoint import Checkpoint, TrainingProgress, load_checkpoint, save_checkpoint
 from upturn.training.curve import Curve, CurvePoint
+from upturn.training.distributed import agreed, refuse_different
 from upturn.training.event import EventFile
 from upturn.training.outcome import StopReason, TrainingOutcome
 from upturn.training.place import (
@@ -55,7 +57,10 @@ Progress: TypeAlias = Callable[[CurvePoint], None]
 
 
 def identity_of(trainer: Trainer, algorithm: str, settings: object, **further: object) -> dict[str, str]:
-    """What a run is: algorithm, model and its weights before training, each setting, and ``further`` facts."""
+    """What a run is: algorithm, model and its weights before training, each setting, and ``further`` facts.
+
+    Several processes belong to it too: sums are rounded in another order then.
+    """
     each: Any = settings  # a dataclass instance
     return {
         "algorithm": algorithm,
@@ -63,6 +68,7 @@ def identity_of(trainer: Trainer, algorithm: str, settings: object, **further: o
         "initial weights": weights_hash(trainer.model),
         **{f"setting {entry.name}": repr(getattr(settings, entry.name)) for entry in fields(each)},
         **{name: repr(value) for name, value in further.items()},
+        **({} if trainer.world is None else {"processes": repr(trainer.world.size)}),
     }
 
 
@@ -88,7 +94,8 @@ class Run:
     progress: Progress | None = None
     _done: TrainingProgress = field(default_factory=TrainingProgress)
     _best: Mapping[str, Tensor] = field(default_factory=dict)
-    _records: "_Records" = field(init=False)
+    _records: "_Records | None" = None
+    """None = another process keeps them."""
 
     def finish(self) -> TrainingOutcome:
         """Starts, or goes on from the checkpoint in the folder, and trains to the end.
@@ -97,19 +104,21 @@ class Run:
         TrainingError for a foreign or damaged checkpoint and for an evaluation that is not a number; what the
         algorithm or the evaluation raises passes through, and the run can be resumed.
         """
-        self.place.folder.mkdir(parents=True, exist_ok=True)
+        world = self.trainer.world
+        refuse_different(world, {**self.place.identity, "the plan": repr(self.plan)})
+        agreed(world, lambda: self.place.folder.mkdir(parents=True, exist_ok=True))
         is_resumed = self._resume()
         with ExitStack() as stack:
             stack.enter_context(torch_threads(self.trainer.settings.threads))
-            self._records = stack.enter_context(
-                _Records(self.place, self.plan, self._done.units if is_resumed else None)
-            )
+            if world is None or world.is_first:
+                resumed = self._done.units if is_resumed else None
+                self._records = stack.enter_context(_Records(self.place, self.plan, resumed))
             if not is_resumed:
                 self._begin()
             while (stopped := self._done.stopped) is None:
                 self._advance()
         outcome = self._outcome(stopped)
-        write_outcome(self.place.folder, outcome)
+        agreed(world, lambda: write_outcome(self.place.folder, outcome))
         return outcome
 
     def _begin(self) -> None:
@@ -138,10 +147,12 @@ class Run:
     def _evaluate(self, evaluate: Evaluate) -> dict[str, float | None]:
         """The metrics of an evaluation, which is taken into account."""
         started = time.perf_counter()
-        found = assessed(evaluate(self._done.units), self.plan.cost_limits, self._done.units)
+        mine = assessed(evaluate(self._done.units), self.plan.cost_limits, self._done.units)
+        found = agreed(self.trainer.world, lambda: mine)  # what is decided by it must be decided alike
         seconds = time.perf_counter() - started
         self._compare(found)
-        self._records.describe(found.measure)
+        if self._records is not None:
+            self._records.describe(found.measure)
         return {**found.metrics(), "evaluate_seconds": seconds}
 
     def _compare(self, found: Assessment) -> None:
@@ -172,13 +183,16 @@ class Run:
         self._done = replace(done, stopped=stopped)
 
     def _record(self, metrics: Mapping[str, float | None]) -> None:
+        if self._records is None:
+            return
         point = CurvePoint(self._done.units, self._done.steps, metrics)
         self._records.append(point)
         if self.progress is not None:
             self.progress(point)
 
     def _save(self) -> None:
-        self._records.sync()
+        if self._records is not None:
+            self._records.sync()
         checkpoint = Checkpoint(
             self._done,
             weight_tensors(self.trainer.model),
@@ -186,14 +200,15 @@ class Run:
             self._best,
             self.algorithm.state() if isinstance(self.algorithm, Stateful) else NO_STATE,
         )
-        write_checkpoint(self.place.folder / CHECKPOINT_FILE, self.place.identity, checkpoint)
+        path = self.place.folder / CHECKPOINT_FILE
+        save_checkpoint(path, self.place.identity, checkpoint, self.trainer.world)
 
     def _resume(self) -> bool:
         """True when there was a checkpoint to go on from."""
         path = self.place.folder / CHECKPOINT_FILE
-        if not path.exists():
+        found = load_checkpoint(path, self.place.identity, self.trainer)
+        if found is None:
             return False
-        found = read_checkpoint(path, self.place.identity)
         _restore(self.algorithm, found.algorithm)
         put_back(self.trainer.model, found.weights)
         self.trainer.load_state(found.optimiser, found.progress.steps)
@@ -275,6 +290,15 @@ def _restore(algorithm: Algorithm, state: State) -> None:
     algorithm.load_state(state)
 
 
+def _means(steps: Sequence[StepMetrics]) -> dict[str, float]:
+    """What the objectives told, each over all that it was told of; streams of several kinds do not dilute it."""
+    names = dict.fromkeys(name for step in steps for name in step.sums)
+    counts = {name: sum(step.counts.get(name, 0.0) for step in steps) for name in names}
+    return {
+        name: sum(step.sums.get(name, 0.0) for step in steps) / count for name, count in counts.items() if count
+    }
+
+
 def summary(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
     """The steps of a unit as metrics: means over steps or tokens, totals, and maxima of the first step."""
     if not steps:
@@ -296,6 +320,6 @@ def summary(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
         **({} if math.isnan(steps[-1].verify_gap) else {"verify_gap": steps[-1].verify_gap}),
         "update_seconds": seconds,
         "tokens_per_second": logical / seconds,
-        **{name: sum(step.sums.get(name, 0.0) for step in steps) / written for name in steps[0].sums},
+        **_means(steps),
         **{f"max_{name}": value for name, value in steps[0].maxima.items()},
     }

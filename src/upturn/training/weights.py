@@ -1,6 +1,8 @@
 """A model's tensors by name: copying them, putting them back or blending them in place, a digest against damage.
 
-Tied tensors appear once, under their first name. The identity of weights is ``upturn.models.engine.weights_hash``.
+Tied tensors appear once, under their first name. Those of a sharded model are shards, each with the shape of the
+whole; whole ones can be put back too, where every process holds them. The identity of weights is
+``upturn.models.engine.weights_hash``.
 """
 
 import hashlib
@@ -10,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from upturn.errors import TrainingError
+from upturn.training.sharding import laid_out
 
 
 def weight_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -57,7 +60,7 @@ def _paired(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[tuple[Tenso
             f"{len(differing)} tensors do not fit the model, the first is {differing[0]!r}; "
             "the weights belong to another architecture"
         )
-    return [(tensor, tensors[name]) for name, tensor in own.items()]
+    return [(tensor, laid_out(tensors[name], tensor)) for name, tensor in own.items()]
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:

@@ -1,0 +1,301 @@
+"""A program that trains tiny models, alone or as one of several: ``torchrun … toy_sharded.py FOLDER PART``.
+
+PART names what it does (see ``PARTS``). Each case leaves a folder with its run and what the first process found.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import safetensors.torch
+import torch
+from peft import LoraConfig, get_peft_model
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+from upturn.errors import TrainingError
+from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
+from upturn.training import (
+    GrpoSettings,
+    KlSettings,
+    MismatchSettings,
+    ObjectiveSettings,
+    OptimiserSettings,
+    ScoredGroup,
+    ScoredTrajectory,
+    SftSettings,
+    TrainingRow,
+)
+from upturn.training.assessment import Assessment
+from upturn.training.distributed import World, connected, everyone, joined, shared, world_from_environment
+from upturn.training.grpo import run_grpo
+from upturn.training.sft import run_sft
+from upturn.training.sharding import gathered, shard
+from upturn.training.trainer import Trainer
+from upturn.training.weights import weight_tensors
+from upturn.training.whole import WholeCopy
+
+SEED = 5
+OPTIMISER = OptimiserSettings(learning_rate=1e-3, micro_batch_tokens=40)
+
+
+@dataclass(frozen=True)
+class Case:
+    optimiser: OptimiserSettings = OPTIMISER
+    tied: bool = True
+    lora: bool = False
+    evaluated: bool = False
+    units: int = 4
+
+
+def model(*, tied: bool = True, seed: int = 0, lora: bool = False) -> PreTrainedModel:
+    torch.manual_seed(seed)
+    found = Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=21,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            intermediate_size=48,
+            max_position_embeddings=64,
+            tie_word_embeddings=tied,
+            use_cache=False,
+        )
+    )
+    if not lora:
+        return found
+    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.0, init_lora_weights=False)
+    return cast(PreTrainedModel, get_peft_model(found, config))
+
+
+def rows(count: int, *, seed: int = 3) -> list[TrainingRow]:
+    """Rollouts that begin alike in pairs, so that there is something to share."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for index in range(count):
+        begin = np.random.default_rng(index // 2).integers(0, 21, 6)
+        tokens = np.concatenate([begin, rng.integers(0, 21, int(rng.integers(3, 16)))])
+        positions = np.arange(5, len(tokens))
+        weights = np.ones(len(positions), dtype=np.float32)
+        found.append(TrainingRow(f"row {index}", tokens, positions, weights, None))
+    return found
+
+
+def sft(case: Case, folder: Path, world: World | None) -> PreTrainedModel:
+    trained = model(tied=case.tied, lora=case.lora)
+    shard(trained, world)
+    settings = SftSettings(
+        epochs=2 if case.evaluated else 1,
+        batch_rows=7,
+        optimiser=case.optimiser,
+        checkpoint_every=1,
+        evaluate_every=1 if case.evaluated else None,
+        keep="best" if case.evaluated else "final",
+    )
+    held_out = rows(5, seed=4) if case.evaluated else None
+    run_sft(trained, rows(7 * case.units), settings, seed=SEED, run_dir=folder, evaluate=held_out)
+    return trained
+
+
+@dataclass
+class Copying:
+    """Prompt ``[1, x, 2]``, two written tokens, a reward of 1 for x and of 1 more for x again."""
+
+    whole: WholeCopy
+
+    def collect(self, iteration: int) -> list[ScoredGroup]:
+        generator = torch.Generator().manual_seed(iteration)
+        return [self._group(symbol, generator) for symbol in (3, 4, 5)]
+
+    def score(self, _: int) -> Assessment:
+        with torch.no_grad():
+            logits = self.whole.model(torch.tensor([[1, x, 2] for x in (3, 4, 5)])).logits
+        chosen = logits[:, -1].softmax(-1)[[0, 1, 2], [3, 4, 5]]
+        return Assessment(float(chosen.mean()), {"length": 2.0}, measure="probability of a right copy")
+
+    def _group(self, symbol: int, generator: torch.Generator) -> ScoredGroup:
+        members = []
+        for attempt in range(6):
+            tokens, logprobs = [1, symbol, 2], list[float]()
+            for _ in range(2):
+                with torch.no_grad():
+                    chances = self.whole.model(torch.tensor([tokens])).logits[0, -1].softmax(-1)
+                drawn = int(torch.multinomial(chances, 1, generator=generator))
+                tokens.append(drawn)
+                logprobs.append(float(chances[drawn].log()))
+            row = TokenRow(tuple(tokens), (WrittenSpan(0, 3, 5),), tuple(logprobs))
+            name, task = f"{symbol}/{attempt}", f"copy {symbol}"
+            turns = (Turn(Observation(""), "", None),)
+            trajectory = Trajectory(
+                id=name,
+                task_id=task,
+                agent_version="nano@1",
+                turns=turns,
+                final_observation=Observation(""),
+                outcome="finished",
+                origin="sampled",
+                rows=(row,),
+                temperature=1.0,
+            )
+            members.append(ScoredTrajectory(trajectory, (float(tokens[3:].count(symbol)) + 0.1 * attempt,)))
+        return ScoredGroup(Task(f"copy {symbol}", "copy", "copy", "toy"), tuple(members))
+
+
+def grpo(settings: GrpoSettings, folder: Path, world: World | None) -> PreTrainedModel:
+    trained = model()
+    whole = WholeCopy(trained, world)
+    shard(trained, world)
+    task = Copying(whole)
+    run_grpo(
+        trained,
+        shared(task.collect, world, whole.refresh),
+        settings,
+        seed=SEED,
+        run_dir=folder,
+        evaluate=shared(task.score, world, whole.refresh),
+    )
+    return trained
+
+
+PLAIN = GrpoSettings(iterations=3, optimiser=OPTIMISER, evaluate_every=1, cost_limits={"length": 3.0})
+KEPT_CLOSE = replace(
+    PLAIN, objective=ObjectiveSettings(kl=KlSettings(coefficient=0.1)), mismatch=MismatchSettings(), passes=2
+)
+RUNS: dict[str, Callable[[Path, World | None], PreTrainedModel]] = {
+    "sft": lambda folder, world: sft(Case(), folder, world),
+    "untied": lambda folder, world: sft(Case(tied=False), folder, world),
+    "padded": lambda folder, world: sft(Case(replace(OPTIMISER, packing="padded")), folder, world),
+    "one-micro-batch": lambda folder, world: sft(Case(replace(OPTIMISER, micro_batch_tokens=999)), folder, world),
+    "clipped": lambda folder, world: sft(Case(replace(OPTIMISER, max_grad_norm=0.1)), folder, world),
+    "evaluated": lambda folder, world: sft(Case(evaluated=True), folder, world),
+    "bfloat16": lambda folder, world: sft(Case(replace(OPTIMISER, precision="bfloat16")), folder, world),
+    "checkpointed": lambda folder, world: sft(Case(replace(OPTIMISER, gradient_checkpointing=True)), folder, world),
+    "lora": lambda folder, world: sft(Case(lora=True), folder, world),
+    "lora-bfloat16-checkpointed": lambda folder, world: sft(
+        Case(replace(OPTIMISER, precision="bfloat16", gradient_checkpointing=True), lora=True), folder, world
+    ),
+    "grpo": lambda folder, world: grpo(PLAIN, folder, world),
+    "grpo-kept-close": lambda folder, world: grpo(KEPT_CLOSE, folder, world),
+}
+
+
+def equal(folder: Path, world: World | None) -> None:
+    """All runs; leaves their weights and what the processes hold of them."""
+    for name, run in RUNS.items():
+        trained = run(folder / name, world)
+        held = weight_tensors(trained)
+        whole = gathered(held, world)
+        facts = {
+            "sharded": all(isinstance(each, DTensor) for each in trained.parameters()),
+            "local": sum(_local(each).numel() for each in held.values()),
+            "all": sum(each.numel() for each in held.values()),
+        }
+        facts_of_all = everyone(world, facts)
+        if world is None or world.is_first:
+            safetensors.torch.save_file(
+                {key: each.contiguous() for key, each in whole.items()}, folder / f"{name}.safetensors"
+            )
+            (folder / f"{name}.json").write_text(json.dumps(facts_of_all))
+
+
+def killed(folder: Path, world: World | None) -> None:
+    """The last process dies in the third unit, once."""
+    assert world is not None
+    mark = folder / "killed"
+    trained = model()
+    shard(trained, world)
+    if world.rank == world.size - 1 and not mark.exists():
+        _die_at_step(3, mark)
+    settings = SftSettings(batch_rows=7, optimiser=OPTIMISER, checkpoint_every=1)
+    run_sft(trained, rows(7 * 4), settings, seed=SEED, run_dir=folder / "run")
+
+
+def refused(folder: Path, world: World | None) -> None:
+    """What a process was told when the processes differ, or one fails."""
+    assert world is not None
+    rank = world.rank
+
+    def fails(*_: object) -> Sequence[int]:
+        if rank == 1:
+            raise ValueError("no rollouts here")
+        return [rank]
+
+    def learn(seed: int, learning_rate: float) -> None:
+        trained = model()
+        shard(trained, world)
+        settings = SftSettings(batch_rows=7, optimiser=replace(OPTIMISER, learning_rate=learning_rate))
+        run_sft(trained, rows(7), settings, seed=seed, run_dir=folder / "refused")
+
+    def explode() -> None:
+        trained = model()
+        shard(trained, world)
+        huge = replace(OPTIMISER, learning_rate=1e30)
+        run_sft(trained, rows(70), SftSettings(batch_rows=7, optimiser=huge), seed=0, run_dir=folder / "exploded")
+
+    tries: dict[str, Callable[[], object]] = {
+        "other weights": lambda: shard(model(seed=rank), world),
+        "other seed": lambda: learn(SEED + rank, 1e-3),
+        "other setting": lambda: learn(SEED, 1e-3 * (1 + rank)),
+        "first fails": shared(lambda: {}["nothing"], world),
+        "share fails": lambda: joined(fails, world)(0),
+        "joined": joined(lambda: [rank, rank + 10], world),
+        "explodes": explode,
+        "too many processes": lambda: [len(each) for each in _alone(model(), world).score(rows(1))],
+    }
+    told = {}
+    for name, attempt in tries.items():
+        try:
+            told[name] = repr(attempt())
+        except (TrainingError, LookupError, ValueError) as exc:
+            told[name] = f"{type(exc).__name__}: {exc}"
+    (folder / f"told-{rank}.json").write_text(json.dumps(told))
+
+
+def short(folder: Path, world: World | None) -> None:
+    """One run."""
+    RUNS["sft"](folder / "sft", world)
+
+
+PARTS: dict[str, Callable[[Path, World | None], None]] = {
+    "equal": equal,
+    "short": short,
+    "killed": killed,
+    "refused": refused,
+}
+
+
+def _alone(trained: PreTrainedModel, world: World | None) -> Trainer:
+    shard(trained, world)
+    return Trainer(trained, OPTIMISER)
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _die_at_step(step: int, mark: Path) -> None:
+    before: Any = Trainer.step
+    count = 0
+
+    def stepping(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == step:
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return before(*arguments)
+
+    Trainer.step = stepping  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    with connected(world_from_environment()) as this:
+        PARTS[sys.argv[2]](Path(sys.argv[1]), this)
