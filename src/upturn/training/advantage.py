@@ -42,6 +42,8 @@ class ScoredTrajectory:
     potentials: tuple[float, ...] | None = None
     """Φ, how far the work has come, of the same states. The last counts as 0 whatever stands there: an attempt that
     is over must not keep what it was lent. None = the environment gives none."""
+    succeeded: bool | None = None
+    """What the verifier said, whatever was earned. None = it could not say, or nobody asked it."""
 
     @property
     def is_scorable(self) -> bool:

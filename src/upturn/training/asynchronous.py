@@ -20,7 +20,8 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.training.advantage import ScoredGroup
-from upturn.training.stream import Algorithm, State, Stateful, Unit
+from upturn.training.sharding import world_of
+from upturn.training.stream import State
 from upturn.training.weights import copied, weight_tensors
 
 SampleWith: TypeAlias = Callable[[int, Mapping[str, Tensor]], Sequence[ScoredGroup]]
@@ -48,6 +49,11 @@ class AheadCollect:
             )
         if iterations < 1:
             raise TrainingError(f"iterations must be at least 1, got {iterations!r}")
+        if world_of(model) is not None:
+            raise TrainingError(
+                f"staleness={staleness!r} samples in a thread while the model is trained, which shards of several "
+                "processes cannot: train in one process, or collect without staleness"
+            )
         self.staleness = staleness
         self._model = model
         self._sample = sample
@@ -55,6 +61,7 @@ class AheadCollect:
         self._snapshots: dict[int, _Snapshot] = {}
         """By the number of iterations done; those that iterations to come are sampled with."""
         self._sampled: dict[int, Future[Sequence[ScoredGroup]]] = {}
+        self._iteration = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="upturn-sampler")
 
     def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
@@ -68,6 +75,7 @@ class AheadCollect:
             if ahead not in self._sampled:
                 self._sampled[ahead] = self._thread.submit(self._sample, ahead, self._weights_of(ahead))
         groups = self._sampled.pop(iteration).result()
+        self._iteration = iteration
         self._check(groups, iteration)
         for done in [each for each in self._snapshots if each < iteration + 1 - self.staleness]:
             del self._snapshots[done]
@@ -93,6 +101,14 @@ class AheadCollect:
             else:
                 tensors.setdefault(int(done), {})[rest.removeprefix("weights.")] = value
         self._snapshots = {done: _Snapshot(tensors[done], version) for done, version in versions.items()}
+
+    def metrics(self) -> Mapping[str, float]:
+        """``staleness``: how many iterations old the weights were."""
+        return {"staleness": float(min(self._iteration, self.staleness))}
+
+    def identity(self) -> Mapping[str, object]:
+        """What decides which weights sample."""
+        return {"staleness": self.staleness}
 
     def close(self) -> None:
         """Ends the thread, after what it is sampling at the moment. Closing twice is fine."""
@@ -132,36 +148,3 @@ class AheadCollect:
                     "stand in its model_version. Set the weights that are given, and refresh the engine that "
                     "samples after that"
                 )
-
-
-class Ahead:
-    """An algorithm whose groups were sampled ahead: remembers what both do, and says how old the weights were."""
-
-    def __init__(self, algorithm: Algorithm, collect: AheadCollect) -> None:
-        self._algorithm = algorithm
-        self._collect = collect
-
-    def unit(self, index: int) -> Unit:
-        """The algorithm's."""
-        unit = self._algorithm.unit(index)
-        staleness = float(min(index, self._collect.staleness))
-        return Unit(unit.minibatches, {**unit.metrics, "staleness": staleness})
-
-    def state(self) -> State:
-        """The algorithm's and the collecting's."""
-        own = self._algorithm.state() if isinstance(self._algorithm, Stateful) else {}
-        ahead = self._collect.state()
-        return {
-            **{f"algorithm.{name}": value for name, value in own.items()},
-            **{f"ahead.{name}": value for name, value in ahead.items()},
-        }
-
-    def load_state(self, state: State) -> None:
-        """Gives each its part."""
-        parts: dict[str, dict[str, float | Tensor]] = {"algorithm": {}, "ahead": {}}
-        for name, value in state.items():
-            part, _, rest = name.partition(".")
-            parts[part][rest] = value
-        self._collect.load_state(parts["ahead"])
-        if isinstance(self._algorithm, Stateful) and parts["algorithm"]:
-            self._algorithm.load_state(parts["algorithm"])

@@ -1,12 +1,13 @@
 """An iteration's groups: collected once, or with dynamic sampling until enough of them have a signal."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup
 from upturn.training.advantages import Scale, rescaled
 from upturn.training.policy_settings import DynamicSamplingSettings
+from upturn.training.stream import NO_STATE, Algorithm, State, Unit, joined, parted, restore, state_of
 
 
 class Collect(Protocol):
@@ -14,6 +15,47 @@ class Collect(Protocol):
 
     def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
         """The groups of an iteration, from 0. May depend on it, the seed and the weights only."""
+
+
+@runtime_checkable
+class StatefulCollect(Collect, Protocol):
+    """A collect that is more than a function: what it gives depends on what came before, or on stored data."""
+
+    def state(self) -> State:
+        """All that it remembers, as it is after the iterations so far. Empty = nothing."""
+
+    def load_state(self, state: State) -> None:
+        """Goes back to what ``state`` gave; called at most once, before any iteration."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """What it wants on the curve, of the iteration that was collected last."""
+
+    def identity(self) -> Mapping[str, object]:
+        """By name, what decides the groups beside seed and weights: a checkpoint of another is refused."""
+
+
+class Collecting:
+    """An algorithm and the collect that it learns from: a checkpoint holds what both remember."""
+
+    def __init__(self, algorithm: Algorithm, collect: StatefulCollect) -> None:
+        """``collect``: the one that the algorithm calls, itself or behind something else."""
+        self._algorithm = algorithm
+        self._collect = collect
+
+    def unit(self, index: int) -> Unit:
+        """The algorithm's, with the metrics of both."""
+        unit = self._algorithm.unit(index)
+        return Unit(unit.minibatches, {**unit.metrics, **self._collect.metrics()})
+
+    def state(self) -> State:
+        """Of both."""
+        return joined({"algorithm": state_of(self._algorithm), "collect": self._collect.state()})
+
+    def load_state(self, state: State) -> None:
+        """Gives each its part."""
+        parts = parted(state)
+        restore(self._algorithm, parts.get("algorithm", NO_STATE))
+        self._collect.load_state(parts.get("collect", NO_STATE))
 
 
 class Refill(Protocol):

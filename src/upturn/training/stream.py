@@ -57,6 +57,20 @@ State: TypeAlias = Mapping[str, Union[float, "Tensor"]]
 NO_STATE: State = MappingProxyType({})
 
 
+def joined(parts: Mapping[str, State]) -> State:
+    """Several states as one, each under its part's name, which has no dot in it."""
+    return {f"{part}.{name}": value for part, state in parts.items() for name, value in state.items()}
+
+
+def parted(state: State) -> Mapping[str, State]:
+    """What ``joined`` joined; a part that had nothing to remember is missing."""
+    parts: dict[str, dict[str, float | Tensor]] = {}
+    for name, value in state.items():
+        part, _, inner = name.partition(".")
+        parts.setdefault(part, {})[inner] = value
+    return parts
+
+
 @runtime_checkable
 class Stateful(Protocol):
     """An algorithm that remembers more than the weights from one unit to the next: a coefficient that adapts, or
@@ -70,3 +84,14 @@ class Stateful(Protocol):
 
     def load_state(self, state: State) -> None:
         """Goes back to what ``state`` gave; called at most once, before any unit."""
+
+
+def state_of(algorithm: Algorithm) -> State:
+    """What it remembers; empty where it remembers nothing."""
+    return algorithm.state() if isinstance(algorithm, Stateful) else NO_STATE
+
+
+def restore(algorithm: Algorithm, state: State) -> None:
+    """Gives back what ``state_of`` gave."""
+    if isinstance(algorithm, Stateful) and state:
+        algorithm.load_state(state)
