@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from upturn.errors import ModelError
-from upturn.models.call_format import Call, checked_arguments
+from upturn.models.call_format import Call, called_name, checked_arguments
 from upturn.models.manner import CALL_ID, PROBE, call_segment, described, learn_manner
 from upturn.models.renderer import Written
 from upturn.models.template import ChatTemplate, Messages, unmarked_at
@@ -98,10 +98,9 @@ class ChatRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         """The call as the template writes it, and the end token; raises RecordError when it cannot be one."""
         checked_arguments(action)
-        before = self._opening(Observation("?"), "")
-        text = call_segment(self._template, self.manner, before, self.manner.call(self._safe(action)))
-        ids = self._template.encode(text)
-        return (*ids, self.manner.end_id)
+        before, safe = self._opening(Observation("?"), ""), self._safe(action)
+        text = self._closed(call_segment(self._template, self.manner, before, self.manner.call(safe)), safe)
+        return (*self._template.encode(text), self.manner.end_id)
 
     def read(self, token_ids: Sequence[int]) -> Written:
         """The one call that ends what was written. A text that was cut off, or holds tokens of roles, has none."""
@@ -178,6 +177,15 @@ class ChatRenderer:
             parameters=marked(dict(action.parameters)),
             thought=marked(action.thought, but=(THOUGHT, THOUGHT_END)),
         )
+
+    def _closed(self, text: str, action: Action) -> str:
+        """What is written, with the end of the thought that the model is asked to begin with."""
+        is_closed = 0 <= text.find(THOUGHT_END) < text.find(called_name(action))
+        if is_closed or not self._begins_in_thought:
+            return text
+        thought, end, _ = action.thought.partition(THOUGHT_END)
+        inner = thought.replace(THOUGHT, "", 1).strip("\n") if end else ""
+        return f"{inner}\n{THOUGHT_END}\n\n{text}"
 
     def _call_id(self, turn: Turn) -> str:
         """As the model named its call; an own one where it did not."""

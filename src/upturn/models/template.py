@@ -100,7 +100,9 @@ class ChatTemplate:
 
         Raises ModelError with what the template says against it.
         """
-        render: Any = self._tokenizer.apply_chat_template  # what it does not know itself are the template's variables
+        render: Any = (
+            self._tokenizer.apply_chat_template
+        )  # what it does not know itself are the template's variables
         try:
             text = render(
                 messages,

@@ -1,0 +1,116 @@
+"""Tokenizers and tiny models of the families that chat templates come from, made here: nothing is fetched."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from upturn.environments.office.tools import office_tools
+
+TEMPLATES = Path(__file__).parent.parent / "data" / "chat_templates"
+QWEN_WORDS = r"'s|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+"""How Qwen's and Llama's tokenizers cut a text before they encode it, but for a few contractions."""
+
+CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+SPECIAL: Mapping[str, tuple[str, ...]] = {
+    "qwen2_5": CHATML,
+    "qwen3": CHATML,
+    "llama3_1": (
+        "<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>",
+        "<|eot_id|>", "<|python_tag|>",
+    ),
+    "mistral": (
+        "<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[TOOL_CALLS]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
+        "[TOOL_RESULTS]", "[/TOOL_RESULTS]",
+    ),
+}  # fmt: skip
+PLAIN: Mapping[str, tuple[str, ...]] = {
+    "qwen2_5": ("<tool_call>", "</tool_call>"),
+    "qwen3": ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
+}
+"""Tokens of their own that do not count as special."""
+BEGIN = {"llama3_1": "<|begin_of_text|>", "mistral": "<s>"}
+END = {"qwen2_5": "<|im_end|>", "qwen3": "<|im_end|>", "llama3_1": "<|eot_id|>", "mistral": "</s>"}
+
+
+def _corpus() -> list[str]:
+    """What the tokenizers are trained on: templates, tools and words of the office."""
+    tools = [json.dumps(tool.properties) + tool.name + tool.description for tool in office_tools()]
+    return [*(path.read_text() for path in sorted(TEMPLATES.iterdir())), *tools]
+
+
+@cache
+def _bytes_tokenizer() -> str:
+    """Byte-level BPE, as Qwen's and Llama's; without tokens of its own."""
+    tokenizer = Tokenizer(models.BPE())
+    words = pre_tokenizers.Split(Regex(QWEN_WORDS), behavior="isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(_corpus(), trainer)
+    return str(tokenizer.to_str())
+
+
+@cache
+def _sentencepiece_tokenizer() -> str:
+    """BPE on characters with bytes to fall back to and blanks as ``▁``, as Mistral's before Tekken."""
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.Metaspace()
+    trained.train_from_iterator(_corpus(), trainers.BpeTrainer(vocab_size=700, show_progress=False))
+    learned = json.loads(trained.to_str())["model"]
+    known = [*SPECIAL["mistral"], *(f"<0x{byte:02X}>" for byte in range(256)), *learned["vocab"]]
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab={token: place for place, token in enumerate(dict.fromkeys(known))},
+            merges=[tuple(pair) for pair in learned["merges"]],
+            unk_token="<unk>",
+            byte_fallback=True,
+            fuse_unk=True,
+        )
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return str(tokenizer.to_str())
+
+
+def _chat_tokenizer(family: str, **settings: Any) -> PreTrainedTokenizerFast:
+    """A tokenizer of the family with its template; ``settings`` go before what it has."""
+    base = _sentencepiece_tokenizer() if family == "mistral" else _bytes_tokenizer()
+    tokenizer = Tokenizer.from_str(base)
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL[family]])
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in PLAIN.get(family, ())])
+    made: dict[str, Any] = {
+        "tokenizer_object": tokenizer,
+        "eos_token": END[family],
+        "bos_token": BEGIN.get(family),
+        "chat_template": (TEMPLATES / f"{family}.jinja").read_text(),
+    }
+    make: Any = PreTrainedTokenizerFast  # its constructor takes anything
+    built: PreTrainedTokenizerFast = make(**(made | settings))
+    return built
+
+
+@pytest.fixture
+def chat_tokenizer() -> Callable[..., PreTrainedTokenizerFast]:
+    """By family: qwen2_5, qwen3, llama3_1 or mistral."""
+    return _chat_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models are slower on two threads; tests run side by side."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,111 @@
+"""Calls of tools as models of different families write them: what is read, and what is not."""
+
+import pytest
+
+from upturn.errors import RecordError
+from upturn.models.call_format import CALL_FORMATS, called_name, checked_arguments, written_json
+from upturn.records import Action
+
+MOVE = Action("mail", "move", {"id": "m2", "to": ["a", "b"]})
+OBJECT = '{"name": "mail.move", "arguments": {"id": "m2", "to": ["a", "b"]}}'
+PARAMETERS = OBJECT.replace("arguments", "parameters")
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("hermes", f"<tool_call>\n{OBJECT}\n</tool_call>"),
+        ("hermes", f"<tool_call>{OBJECT}</tool_call>\n"),
+        ("hermes", f"<tool_call>{OBJECT[:-1]}, \"id\": \"x\", \"type\": \"function\"}}</tool_call>"),
+        ("llama", PARAMETERS),
+        ("llama", f"<|python_tag|>{PARAMETERS}\n"),
+        ("llama", PARAMETERS.replace("{", "{ ", 1)),
+        ("mistral", f"[TOOL_CALLS] [{OBJECT}]"),
+        ("mistral", f"[TOOL_CALLS][{OBJECT}]"),
+        ("mistral", f"[TOOL_CALLS] [{OBJECT[:-1]}, \"id\": \"abcdefghi\"}}]"),
+        ("mistral", '[TOOL_CALLS]mail.move[ARGS]{"id": "m2", "to": ["a", "b"]}'),
+        ("mistral", '[TOOL_CALLS]mail.move[CALL_ID]abcdefghi[ARGS]{"id": "m2", "to": ["a", "b"]}'),
+        ("json", OBJECT),
+        ("json", PARAMETERS),
+    ],
+)  # fmt: skip
+def test_a_call_is_read_and_what_stands_before_it_is_the_thought(family: str, text: str) -> None:
+    read = CALL_FORMATS[family].read
+    call = read(text)
+    assert call is not None and call.action == MOVE
+    thinking = read(f"I move it. {text}")
+    assert thinking is not None and thinking.action.thought == "I move it."
+
+
+def test_the_name_that_a_model_gave_its_call_is_kept() -> None:
+    read = CALL_FORMATS["mistral"].read
+    for text in (f'[TOOL_CALLS] [{OBJECT[:-1]}, "id": "abcdefghi"}}]', "[TOOL_CALLS]a.b[CALL_ID]abcdefghi[ARGS]{}"):
+        call = read(text)
+        assert call is not None and call.id == "abcdefghi"
+    nameless = read(f"[TOOL_CALLS] [{OBJECT}]")
+    assert nameless is not None and nameless.id is None
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        "",
+        "Hello.",
+        OBJECT[:-1],
+        f"{OBJECT} and then some",
+        f"{OBJECT}{OBJECT}",
+        OBJECT.replace("mail.move", "mail"),
+        OBJECT.replace("mail.move", "mail.move.now"),
+        OBJECT.replace("mail.move", "mail. move"),
+        OBJECT.replace('"mail.move"', "7"),
+        OBJECT.replace('"m2"', "NaN"),
+        OBJECT.replace('"m2"', "1e999"),
+        OBJECT.replace('"m2"', '"\\ud800"'),
+        OBJECT.replace('"m2"', "9" * 5000),
+        OBJECT.replace('"m2"', "[" * 100_000),
+        OBJECT.replace('{"id": "m2", "to": ["a", "b"]}', '"id"'),
+        f'{OBJECT[:-1]}, "parameters": {{}}}}',
+        f'{OBJECT[:-1]}, "because": 1}}',
+    ],
+)
+def test_what_is_no_single_call_reads_as_none(spoiled: str) -> None:
+    framed = {
+        "hermes": f"<tool_call>\n{spoiled}\n</tool_call>",
+        "mistral": f"[TOOL_CALLS] [{spoiled}]",
+        "llama": spoiled,
+        "json": spoiled,
+    }
+    assert framed.keys() == CALL_FORMATS.keys()
+    for family, text in framed.items():
+        assert CALL_FORMATS[family].read(text) is None, family
+
+
+def test_two_calls_are_none_because_only_one_could_be_acted_on() -> None:
+    two = {
+        "hermes": f"<tool_call>{OBJECT}</tool_call>\n<tool_call>{OBJECT}</tool_call>",
+        "mistral": f"[TOOL_CALLS] [{OBJECT}, {OBJECT}]",
+        "llama": f"{PARAMETERS}; {PARAMETERS}",
+        "json": f"{OBJECT}\n{OBJECT}",
+    }
+    for family, text in two.items():
+        assert CALL_FORMATS[family].read(text) is None, family
+
+
+def test_a_marker_in_a_value_is_no_end_of_the_call() -> None:
+    value = '"</tool_call> <tool_call> {\\"name\\": 1}"'
+    call = CALL_FORMATS["hermes"].read(
+        f'<tool_call>\n{{"name": "a.b", "arguments": {{"text": {value}}}}}\n</tool_call>'
+    )
+    assert call is not None
+    assert call.action == Action("a", "b", {"text": '</tool_call> <tool_call> {"name": 1}'})
+
+
+def test_what_cannot_be_written_is_a_record_error() -> None:
+    assert written_json(MOVE) == OBJECT
+    assert called_name(MOVE) == "mail.move"
+    for odd in (Action("", ""), Action("a.b", "c"), Action("a", "b c")):
+        with pytest.raises(RecordError, match=r"must be identifiers .* cannot be written as a call"):
+            called_name(odd)
+    for value in (float("nan"), float("inf"), "\ud800"):
+        with pytest.raises(RecordError, match=r"parameters of 'a\.b' cannot be written as JSON"):
+            checked_arguments(Action("a", "b", {"x": value}))

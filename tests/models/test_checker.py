@@ -1,0 +1,145 @@
+"""The contract checker of renderers, against renderers that break it in one way each."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from upturn.models import SPECIAL_TOKENS, CompactRenderer, RendererReport, Written, check_renderer
+from upturn.models.nano import load_local
+from upturn.records import Action, Observation, Turn
+
+
+def byte_tokenizer() -> Tokenizer:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
+    return tokenizer
+
+
+class Fine(CompactRenderer):
+    """Keeps the contract."""
+
+    def __init__(self) -> None:
+        super().__init__(byte_tokenizer())
+
+
+def test_our_own_renderers_keep_the_contract() -> None:
+    expected = RendererReport((), 0, 0)
+    assert check_renderer(Fine()) == expected
+    report = check_renderer(CompactRenderer(load_local("nano").tokenizer))
+    assert report == expected and report.is_kept
+
+
+class Endless(Fine):
+    stop_ids = ()
+
+
+class Counting(Fine):
+    """Remembers how often it was asked."""
+
+    asked = 0
+
+    def extend(self, observation: Observation) -> tuple[int, ...]:
+        self.asked += 1
+        return super().extend(Observation(f"{self.asked} {observation.text}", observation.code))
+
+
+class Promptless(Fine):
+    def open(self, observation: Observation, prompt: str = "") -> tuple[int, ...]:
+        return super().open(observation)
+
+
+class Codeless(Fine):
+    def extend(self, observation: Observation) -> tuple[int, ...]:
+        return super().extend(Observation(observation.text))
+
+
+class Lossy(Fine):
+    def write(self, action: Action) -> tuple[int, ...]:
+        parameters = {
+            key: str(value).encode("ascii", "replace").decode() for key, value in action.parameters.items()
+        }
+        return super().write(Action(action.target, action.operation, parameters))
+
+
+class Stopless(Fine):
+    def write(self, action: Action) -> tuple[int, ...]:
+        return super().write(action)[:-1]
+
+
+class Eager(Fine):
+    """Reads what was cut off as if it were whole."""
+
+    def read(self, token_ids: Sequence[int]) -> Written:
+        ended = tuple(token_ids) if token_ids and token_ids[-1] in self.stop_ids else (*token_ids, *self.stop_ids)
+        return super().read(ended)
+
+
+class Raising(Fine):
+    def read(self, token_ids: Sequence[int]) -> Written:
+        written = super().read(token_ids)
+        if written.action is None and written.text.startswith("mail."):
+            raise ValueError("no such call")
+        return written
+
+
+class Trusting(Fine):
+    """Encodes special tokens in texts as special tokens."""
+
+    def _encode(self, text: str) -> list[int]:
+        self._tokenizer.encode_special_tokens = False
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+class Dropping(Fine):
+    """Says that it keeps prefixes, and shows only the latest observation."""
+
+    def keeps_prefix(self, prompt: str) -> bool:
+        return True
+
+    def proceed(
+        self, history: tuple[int, ...], turns: Sequence[Turn], *, observation: Observation, prompt: str
+    ) -> tuple[int, ...]:
+        return self.open(observation, prompt)
+
+
+class Honest(Dropping):
+    def keeps_prefix(self, prompt: str) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (Endless, "stop_ids must name at least one token"),
+        (Counting, "extend() gave other ids the second time"),
+        (Promptless, "open() with a system prompt does not show 'Speak of nothing green'"),
+        (Codeless, "extend() of an error does not show 'no_boat'"),
+        (Lossy, "was written as 'user.answer text=?n?code"),
+        (Stopless, "must end in its only stop id, they stand at []"),
+        (Eager, "reads as an action without its stop id: what was cut off must be none"),
+        (Raising, "reading could not be checked: it raised ValueError: no such call"),
+        (Trusting, "the text '<|end|>' in an observation became a special token: id"),
+        (Trusting, "the text '<|act|>' in a system prompt became a special token: id"),
+        (Dropping, "it says that prefixes are kept, and 2 of 2 later prompts began otherwise"),
+    ],
+)
+def test_each_breach_is_named(make: Callable[[], Fine], problem: str) -> None:
+    report = check_renderer(make())
+    assert not report.is_kept
+    assert any(problem in each for each in report.problems), report.problems
+
+
+def test_rows_that_fork_are_a_price_and_no_breach() -> None:
+    assert check_renderer(Honest()) == ((), 2, 2)
+
+
+def test_actions_and_tokens_of_ones_own_are_tried_too() -> None:
+    odd = Action("mail", "move", {"id": "\x00"})
+    assert check_renderer(Fine(), actions=[odd], special_texts=["<|end|>"]).is_kept
+    report = check_renderer(Lossy(), actions=[Action("mail", "move", {"id": "é"})])
+    assert len(report.problems) == 1

@@ -1,0 +1,145 @@
+"""Chat templates that lack something, and what is done instead."""
+
+from collections.abc import Callable
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from upturn.errors import ModelError
+from upturn.models import ChatRenderer, check_renderer
+from upturn.records import Action, Observation, Tool
+
+Tokenizers = Callable[..., PreTrainedTokenizerFast]
+
+LIST = Tool("mail", "list", "Lists a folder.", {"folder": {"type": "string"}}, ("folder",))
+CALL = Action("mail", "list", {"folder": "inbox"})
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    "{{ '<|im_start|>assistant\\n' if add_generation_prompt }}"
+)
+CALLS = "{% for c in m.tool_calls or [] %}{{ '<tool_call>' + (c.function | tojson) + '</tool_call>' }}{% endfor %}"
+WITH_CALLS = CHATML.replace("+ m.content + '<|im_end|>\\n' }}", "+ m.content }}" + CALLS + "{{ '<|im_end|>\\n' }}")
+"""Writes calls, lists no tools."""
+
+
+def refusing(role: str, template: str) -> str:
+    return (
+        f"{{% for m in messages if m.role == '{role}' %}}{{{{ raise_exception('no {role}') }}}}{{% endfor %}}"
+        + template
+    )
+
+
+@pytest.fixture
+def rendering(chat_tokenizer: Tokenizers) -> Callable[..., ChatRenderer]:
+    """A renderer of Qwen's tokens with another template."""
+
+    def make(template: str, *tools: Tool, **settings: object) -> ChatRenderer:
+        make: Callable[..., ChatRenderer] = ChatRenderer
+        return make(chat_tokenizer("qwen2_5", chat_template=template), tools, **settings)
+
+    return make
+
+
+def text(renderer: ChatRenderer, prompt: str = "") -> str:
+    return renderer.read(renderer.open(Observation("Hi"), prompt)).text
+
+
+def test_a_template_without_tools_is_told_of_them_and_writes_json(rendering: Callable[..., ChatRenderer]) -> None:
+    renderer = rendering(CHATML, LIST)
+    assert renderer.read(renderer.write(CALL)).text == '{"name": "mail.list", "arguments": {"folder": "inbox"}}'
+    assert text(renderer, "Be brief.") == (
+        "<|im_start|>system\nBe brief.\n\nYou can call one of these functions in each turn:\n"
+        '{"name": "mail.list", "description": "Lists a folder.", "parameters": {"type": "object", "properties": '
+        '{"folder": {"type": "string"}}, "required": ["folder"]}}\n'
+        'To call one, end your turn with:\n{"name": <function-name>, "arguments": <args-json-object>}<|im_end|>\n'
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    )
+    shown = renderer.read(renderer.extend(Observation("m1"))).text
+    assert shown == "\n<|im_start|>user\nm1<|im_end|>\n<|im_start|>assistant\n"
+    assert check_renderer(renderer) == ((), 0, 0)
+    bare = rendering(CHATML)
+    assert text(bare) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_template_that_refuses_tool_messages_is_answered_by_the_user(
+    rendering: Callable[..., ChatRenderer],
+) -> None:
+    renderer = rendering(refusing("tool", WITH_CALLS), LIST)
+    assert renderer.manner.writes_calls and not renderer.manner.has_tool_role
+    written = renderer.read(renderer.write(CALL)).text
+    assert written == '<tool_call>{"name": "mail.list", "arguments": {"folder": "inbox"}}</tool_call>'
+    shown = renderer.read(renderer.extend(Observation("m1"))).text
+    assert shown == "\n<|im_start|>user\nm1<|im_end|>\n<|im_start|>assistant\n"
+    assert "end your turn with:\n<tool_call>" in text(renderer)  # it lists no tools itself
+    assert check_renderer(renderer) == ((), 0, 0)
+
+
+@pytest.mark.parametrize("role", ["refused", "dropped"])
+def test_a_system_prompt_without_a_place_stands_before_the_first_message(
+    rendering: Callable[..., ChatRenderer], role: str
+) -> None:
+    dropping = WITH_CALLS.replace("for m in messages", "for m in messages if m.role != 'system'", 1)
+    template = refusing("system", WITH_CALLS) if role == "refused" else dropping
+    renderer = rendering(template)
+    assert not renderer.manner.has_system_role
+    assert text(renderer, "Be brief.") == "<|im_start|>user\nBe brief.\n\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert check_renderer(renderer) == ((), 0, 0)
+
+
+def test_a_call_format_nobody_here_reads_is_refused_with_the_known_ones(
+    rendering: Callable[..., ChatRenderer],
+) -> None:
+    """As of Qwen3-Coder."""
+    xml = (
+        "{% for c in m.tool_calls or [] %}{{ '<tool_call>\\n<function=' + c.function.name + '>\\n' }}"
+        "{% for k, v in c.function.arguments.items() %}{{ '<parameter=' + k + '>\\n' + v + '\\n</parameter>\\n' }}"
+        "{% endfor %}{{ '</function>\\n</tool_call>' }}{% endfor %}"
+    )
+    template = WITH_CALLS.replace(CALLS, xml)
+    expected = (
+        r"format that is not known here: '<tool_call>\\n<function=.*known: hermes, mistral, llama, json; .*'json'"
+    )
+    with pytest.raises(ModelError, match=expected):
+        rendering(template, LIST)
+    renderer = rendering(template, LIST, calls="json")
+    assert renderer.read(renderer.write(CALL)).text == '{"name": "mail.list", "arguments": {"folder": "inbox"}}'
+    assert check_renderer(renderer) == ((), 0, 0)
+
+
+def test_a_template_without_an_end_is_refused(rendering: Callable[..., ChatRenderer]) -> None:
+    endless = "{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfor %}{{ 'assistant: ' }}"
+    with pytest.raises(
+        ModelError, match=r"ends an assistant's turn with no special token.*add the tokenizer's end"
+    ):
+        rendering(endless)
+
+
+def test_a_template_that_hides_what_is_said_is_refused(rendering: Callable[..., ChatRenderer]) -> None:
+    with pytest.raises(ModelError, match="does not show what the user says"):
+        rendering("{{ 'Hello.<|im_end|>' }}")
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('never') }}", "{{ messages[0].no.thing }}", "{% if %}"])
+def test_a_template_that_breaks_is_refused_with_what_it_says(
+    rendering: Callable[..., ChatRenderer], template: str
+) -> None:
+    with pytest.raises(ModelError, match=r"the chat template refuses the conversation \(user\): \w+Error: "):
+        rendering(template)
+
+
+def test_a_tokenizer_without_a_template_is_refused(rendering: Callable[..., ChatRenderer]) -> None:
+    with pytest.raises(ModelError, match=r"no chat template.*instruction-tuned sibling"):
+        rendering("")
+
+
+def test_a_template_that_moves_tools_to_the_last_message_forks(rendering: Callable[..., ChatRenderer]) -> None:
+    """As Mistral's does, where answers are a user's messages."""
+    moving = refusing("tool", WITH_CALLS).replace(
+        "'\\n' + m.content }}",
+        "'\\n' + ('TOOLS ' + (tools | tojson) if tools and loop.last else '') + m.content }}",
+    )
+    renderer = rendering(moving, LIST)
+    assert renderer.manner.lists_tools
+    assert not renderer.keeps_prefix("")
+    assert check_renderer(renderer) == ((), 2, 2)
+    assert rendering(moving).keeps_prefix("")  # without tools nothing moves
