@@ -171,7 +171,7 @@ class KtoSettings:
     beta: float = 0.1
     """How strongly the reference holds: smaller lets the model move further for the same rating."""
     desirable_weight: float = 1.0
-    """λ_D. The paper advises to choose λ_D·n_D / (λ_U·n_U) between 1 and 4/3, for n_D good and n_U bad attempts."""
+    """λ_D. The paper (eq. 8) advises a λ_D·n_D / (λ_U·n_U) between 1 and 4/3, for n_D good and n_U bad attempts."""
     undesirable_weight: float = 1.0
     """λ_U."""
     optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=1e-4))

@@ -72,7 +72,7 @@ class PairedPreference:
 
 
 class RatedPreference:
-    """KTO (arXiv 2402.01306, eq. 8): λ_D·(1 − σ(β(r − z))) for good attempts, λ_U·(1 − σ(β(z − r))) for bad ones.
+    """KTO (arXiv 2402.01306, eq. 7): λ_D·(1 − σ(β(r − z))) for good attempts, λ_U·(1 − σ(β(z − r))) for bad ones.
 
     r = Σ (log π − log π_ref) over an attempt's written tokens; z, the reference point, is a number given with the
     batch. The weights of an attempt's tokens are all +1 (good) or all −1 (bad). An attempt's loss is spread evenly

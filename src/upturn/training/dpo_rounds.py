@@ -1,0 +1,131 @@
+"""Direct preference optimisation in rounds: attempts of the model's own become pairs, which it learns from.
+
+Order of a round: groups are collected with the weights as they are and paired (``preference``), the reference is
+taken as recorded or computed, and the pairs are gone through in steps. A round without a pair takes no step.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from upturn.errors import TrainingError
+from upturn.training.advantage import ScoredGroup
+from upturn.training.advantages.returns import first_returns, mean_of, returns_to_go
+from upturn.training.collection import Collect
+from upturn.training.dpo import PairBatches
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.pair_row import pair_rows, refer
+from upturn.training.preference import ActionValues, pairs_of
+from upturn.training.preference_settings import DpoRoundsSettings
+from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
+from upturn.training.schedule import IterationSchedule
+from upturn.training.scorer import Scorer
+from upturn.training.signature import signature
+from upturn.training.stream import Minibatch, Unit
+from upturn.training.trainer import Trainer
+
+
+class PreferenceRounds:
+    """Rounds as weight streams. Single use: one run."""
+
+    def __init__(
+        self,
+        collect: Collect,
+        settings: DpoRoundsSettings,
+        seed: int,
+        *,
+        critic: ActionValues | None = None,
+        reference: Scorer | None = None,
+    ) -> None:
+        """``critic``: for ``monte_carlo_share`` below 1. ``reference``: None = the recorded log-probs."""
+        self.collect = collect
+        self.settings = settings
+        self.seed = seed
+        self.critic = critic
+        self.reference = reference
+
+    def unit(self, index: int) -> Unit:
+        """Round ``index``. Raises TrainingError when there is nothing, or something unusable, to train on."""
+        groups = self.collect(index)
+        if not any(group.members for group in groups):
+            raise TrainingError(f"round {index} collected no trajectories; collect at least one group")
+        pairing = pairs_of(groups, self.settings.pairs, self.critic)
+        metrics = {**_metrics(groups), **pairing.metrics()}
+        if not pairing.pairs:
+            return Unit([], metrics)
+        pairs = pair_rows(pairing.pairs, self.settings.objective, self.settings.reference)
+        metrics["trained_rows"] = float(sum(len(pair.rows) for pair in pairs))
+        if self.reference is not None:
+            pairs = refer(pairs, self.reference)
+        batches = PairBatches(pairs, self.settings.batch_pairs, self.settings.objective)
+        return Unit(self._minibatches(index, batches), metrics)
+
+    def _minibatches(self, index: int, batches: PairBatches) -> list[Minibatch]:
+        rng = np.random.default_rng([self.seed, index])
+        orders = [rng.permutation(len(batches.pairs)).tolist() for _ in range(self.settings.epochs)]
+        return [
+            batches.minibatch(order[start : start + batches.size])
+            for order in orders
+            for start in range(0, len(order), batches.size)
+        ]
+
+
+def _metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
+    """Of all that was sampled. ``mean_return``: NaN when nothing could be scored."""
+    found = [value for group in groups for value in first_returns(returns_to_go(group, 1.0)) if value is not None]
+    members = [member for group in groups for member in group.members]
+    return {
+        "trajectories": float(len(members)),
+        "groups": float(len(groups)),
+        "mean_return": mean_of(found) if found else math.nan,
+    }
+
+
+def run_dpo_rounds(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
+    model: PreTrainedModel,
+    collect: Collect,
+    settings: DpoRoundsSettings,
+    *,
+    seed: int,
+    run_dir: Path,
+    critic: ActionValues | None = None,
+    evaluate: Evaluate | None = None,
+    progress: Progress | None = None,
+) -> TrainingOutcome:
+    """Trains the model in place; resumes from ``run_dir``. A unit is a round.
+
+    ``collect(round)`` samples groups with the model's current weights, from round 0; ``evaluate(rounds)`` gives the
+    score after that many, first with 0; ``critic`` belongs to what the run is by its class and options. All may
+    depend on their arguments, the seed and the weights only. With reference='initial' a copy of the model as it was
+    is kept. Resuming needs the model as it was before training, the same settings and seed. Raises TrainingError.
+    """
+    if seed < 0:
+        raise TrainingError(f"seed must be 0 or more, got {seed!r}")
+    check_evaluation(evaluate, settings.evaluate_every)
+    rate = IterationSchedule(settings.decay, settings.rounds, settings.optimiser.warmup_steps)
+    trainer = Trainer(model, settings.optimiser, rate)
+    is_kept = settings.reference == "initial"
+    algorithm = PreferenceRounds(
+        rate.noted(collect),
+        settings,
+        seed,
+        critic=critic,
+        reference=Trainer(copy.deepcopy(model), settings.optimiser).score if is_kept else None,
+    )
+    plan = RunPlan(
+        units=settings.rounds,
+        evaluate_every=settings.evaluate_every,
+        checkpoint_every=settings.checkpoint_every,
+        keep=settings.keep,
+        target_score=settings.target_score,
+        patience=settings.patience,
+        cost_limits=settings.cost_limits,
+        unit="round",
+    )
+    further: dict[str, object] = {"seed": seed} if critic is None else {"seed": seed, "critic": signature(critic)}
+    identity = identity_of(trainer, "dpo rounds", settings, **further)
+    return Run(trainer, algorithm, plan, RunPlace(run_dir, identity), evaluate, progress).finish()
