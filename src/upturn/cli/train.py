@@ -20,6 +20,16 @@ train_app = typer.Typer(no_args_is_help=True, help="Train an agent by one way of
 WAYS: Mapping[str, str] = {
     "sft": "Supervised training on the verified successes in a pool.",
     "grpo": "Practice: several attempts at each task, compared with each other; [grpo] names the variant.",
+    "ppo": "Practice with a critic, which learns what states are worth.",
+    "dpo": "Learn from pairs in a pool: two versions at the same tasks, and what people corrected.",
+    "dpo-rounds": "Practice in rounds: prefer the better of the agent's own attempts.",
+    "kto": "Learn from thumbs on single attempts in a pool.",
+    "rejection": "Attempt many times, train on the best distinct successes, once.",
+    "iterated": "Attempt and train on the successes, in rounds.",
+    "star": "As iterated from the start each time, with the answer as a hint where everything failed.",
+    "self-repair": "As star, but told what went wrong instead of the answer.",
+    "world-model": "Learn what the environment answers, from attempts in a pool, before practice.",
+    "offline": "Policy optimisation on attempts in a pool, with their sampler's log-probs.",
 }
 """Each as the list of commands tells it; ``upturn.loop.lesson`` has one lesson for each."""
 

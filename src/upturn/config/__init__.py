@@ -2,7 +2,7 @@
 
 from upturn.config.config import Config
 from upturn.config.contradiction import Contradiction, contradictions
-from upturn.config.learning import GrpoConfig, PracticeConfig, SftConfig
+from upturn.config.learning import GrpoConfig, PracticeConfig, RoundsConfig, SftConfig
 from upturn.config.load import load_config, parse_config
 from upturn.config.section import (
     AgentConfig,
@@ -31,6 +31,7 @@ __all__ = [
     "PracticeConfig",
     "ReadinessConfig",
     "RewardConfig",
+    "RoundsConfig",
     "RoutingConfig",
     "RunConfig",
     "Section",

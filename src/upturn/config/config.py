@@ -6,7 +6,21 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from upturn.config.learning import GrpoConfig, SftConfig
+from upturn.config.learning import (
+    CurriculumConfig,
+    DpoConfig,
+    DpoRoundsConfig,
+    GrpoConfig,
+    IteratedConfig,
+    KtoConfig,
+    OfflineConfig,
+    PpoConfig,
+    RejectionConfig,
+    SelfRepairConfig,
+    SftConfig,
+    StarConfig,
+    WorldModelConfig,
+)
 from upturn.config.section import (
     AgentConfig,
     CanaryConfig,
@@ -42,6 +56,17 @@ class Config(Section):
     rewards: RewardConfig = RewardConfig()
     sft: SftConfig = SftConfig()
     grpo: GrpoConfig = GrpoConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()
+    ppo: PpoConfig = PpoConfig()
+    dpo: DpoConfig = DpoConfig()
+    dpo_rounds: DpoRoundsConfig = DpoRoundsConfig()
+    kto: KtoConfig = KtoConfig()
+    rejection: RejectionConfig = RejectionConfig()
+    iterated: IteratedConfig = IteratedConfig()
+    star: StarConfig = StarConfig()
+    self_repair: SelfRepairConfig = SelfRepairConfig()
+    world_model: WorldModelConfig = WorldModelConfig()
+    offline: OfflineConfig = OfflineConfig()
     validation: ValidationConfig = ValidationConfig()
     canary: CanaryConfig = CanaryConfig()
     loop: LoopConfig = LoopConfig()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from upturn.config.config import Config
+from upturn.config.learning import RoundsConfig
 from upturn.config.section import AgentConfig, Section
 
 
@@ -139,12 +140,8 @@ def _training(config: Config) -> Iterator[Contradiction]:
                     (f"{prefix}.{name}", f"{prefix}.enabled"),
                     f"{written} has no effect with {prefix}.enabled = false",
                 )
-    if config.grpo.enabled and config.grpo.evaluate_every > config.grpo.iterations:
-        yield Contradiction(
-            ("grpo.evaluate_every", "grpo.iterations"),
-            f"grpo.evaluate_every = {config.grpo.evaluate_every} is never reached with "
-            f"grpo.iterations = {config.grpo.iterations}",
-        )
+    yield from _rounds(config)
+    yield from _curriculum(config)
     yield from _overlong(config)
     if config.trains:
         yield from _improved_agent(config)
@@ -153,6 +150,43 @@ def _training(config: Config) -> Iterator[Contradiction]:
         yield from _practised_families(config)
     else:
         yield from _without_training(config)
+
+
+def _rounds(config: Config) -> Iterator[Contradiction]:
+    for prefix in type(config).model_fields:
+        section = getattr(config, prefix)
+        if not isinstance(section, RoundsConfig) or (section is config.grpo and not config.grpo.enabled):
+            continue
+        if section.evaluate_every > section.iterations:
+            yield Contradiction(
+                (f"{prefix}.evaluate_every", f"{prefix}.iterations"),
+                f"{prefix}.evaluate_every = {section.evaluate_every} is never reached with "
+                f"{prefix}.iterations = {section.iterations}",
+            )
+
+
+def _curriculum(config: Config) -> Iterator[Contradiction]:
+    section = config.curriculum
+    policy = f"curriculum.policy = {section.policy!r}" if section.policy else "no curriculum.policy"
+    for name, written in _chosen(section, "curriculum"):
+        owner = name.partition(".")[0]
+        if owner == "policy":
+            continue
+        if section.policy is None or (owner == "levels" and section.policy != "levels"):
+            yield Contradiction(
+                (f"curriculum.{name}", "curriculum.policy"), f"{written} has no effect with {policy}"
+            )
+        elif owner == "gate" and not section.is_gated:
+            yield Contradiction(
+                (f"curriculum.{name}", "curriculum.is_gated"),
+                f"{written} has no effect with curriculum.is_gated = false",
+            )
+    if section.policy is not None and config.grpo.algorithm.staleness:
+        yield Contradiction(
+            ("curriculum.policy", "grpo.algorithm.staleness"),
+            f"{policy} decides by what the last round came to, which sampling ahead "
+            f"(grpo.algorithm.staleness = {config.grpo.algorithm.staleness}) does not know yet; take one away",
+        )
 
 
 def _overlong(config: Config) -> Iterator[Contradiction]:

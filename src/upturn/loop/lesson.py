@@ -13,7 +13,8 @@ from upturn.loop.candidate import limits_told
 from upturn.loop.context import Context
 from upturn.loop.cycle import compare, examine
 from upturn.loop.exam import ExamResult
-from upturn.loop.lessons import grpo, sft
+from upturn.loop.lessons import dpo, dpo_rounds, grpo, kto, offline, ppo, sft, world_model
+from upturn.loop.lessons.imitation import Imitation, Way
 from upturn.loop.plan import Plan
 from upturn.records import AgentVersion, Result
 
@@ -27,10 +28,26 @@ class Lesson(NamedTuple):
     """The version that it makes of one, given its exam before and the step's name."""
 
 
+def _imitation(way: Way) -> Lesson:
+    made = Imitation(way)
+    return Lesson(made.plan, made.train)
+
+
 LESSONS: Mapping[str, Lesson] = {
     "sft": Lesson(sft.plan, sft.train),
     "grpo": Lesson(grpo.plan, grpo.train),
+    "ppo": Lesson(ppo.plan, ppo.train),
+    "dpo": Lesson(dpo.plan, dpo.train),
+    "dpo-rounds": Lesson(dpo_rounds.plan, dpo_rounds.train),
+    "kto": Lesson(kto.plan, kto.train),
+    "rejection": _imitation("rejection"),
+    "iterated": _imitation("iterated"),
+    "star": _imitation("star"),
+    "self-repair": _imitation("self_repair"),
+    "world-model": Lesson(world_model.plan, world_model.train),
+    "offline": Lesson(offline.plan, offline.train),
 }
+"""By the name of the command."""
 
 
 class Taught(NamedTuple):

@@ -114,23 +114,28 @@ def practice_plan(
 
 
 def rows_plan(
-    context: Context, trainee: Trainee, algorithm: str, rows: Sequence[TrainingRow], *, epochs: int, batch_rows: int
+    trainee: Trainee,
+    algorithm: str,
+    rows: Sequence[TrainingRow],
+    *,
+    epochs: int,
+    batch_rows: int,
+    held: Held = Held(),  # frozen
 ) -> Plan:
-    """Of a run over rows that are there already."""
+    """Of a run over rows that are there already. Exams are not in it."""
     cost = scored(trainee, rows)
     steps = epochs * -(-len(rows) // batch_rows)
-    exams = 2 * context.config.tasks.heldout_count
     walk = sum(len(row.token_ids) for row in rows)
     return Plan(
         algorithm,
-        f"{len(rows)} rows of {context.config.pool.path}",
+        f"{len(rows)} rows of what the pool holds",
         steps,
         "optimiser step",
         epochs * len(rows),
         epochs * walk,
-        _memory(trainee, cost, held=Held(), alive=0).total,
-        epochs * len(rows) * cost.update_seconds + exams * 0.0,
-        "the rows themselves, and a probe of how long a pass over some of them takes on this machine",
+        _memory(trainee, cost, held=held, alive=0).total,
+        epochs * len(rows) * cost.update_seconds * (1 + held.copies / BACKWARD),
+        "the rows themselves, and a probe of how long a pass over some of them takes here; without exams",
     )
 
 

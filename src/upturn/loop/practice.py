@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from upturn.config import PracticeConfig, RewardConfig
 from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
+from upturn.loop.curriculum import curriculum_collect
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.fleet import Fleet
 from upturn.loop.progress import told
@@ -24,6 +25,7 @@ from upturn.rewards import Rubric, soft_overlong
 from upturn.training.advantage import ScoredGroup
 from upturn.training.assessment import Assessment, Evaluate
 from upturn.training.collection import Collect, Refill
+from upturn.training.curriculum_settings import CurriculumSettings
 from upturn.training.curve import CurvePoint
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import written_count
@@ -66,6 +68,8 @@ class Course(NamedTuple):
     practice: Practice
     staleness: int = 0
     """Rounds that the weights may be old which attempts are sampled with; 0 = sampling and updating take turns."""
+    curriculum: CurriculumSettings | None = None
+    """None = families are practised by ``weights`` to the end."""
 
 
 def practised(
@@ -96,18 +100,21 @@ def practised(
         return who.practise(sampler.tasks(iteration), iteration, course.practice, sink)
 
     context.progress.stage(course.title, section.iterations)
-    folder = training_folder(context, name)
-    with collecting(context, trainee, parent, course=course, practise=practise) as collect:
-        outcome = learn(
-            Practising(
-                trainee,
-                collect,
-                refill,
-                watcher(context, trainee, name),
-                folder,
-                told(context.progress, reward="mean_return"),
-            )
+    folder, evaluate = training_folder(context, name), watcher(context, trainee, name)
+    progress = told(context.progress, reward="mean_return")
+    if course.curriculum is not None:
+        guided = curriculum_collect(
+            trainee,
+            course.weights,
+            section.tasks_per_iteration,
+            settings=course.curriculum,
+            practice=course.practice,
+            sink=sink,
         )
+        outcome = learn(Practising(trainee, guided, guided.refill, evaluate, folder, progress))
+    else:
+        with collecting(context, trainee, parent, course=course, practise=practise) as collect:
+            outcome = learn(Practising(trainee, collect, refill, evaluate, folder, progress))
     write_training_report(folder)
     if outcome.stopped == "limit" and outcome.best_score is None:
         return parent

@@ -15,6 +15,7 @@ from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.practice import Course, Practising, Reward, practice_of, practised
 from upturn.loop.progress import told
+from upturn.loop.settings import curriculum_settings
 from upturn.loop.trainee import Trainee
 from upturn.models import Renderer
 from upturn.pool import Selection
@@ -134,7 +135,8 @@ def grpo_course(
         gamma=settings.advantage.gamma,
     )
     title = "Practice with group-relative policy optimisation"
-    return Course(title, config, weights, practice, config.algorithm.staleness)
+    curriculum = curriculum_settings(context.config.curriculum)
+    return Course(title, config, weights, practice, config.algorithm.staleness, curriculum)
 
 
 def with_rows(trajectory: Trajectory, renderer: Renderer) -> Trajectory:

@@ -17,7 +17,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     trainee = Trainee(context.fleet, parent)
     demonstrations = demonstrations_in(context, take_training_snapshot(context))
     rows = supervised_rows([with_rows(each, trainee.renderer) for each in demonstrations])
-    return rows_plan(context, trainee, "sft", rows, epochs=config.epochs, batch_rows=config.batch_rows)
+    return rows_plan(trainee, "sft", rows, epochs=config.epochs, batch_rows=config.batch_rows)
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:

@@ -1,0 +1,96 @@
+"""Pairs that the pool holds: two versions' attempts at one task, and what people corrected."""
+
+from upturn.config import Config
+from upturn.errors import ConfigError, TrainingError
+from upturn.loop.candidate import keep_version, training_folder
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult
+from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.plan import Held, Plan, rows_plan
+from upturn.loop.progress import told
+from upturn.loop.settings import made, pair_objective
+from upturn.loop.trainee import Trainee
+from upturn.pool import Selection
+from upturn.pool.preference import correction_pairs, deployment_pairs
+from upturn.records import AgentVersion, PreferencePair
+from upturn.report.training import write_training_report
+from upturn.training.preference_settings import DpoSettings
+from upturn.training.row import supervised_rows
+from upturn.training.settings import OptimiserSettings
+
+
+def settings(config: Config) -> DpoSettings:
+    """What ``[dpo]`` asks for. Raises ConfigError."""
+    section = config.dpo
+    if bool(section.old) != bool(section.new):
+        given, missing = ("old", "new") if section.old else ("new", "old")
+        raise ConfigError([f"dpo.{given} has no effect without dpo.{missing}; set both, or neither"])
+    return made(
+        "dpo",
+        lambda: DpoSettings(
+            epochs=section.epochs,
+            batch_pairs=section.batch_pairs,
+            objective=pair_objective(section.objective),
+            reference=section.reference,
+            optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+            decay="linear",
+            checkpoint_every=20,
+        ),
+    )
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What it would take."""
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    pairs = stored_pairs(context)
+    rows = supervised_rows([side for pair in pairs for side in (pair.chosen, pair.rejected)])
+    held = Held(copies=0)
+    return rows_plan(trainee, "dpo", rows, epochs=asked.epochs, batch_rows=2 * asked.batch_pairs, held=held)
+
+
+def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+    """The version that learned from them."""
+    from upturn.training.dpo import run_dpo
+
+    asked, pairs = settings(context.config), stored_pairs(context)
+    trainee = Trainee(context.fleet, parent)
+    steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
+    context.progress.stage(f"Learning from {len(pairs)} pairs (DPO)", steps)
+    folder = training_folder(context, name)
+    run_dpo(
+        trainee.model, pairs, asked, seed=context.seed, run_dir=folder, progress=told(context.progress, loss="loss")
+    )
+    write_training_report(folder)
+    return keep_version(context, trainee, parent, name)
+
+
+def stored_pairs(context: Context) -> list[PreferencePair]:
+    """Of deployments and corrections, by id, so that all runs learn in one order.
+
+    Raises ConfigError without a pool to read, TrainingError where it holds no pair, with what was left out and why.
+    """
+    needed_pool(context, "dpo")
+    section, found = context.config.dpo, [correction_pairs(context.pool, tenant=context.tenant)]
+    if section.old:
+        found.append(
+            deployment_pairs(
+                context.pool,
+                tenant=context.tenant,
+                old=section.old,
+                new=section.new,
+                min_margin=section.min_margin,
+                selection=Selection(families=tuple(context.practised)),
+            )
+        )
+    left_out = ", ".join(f"{count} {cause}" for each in found for cause, count in each.left_out.items() if count)
+    pairs = sorted((pair for each in found for pair in each.pairs), key=lambda pair: pair.id)
+    if not pairs:
+        versions = f"{section.old!r} and {section.new!r}" if section.old else "no two versions (dpo.old, dpo.new)"
+        raise TrainingError(
+            f"{context.config.pool.path!r} holds no pair to learn from: corrections, and attempts of {versions} at "
+            f"the same tasks, left out: {left_out or 'nothing'}. Let both versions do the same tasks, or ingest "
+            "corrections"
+        )
+    if left_out:
+        context.progress.note(f"left out of the pairs: {left_out}")
+    return pairs

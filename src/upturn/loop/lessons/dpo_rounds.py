@@ -1,0 +1,68 @@
+"""Pairs of the agent's own fresh attempts, in rounds."""
+
+from collections.abc import Mapping
+
+from upturn.config import Config
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult
+from upturn.loop.plan import Held, Plan, practice_plan
+from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
+from upturn.loop.settings import made, pair_objective, watch
+from upturn.records import AgentVersion
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.preference_settings import DpoRoundsSettings, PairSettings
+from upturn.training.settings import OptimiserSettings
+
+
+def settings(config: Config) -> DpoRoundsSettings:
+    """What ``[dpo_rounds]`` asks for. Raises ConfigError."""
+    section = config.dpo_rounds
+    return made(
+        "dpo_rounds",
+        lambda: DpoRoundsSettings(
+            rounds=section.iterations,
+            pairs=PairSettings(by=section.by, min_margin=section.min_margin),
+            epochs=section.epochs,
+            batch_pairs=section.batch_pairs,
+            objective=pair_objective(section.objective),
+            reference=section.reference,
+            optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+            decay=section.decay,
+            **watch(section),
+        ),
+    )
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What it would take; every attempt is counted as if it stood in a pair."""
+    asked = settings(context.config)
+    course = _course(context, dict.fromkeys(context.practised, 1.0), "dpo-rounds")
+    held = Held(copies=int(asked.reference == "initial"))
+    return practice_plan(context, parent, "dpo-rounds", course=course, passes=asked.epochs, held=held)
+
+
+def train(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:
+    """The version that practised; families are practised by what it failed before."""
+    from upturn.training.dpo_rounds import run_dpo_rounds
+
+    asked = settings(context.config)
+
+    def learn(own: Practising) -> TrainingOutcome:
+        return run_dpo_rounds(
+            own.trainee.model,
+            own.collect,
+            asked,
+            seed=context.seed,
+            run_dir=own.folder,
+            evaluate=own.evaluate,
+            progress=own.progress,
+        )
+
+    course = _course(context, practice_weights(before), name)
+    return practised(context, parent, name, course=course, learn=learn)
+
+
+def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:
+    section = context.config.dpo_rounds
+    practice = practice_of(context, name, section.attempts)
+    return Course("Practice by preferring the better of its own attempts (DPO)", section, weights, practice)

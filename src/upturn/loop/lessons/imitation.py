@@ -1,0 +1,106 @@
+"""Rounds of supervised training on what the agent itself did well: four ways that differ in one or two settings."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from upturn.config import Config
+from upturn.config.learning import ImitationConfig, SelfRepairConfig, StarConfig
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult
+from upturn.loop.plan import Held, Plan, practice_plan
+from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
+from upturn.loop.second import SecondAttempts
+from upturn.loop.settings import made, watch
+from upturn.records import AgentVersion
+from upturn.training.imitation_settings import ImitationSettings, SelectionSettings, imitation
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.settings import OptimiserSettings
+
+Way = Literal["rejection", "iterated", "star", "self_repair"]
+"""As sections and presets are called; commands have hyphens."""
+
+_TITLES: Mapping[Way, str] = {
+    "rejection": "Attempt, keep the best, train on it (rejection sampling)",
+    "iterated": "Attempt and train on the successes, in rounds",
+    "star": "Attempt, explain what failed with the answer at hand, train from the start (STaR)",
+    "self_repair": "Attempt, repair what failed, train from the start",
+}
+
+
+def section_of(config: Config, way: Way) -> ImitationConfig:
+    """The section that the way is told by."""
+    sections: Mapping[Way, ImitationConfig] = {
+        "rejection": config.rejection,
+        "iterated": config.iterated,
+        "star": config.star,
+        "self_repair": config.self_repair,
+    }
+    return sections[way]
+
+
+def settings(config: Config, way: Way) -> ImitationSettings:
+    """What the way's section asks for. Raises ConfigError."""
+    section, base = section_of(config, way), imitation(way)
+    second = base.second
+    if second is not None and isinstance(section, StarConfig | SelfRepairConfig):
+        second = replace(second, mentions=section.mentions)
+    return made(
+        way,
+        lambda: replace(
+            base,
+            rounds=section.iterations,
+            selection=SelectionSettings(section.threshold, section.top, section.prefer),
+            second=second,
+            restart=base.restart and section.iterations > 1,
+            epochs=section.epochs,
+            batch_rows=section.batch_rows,
+            optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+            decay=section.decay,
+            **watch(section),
+        ),
+    )
+
+
+class Imitation(NamedTuple):
+    """One of the ways."""
+
+    way: Way
+
+    def plan(self, context: Context, parent: AgentVersion) -> Plan:
+        """What it would take, if every attempt were kept."""
+        asked = settings(context.config, self.way)
+        course = self._course(context, dict.fromkeys(context.practised, 1.0), self.way)
+        held = Held(copies=int(asked.restart))
+        return practice_plan(context, parent, self.way, course=course, passes=asked.epochs, held=held)
+
+    def train(self, context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:
+        """The version that learned from itself; families are attempted by what it failed before."""
+        course = self._course(context, practice_weights(before), name)
+        return practised(context, parent, name, course=course, learn=self._learn(context, course))
+
+    def _learn(self, context: Context, course: Course) -> Callable[[Practising], TrainingOutcome]:
+        from upturn.training.imitation import run_imitation
+
+        asked = settings(context.config, self.way)
+
+        def learn(own: Practising) -> TrainingOutcome:
+            return run_imitation(
+                own.trainee.model,
+                own.collect,
+                asked,
+                seed=context.seed,
+                run_dir=own.folder,
+                second=None
+                if asked.second is None
+                else SecondAttempts(own.trainee, course.practice, asked.second.kind),
+                evaluate=own.evaluate,
+                progress=own.progress,
+            )
+
+        return learn
+
+    def _course(self, context: Context, weights: Mapping[str, float], name: str) -> Course:
+        section = section_of(context.config, self.way)
+        practice = practice_of(context, name, section.attempts)
+        return Course(_TITLES[self.way], section, weights, practice)

@@ -1,0 +1,74 @@
+"""Thumbs on single attempts that the pool holds."""
+
+from upturn.config import Config
+from upturn.errors import TrainingError
+from upturn.loop.candidate import keep_version, training_folder
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult
+from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.plan import Held, Plan, rows_plan
+from upturn.loop.progress import told
+from upturn.loop.settings import made
+from upturn.loop.trainee import Trainee
+from upturn.pool.preference import thumbs
+from upturn.records import AgentVersion, RatedTrajectory
+from upturn.report.training import write_training_report
+from upturn.training.preference_settings import KtoSettings
+from upturn.training.row import supervised_rows
+from upturn.training.settings import OptimiserSettings
+
+
+def settings(config: Config) -> KtoSettings:
+    """What ``[kto]`` asks for. Raises ConfigError."""
+    section = config.kto
+    return made(
+        "kto",
+        lambda: KtoSettings(
+            epochs=section.epochs,
+            batch_trajectories=section.batch_trajectories,
+            beta=section.beta,
+            desirable_weight=section.desirable_weight,
+            undesirable_weight=section.undesirable_weight,
+            optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+            decay="linear",
+            checkpoint_every=20,
+        ),
+    )
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What it would take."""
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    rows = supervised_rows([each.trajectory for each in rated(context)])
+    return rows_plan(trainee, "kto", rows, epochs=asked.epochs, batch_rows=asked.batch_trajectories, held=Held())
+
+
+def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+    """The version that learned from them."""
+    from upturn.training.kto import run_kto
+
+    asked, found = settings(context.config), rated(context)
+    trainee = Trainee(context.fleet, parent)
+    steps = asked.epochs * -(-len(found) // asked.batch_trajectories)
+    context.progress.stage(f"Learning from thumbs on {len(found)} attempts (KTO)", steps)
+    folder = training_folder(context, name)
+    run_kto(
+        trainee.model, found, asked, seed=context.seed, run_dir=folder, progress=told(context.progress, loss="loss")
+    )
+    write_training_report(folder)
+    return keep_version(context, trainee, parent, name)
+
+
+def rated(context: Context) -> list[RatedTrajectory]:
+    """The pool's, by trajectory. Raises ConfigError without a pool to read, TrainingError where it holds none."""
+    needed_pool(context, "kto")
+    found = thumbs(context.pool, tenant=context.tenant)
+    left_out = ", ".join(f"{count} {cause}" for cause, count in found.left_out.items() if count)
+    if not found.rated:
+        raise TrainingError(
+            f"{context.config.pool.path!r} holds no thumbs to learn from (left out: {left_out or 'nothing'}); "
+            "ingest feedback with the metric 'thumbs' on trajectories"
+        )
+    if left_out:
+        context.progress.note(f"left out of the thumbs: {left_out}")
+    return sorted(found.rated, key=lambda each: each.trajectory.id)

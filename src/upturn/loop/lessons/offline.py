@@ -1,0 +1,117 @@
+"""Policy optimisation on attempts that the pool holds."""
+
+from upturn.config import Config
+from upturn.errors import TrainingError
+from upturn.loop.candidate import keep_version, training_folder
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult
+from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.plan import Held, Plan, rows_plan
+from upturn.loop.practice import practice_of, watcher
+from upturn.loop.progress import told
+from upturn.loop.settings import made, watch
+from upturn.loop.trainee import Trainee, scored
+from upturn.pool import Selection
+from upturn.pool.snapshot import experiences_in, take_snapshot
+from upturn.records import AgentVersion, Snapshot, Task
+from upturn.report.training import write_training_report
+from upturn.training import stored
+from upturn.training.advantage import ScoredTrajectory
+from upturn.training.offline_settings import CORRECTION, OfflineSettings
+from upturn.training.row import policy_rows
+from upturn.training.settings import GrpoSettings, OptimiserSettings
+
+
+def settings(config: Config) -> OfflineSettings:
+    """What ``[offline]`` asks for. Raises ConfigError."""
+    section = config.offline
+    return made(
+        "offline",
+        lambda: OfflineSettings(
+            groups=section.groups,
+            max_age=section.max_age,
+            policy=GrpoSettings(
+                iterations=section.iterations,
+                minibatches=section.minibatches,
+                mismatch=type(CORRECTION)(weight="token", weight_cap=section.weight_cap),
+                optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+                decay=section.decay,
+                **watch(section),
+            ),
+        ),
+    )
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What it would take; notes what the pool's attempts can and cannot train."""
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    attempts = stored_attempts(context)
+    for line in stored.told(stored.usable_for([each.trajectory for _, each in attempts])):
+        context.progress.note(line)
+    usable = [each.trajectory for _, each in attempts if stored.why_no_policy(each.trajectory, None) is None]
+    rows = [row for each in usable for row in policy_rows(each, (0.0,) * len(each.turns))]
+    if not rows:
+        raise TrainingError(
+            f"{context.config.pool.path!r} holds no attempt with its sampler's log-probs; train on it with sft, "
+            "dpo or kto instead"
+        )
+    share = min(1.0, asked.groups / max(1, len({each.task_id for each in usable})))
+    return rows_plan(
+        trainee,
+        "offline",
+        rows,
+        epochs=max(1, round(asked.policy.iterations * share)),
+        batch_rows=max(1, round(len(rows) * share / asked.policy.minibatches)),
+        held=Held(copies=1),
+    )
+
+
+def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+    """The version that learned from them; watched on fresh tasks, as practice is."""
+    from upturn.training.offline import run_offline
+
+    asked, attempts = settings(context.config), stored_attempts(context)
+    trainee, folder = Trainee(context.fleet, parent), training_folder(context, name)
+    context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.policy.iterations)
+    run_offline(
+        trainee.model,
+        attempts,
+        asked,
+        seed=context.seed,
+        run_dir=folder,
+        versions=() if asked.max_age is None else _versions(attempts),
+        evaluate=watcher(context, trainee, name),
+        progress=told(context.progress, reward="mean_return"),
+    )
+    write_training_report(folder)
+    return keep_version(context, trainee, parent, name)
+
+
+def stored_attempts(context: Context) -> list[tuple[Task, ScoredTrajectory]]:
+    """Every attempt of a local model at a training task of the practised families, in the order of arrival.
+
+    What the pool held when the run began is frozen, so that a resumed run learns from the same. Raises ConfigError
+    without a pool to read.
+    """
+    needed_pool(context, "offline")
+    chosen = Selection(families=tuple(context.practised), splits=("train",))
+    snapshot = context.journal.record_step(
+        "snapshot", Snapshot, lambda: take_snapshot(context.pool, tenants=[context.tenant], selection=chosen)
+    )
+    practice = practice_of(context, "offline", 1)
+    return [
+        (
+            each.task,
+            scored(
+                each.trajectory,
+                None if each.evaluation is None else practice.earned(each.trajectory, each.evaluation),
+            ),
+        )
+        for each in experiences_in(context.pool, snapshot.id, tenant=context.tenant)
+        if each.trajectory.origin == "sampled"
+    ]
+
+
+def _versions(attempts: list[tuple[Task, ScoredTrajectory]]) -> tuple[str, ...]:
+    """The hashes of the weights in the order in which they first sampled something, as the pool keeps it."""
+    return tuple(dict.fromkeys(each.trajectory.model_version for _, each in attempts))

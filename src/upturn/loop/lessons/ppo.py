@@ -1,0 +1,83 @@
+"""Practice with a critic."""
+
+from collections.abc import Mapping
+
+from upturn.config import Config
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult
+from upturn.loop.plan import Held, Plan, practice_plan
+from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
+from upturn.loop.settings import curriculum_settings, made, watch
+from upturn.records import AgentVersion
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.policy_settings import ObjectiveSettings
+from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
+from upturn.training.settings import OptimiserSettings
+
+
+def settings(config: Config) -> PpoSettings:
+    """What ``[ppo]`` asks for. Raises ConfigError."""
+    section = config.ppo
+    return made(
+        "ppo",
+        lambda: PpoSettings(
+            iterations=section.iterations,
+            minibatches=section.minibatches,
+            passes=section.passes,
+            objective=ObjectiveSettings(
+                kind="turn" if section.ratio == "turn" else "clipped",
+                clip_low=section.clip_low,
+                clip_high=section.clip_high,
+            ),
+            credit=CreditSettings(step=section.step, gamma=section.gamma, trace=section.trace),
+            critic=CriticSettings(
+                learning_rate=section.critic.learning_rate,
+                minibatches=section.critic.minibatches,
+                passes=section.critic.passes,
+                alone_iterations=section.critic.alone_iterations,
+                value_clip=section.critic.value_clip,
+            ),
+            optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+            decay=section.decay,
+            **watch(section),
+        ),
+    )
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What it would take."""
+    asked = settings(context.config)
+    course = _course(context, dict.fromkeys(context.practised, 1.0), "ppo")
+    return practice_plan(context, parent, "ppo", course=course, passes=asked.passes, held=Held(critics=1))
+
+
+def train(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:
+    """The version that practised; families are practised by what it failed before."""
+    from upturn.training.ppo import run_ppo
+
+    asked = settings(context.config)
+
+    def learn(own: Practising) -> TrainingOutcome:
+        return run_ppo(
+            own.trainee.model,
+            own.collect,
+            asked,
+            seed=context.seed,
+            run_dir=own.folder,
+            evaluate=own.evaluate,
+            progress=own.progress,
+        )
+
+    course = _course(context, practice_weights(before), name)
+    return practised(context, parent, name, course=course, learn=learn)
+
+
+def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:
+    section = context.config.ppo
+    return Course(
+        "Practice with a critic (PPO)",
+        section,
+        weights,
+        practice_of(context, name, section.attempts),
+        curriculum=curriculum_settings(context.config.curriculum),
+    )

@@ -1,0 +1,65 @@
+"""Learning what the environment answers, from attempts that the pool holds."""
+
+from dataclasses import replace
+
+from upturn.config import Config
+from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult
+from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.plan import Held, Plan, rows_plan
+from upturn.loop.settings import made, watch
+from upturn.loop.trainee import Trainee
+from upturn.loop.training import demonstrations_in, with_rows
+from upturn.loop.world_model import take_world_snapshot, train_world_model
+from upturn.records import AgentVersion, Snapshot
+from upturn.training.presets import preset
+from upturn.training.row import supervised_rows
+from upturn.training.settings import OptimiserSettings, SftSettings
+from upturn.training.world_model_settings import WorldModelSettings
+
+
+def settings(config: Config) -> WorldModelSettings:
+    """What ``[world_model]`` asks for. Raises ConfigError."""
+    section = config.world_model
+    rate = OptimiserSettings(learning_rate=section.learning_rate)
+    return made(
+        "world_model",
+        lambda: WorldModelSettings(
+            threshold=section.threshold,
+            transitions_per_iteration=section.transitions_per_iteration,
+            attempts=section.attempts,
+            common_ratio=section.common_ratio,
+            warm_up=SftSettings(epochs=section.warm_up_epochs, decay="linear") if section.warm_up_epochs else None,
+            practice=replace(
+                preset("grpo"),
+                iterations=section.iterations,
+                optimiser=rate,
+                decay=section.decay,
+                **watch(section),
+            ),
+        ),
+    )
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What it would take, if every attempt of the pool were gone through once and a round's answers predicted."""
+    needed_pool(context, "world-model")
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    attempts = demonstrations_in(context, take_world_snapshot(context))
+    rows = supervised_rows([with_rows(each, trainee.renderer) for each in attempts])
+    predicted = asked.practice.iterations * asked.transitions_per_iteration * asked.attempts
+    return rows_plan(
+        trainee,
+        "world-model",
+        rows,
+        epochs=max(1, -(-predicted // len(rows))),
+        batch_rows=asked.transitions_per_iteration * asked.attempts,
+        held=Held(copies=1),
+    )
+
+
+def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+    """The version that knows the world better; practice goes on from it."""
+    needed_pool(context, "world-model")
+    snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_world_snapshot(context))
+    return train_world_model(context, parent, snapshot, name, settings=settings(context.config))

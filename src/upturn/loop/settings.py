@@ -1,0 +1,65 @@
+"""What a section of the configuration asks of an algorithm. No torch here."""
+
+from collections.abc import Callable
+from typing import TypedDict, TypeVar
+
+from upturn.config import RoundsConfig
+from upturn.config.learning import CurriculumConfig, PairConfig
+from upturn.errors import ConfigError
+from upturn.training.curriculum_settings import CurriculumSettings, GateSettings, LevelSettings
+from upturn.training.preference_settings import PairObjectiveSettings
+
+Made = TypeVar("Made")
+
+
+class Watch(TypedDict):
+    """When rounds are evaluated and stop; the same names in all settings."""
+
+    evaluate_every: int | None
+    target_score: float | None
+    patience: int | None
+
+
+def made(section: str, make: Callable[[], Made]) -> Made:
+    """What ``make`` makes; problems are told with the section that they lie in."""
+    try:
+        return make()
+    except ConfigError as exc:
+        raise ConfigError([f"{section}: {problem}" for problem in exc.problems]) from exc
+
+
+def watch(section: RoundsConfig) -> Watch:
+    """As the section says."""
+    return Watch(
+        evaluate_every=section.evaluate_every, target_score=section.target_score, patience=section.patience
+    )
+
+
+def pair_objective(section: PairConfig) -> PairObjectiveSettings:
+    """The loss of pairs."""
+    return PairObjectiveSettings(
+        kind=section.kind,
+        beta=section.beta,
+        label_smoothing=section.label_smoothing,
+        is_length_normalised=section.is_length_normalised,
+        sft_coefficient=section.sft_coefficient,
+    )
+
+
+def curriculum_settings(section: CurriculumConfig) -> CurriculumSettings | None:
+    """None = families are practised by what they failed before, to the end."""
+    if section.policy is None:
+        return None
+    gate, levels = section.gate, section.levels
+    return made(
+        "curriculum",
+        lambda: CurriculumSettings(
+            policy=section.policy or "levels",
+            window=section.window,
+            min_attempts=section.min_attempts,
+            gate=GateSettings(gate.low, gate.high, gate.probe_share) if section.is_gated else None,
+            levels=LevelSettings(levels.advance_at, levels.ahead_share, levels.easier_share, levels.max_drop)
+            if section.policy == "levels"
+            else None,
+        ),
+    )
