@@ -1,0 +1,178 @@
+"""Pairs from deployments and corrections, thumbs: one tenant's, trainable, and everything left out is counted."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from upturn.errors import StoreError
+from upturn.pool import Pool, PoolBatch, Selection
+from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
+from upturn.records import Evaluation, Feedback, Task, TokenRow, Trajectory, WrittenSpan
+
+MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
+OLD, NEW = "nano@1", "nano@2"
+
+
+@pytest.fixture
+def store(pool: Pool, make_point: MakePoint) -> Callable[..., Trajectory]:
+    """Stores an attempt that wrote tokens of its own; ``judged=False`` leaves its evaluation out."""
+    count = 0
+
+    def stored(
+        name: str,
+        task: str,
+        agent: str,
+        score: float | None,
+        *,
+        judged: bool = True,
+        rows: bool = True,
+        **changes: str,
+    ) -> Trajectory:
+        nonlocal count
+        count += 1
+        tenant, split = changes.get("tenant", "default"), changes.get("split", "train")
+        verdict = "missing" if score is None else "success" if score == 1 else "failure"
+        made, trajectory, evaluation = make_point(
+            name, task=task, agent=agent, score=score, verdict=verdict, tenant=tenant
+        )
+        made = replace(made, split=split)  # type: ignore[arg-type]
+        row = TokenRow((5, 6, count, 8, 9), (WrittenSpan(0, 1, 3), WrittenSpan(1, 4, 5)), (-0.5, -0.25, -1.5))
+        trajectory = replace(trajectory, rows=(row,) if rows else ())
+        evaluations = [evaluation] if judged else []
+        pool.append(PoolBatch(tasks=[made], trajectories=[trajectory], evaluations=evaluations))
+        return trajectory
+
+    return stored
+
+
+Store = Callable[..., Trajectory]
+
+
+def _ends(pool: Pool, **arguments: object) -> list[tuple[str, str, float | None]]:
+    found = deployment_pairs(pool, tenant="default", old=OLD, new=NEW, **arguments)  # type: ignore[arg-type]
+    return [(pair.chosen.id, pair.rejected.id, pair.margin) for pair in found.pairs]
+
+
+def test_the_better_judged_side_is_chosen_whichever_version_it_is_of(pool: Pool, store: Store) -> None:
+    store("a-old", "a", OLD, 0.25)
+    store("b-old", "b", OLD, 1.0)
+    store("a-new", "a", NEW, 1.0)
+    store("b-new", "b", NEW, 0.5)
+    assert _ends(pool) == [
+        ("trajectory-a-new", "trajectory-a-old", 0.75),
+        ("trajectory-b-old", "trajectory-b-new", 0.5),
+    ]
+    assert _ends(pool, min_margin=0.5) == [("trajectory-a-new", "trajectory-a-old", 0.75)]
+    found = deployment_pairs(pool, tenant="default", old=NEW, new=OLD)
+    assert {(pair.chosen.id, pair.source) for pair in found.pairs} == {
+        ("trajectory-a-new", "deployment"),
+        ("trajectory-b-old", "deployment"),
+    }
+
+
+def test_attempts_are_compared_in_their_order_not_by_their_luck(pool: Pool, store: Store) -> None:
+    for number, score in enumerate((0.0, 1.0, 1.0)):
+        store(f"old{number}", "a", OLD, score)
+    for number, score in enumerate((1.0, 0.0)):
+        store(f"new{number}", "a", NEW, score)
+    assert _ends(pool) == [("trajectory-new0", "trajectory-old0", 1.0), ("trajectory-old1", "trajectory-new1", 1.0)]
+    assert deployment_pairs(pool, tenant="default", old=OLD, new=NEW).left_out["one_sided"] == 1
+
+
+def test_what_cannot_be_compared_is_left_out_and_counted(pool: Pool, store: Store) -> None:
+    """A missing judgement is no 0, equal scores are no preference, imported text has no tokens."""
+    for task, (old, new) in {
+        "equal": (1.0, 1.0),
+        "missing": (None, 1.0),
+        "bare": (0.0, 1.0),
+        "late": (0.0, 1.0),
+    }.items():
+        store(f"{task}-old", task, OLD, old, rows=task != "bare")
+        store(f"{task}-new", task, NEW, new, judged=task != "late")
+    store("alone", "alone", OLD, 1.0)
+    store("other", "other", "nano@3", 1.0)
+    found = deployment_pairs(pool, tenant="default", old=OLD, new=NEW)
+    assert found.pairs == ()
+    assert found.left_out == {"one_sided": 1, "unjudged": 2, "equal": 1, "unusable": 1}
+
+
+def test_nothing_is_learned_from_held_out_tasks_or_of_other_tenants(pool: Pool, store: Store) -> None:
+    for kind, changes in {"held": {"split": "heldout"}, "foreign": {"tenant": "bob"}}.items():
+        bad = store(f"{kind}-old", kind, OLD, 0.0, **changes)
+        good = store(f"{kind}-new", kind, NEW, 1.0, **changes)
+        pool.add_feedback(
+            Feedback(f"up-{kind}", "trajectory", good.id, "thumbs", 1.0),
+            Feedback(f"better-{kind}", "trajectory", bad.id, "correction", 1.0, refers_to=good.id),
+        )
+    assert _ends(pool) == []
+    assert thumbs(pool, tenant="default") == ((), {"undecided": 0, "dangling": 2, "tokenless": 0})
+    assert correction_pairs(pool, tenant="default") == ((), {"dangling": 2, "unusable": 0})
+    assert len(deployment_pairs(pool, tenant="bob", old=OLD, new=NEW).pairs) == 1
+    assert thumbs(pool, tenant="bob").rated == ()  # what the others said is not bob's
+    with pytest.raises(StoreError, match="held-out tasks are never trained on"):
+        deployment_pairs(pool, tenant="default", old=OLD, new=NEW, selection=Selection(splits=("heldout",)))
+
+
+def test_a_selection_narrows_what_is_compared(pool: Pool, store: Store) -> None:
+    store("a-old", "a", OLD, 0.0)
+    store("a-new", "a", NEW, 1.0)
+    assert _ends(pool, selection=Selection(families=("other",))) == []
+    assert len(_ends(pool, selection=Selection(families=("mail",)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"new": OLD}, "old and new version are both 'nano@1'"),
+        ({"min_margin": -0.1}, r"min_margin must be 0 or more, got -0\.1"),
+        ({"min_margin": float("nan")}, "min_margin must be 0 or more, got nan"),
+        ({"selection": Selection(agent_versions=("x@1",))}, "the selection names the versions 'x@1'"),
+    ],
+)
+def test_comparisons_that_mean_nothing_are_refused(pool: Pool, changes: dict[str, object], message: str) -> None:
+    arguments: dict[str, object] = {"old": OLD, "new": NEW, **changes}
+    with pytest.raises(StoreError, match=message):
+        deployment_pairs(pool, tenant="default", **arguments)  # type: ignore[arg-type]
+
+
+def test_a_correction_beats_what_it_corrects(pool: Pool, store: Store) -> None:
+    wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None)
+    elsewhere = store("elsewhere", "b", "ann@1", None)
+    pool.add_feedback(
+        Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id),
+        Feedback("again", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id),
+        Feedback("to what", "trajectory", wrong.id, "correction", 1.0),
+        Feedback("nothing", "trajectory", wrong.id, "correction", 1.0, refers_to="unknown"),
+        Feedback("of an episode", "episode", "e", "correction", 1.0, refers_to=right.id),
+        Feedback("other task", "trajectory", wrong.id, "correction", 1.0, refers_to=elsewhere.id),
+        Feedback("thumb", "trajectory", wrong.id, "thumbs", -1.0, refers_to=right.id),
+    )
+    found = correction_pairs(pool, tenant="default")
+    (pair,) = found.pairs
+    assert (pair.chosen, pair.rejected, pair.margin, pair.source) == (right, wrong, None, "correction")
+    assert found.left_out == {"dangling": 3, "unusable": 1}
+
+
+def test_thumbs_are_added_up_and_ties_say_nothing(pool: Pool, store: Store) -> None:
+    names = ("liked", "disliked", "torn", "unmarked", "bare")
+    stored = {name: store(name, name, OLD, 1.0, rows=name != "bare") for name in names}
+    said = [
+        ("liked", 1.0), ("liked", -1.0), ("liked", 1.0), ("disliked", -0.5),
+        ("torn", 1.0), ("torn", -1.0), ("bare", 1.0),
+    ]  # fmt: skip
+    pool.add_feedback(
+        *(
+            Feedback(str(at), "trajectory", stored[name].id, "thumbs", value)
+            for at, (name, value) in enumerate(said)
+        ),
+        Feedback("elsewhere", "trajectory", "unknown", "thumbs", 1.0),
+        Feedback("decision", "decision", "d", "thumbs", 1.0),
+        Feedback("metric", "trajectory", stored["unmarked"].id, "minutes", 3.0),
+    )
+    found = thumbs(pool, tenant="default")
+    assert [(each.trajectory.id, each.is_desirable) for each in found.rated] == [
+        ("trajectory-liked", True),
+        ("trajectory-disliked", False),
+    ]
+    assert found.left_out == {"undecided": 1, "dangling": 2, "tokenless": 1}

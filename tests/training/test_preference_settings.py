@@ -1,0 +1,86 @@
+"""Settings of learning from preferences refuse what cannot work, and what would do nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from upturn.errors import ConfigError
+from upturn.training.preference_settings import (
+    DpoRoundsSettings,
+    DpoSettings,
+    KtoSettings,
+    PairObjectiveSettings,
+    PairSettings,
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "changes", "message"),
+    [
+        (PairObjectiveSettings, {"beta": 0.0}, r"beta must be positive, got 0\.0"),
+        (PairObjectiveSettings, {"label_smoothing": 0.5}, r"label_smoothing must be in \[0, 0\.5\), got 0\.5"),
+        (PairObjectiveSettings, {"sft_coefficient": 0.0}, "sft_coefficient must be positive or None"),
+        (
+            PairObjectiveSettings,
+            {"kind": "ipo", "label_smoothing": 0.1},
+            r"label_smoothing=0\.1 would do nothing with kind='ipo'",
+        ),
+        (PairSettings, {"min_margin": -1.0}, "min_margin must be 0 or more"),
+        (PairSettings, {"gamma": 1.5}, r"gamma must be in \[0, 1\]"),
+        (PairSettings, {"monte_carlo_share": 2.0}, r"monte_carlo_share must be in \[0, 1\]"),
+        (PairSettings, {"valued_by": "state_values"}, "valued_by='state_values' would do nothing with by='traj"),
+        (PairSettings, {"monte_carlo_share": 0.5}, r"monte_carlo_share=0\.5 would do nothing with by='trajectory'"),
+        (
+            PairSettings,
+            {"by": "turn", "monte_carlo_share": 0.0, "gamma": 0.9},
+            "valued_by or gamma would do nothing with monte_carlo_share=0",
+        ),
+        (DpoSettings, {"epochs": 0}, "epochs must be at least 1"),
+        (DpoSettings, {"batch_pairs": 0}, "batch_pairs must be at least 1"),
+        (DpoSettings, {"keep": "best"}, "keep='best' would do nothing with evaluate_every=None"),
+        (DpoSettings, {"patience": 2}, "patience=2 would do nothing with evaluate_every=None"),
+        (DpoSettings, {"evaluate_every": 0}, r"evaluate_every must be at least 1 or None \(never\), got 0"),
+        (DpoSettings, {"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
+        (DpoRoundsSettings, {"rounds": 0}, "rounds must be at least 1"),
+        (DpoRoundsSettings, {"epochs": 0}, "epochs must be at least 1"),
+        (
+            DpoRoundsSettings,
+            {"evaluate_every": None, "keep": "final", "target_score": 0.5},
+            "target_score would do nothing with evaluate_every=None",
+        ),
+        (
+            DpoRoundsSettings,
+            {"keep": "final", "cost_limits": {"harm": 0.0}},
+            "cost_limits would do nothing with keep='final'",
+        ),
+        (DpoRoundsSettings, {"cost_limits": {"harm": float("nan")}}, r"cost_limits\['harm'\] must be finite"),
+        (KtoSettings, {"beta": -1.0}, "beta must be positive"),
+        (KtoSettings, {"desirable_weight": 0.0}, "desirable_weight must be positive"),
+        (KtoSettings, {"undesirable_weight": 0.0}, "undesirable_weight must be positive"),
+        (KtoSettings, {"batch_trajectories": 0}, "batch_trajectories must be at least 1"),
+        (KtoSettings, {"keep": "best"}, "keep='best' would do nothing"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(
+    made: Callable[..., Any], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        made(**changes)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        KtoSettings(epochs=0, beta=0.0, patience=3, keep="best")
+    assert len(caught.value.problems) == 4
+
+
+def test_no_torch_is_needed_to_read_them() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, upturn.training.preference_settings, upturn.training.preference, upturn.training.pair_row;"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
