@@ -1,0 +1,139 @@
+"""Whole attempts in the office by models with chat templates: what they read, what is recorded, what is trained."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from upturn.agents import Attempt, Job, Limits, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
+from upturn.environments.office import compose
+from upturn.environments.office.kit import OfficeKit
+from upturn.environments.office.tools import office_tools
+from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
+from upturn.models.engine import LocalEngine
+from upturn.records import Action, Task, Trajectory
+from upturn.training import OptimiserSettings, policy_rows, supervised_rows
+from upturn.training.losses import CrossEntropy
+from upturn.training.stream import Stream
+from upturn.training.trainer import Trainer
+
+Tokenizers = Callable[..., PreTrainedTokenizerFast]
+
+FAMILIES = {
+    "qwen2_5": (Qwen2Config, Qwen2ForCausalLM),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+    "llama3_1": (LlamaConfig, LlamaForCausalLM),
+    "mistral": (MistralConfig, MistralForCausalLM),
+}
+KEEPING = [(family, True) for family in FAMILIES]
+ALL = [*KEEPING, ("qwen3", False)]
+"""Qwen3 without thinking shows earlier turns otherwise than it asked for them."""
+KIT = OfficeKit()
+
+
+def renderer_of(tokenizer: PreTrainedTokenizerFast, *, is_keeping: bool) -> ChatRenderer:
+    options = None if is_keeping else {"enable_thinking": False}
+    renderer = ChatRenderer(tokenizer, office_tools()[:3], options=options)
+    assert renderer.keeps_prefix("Be brief.") == is_keeping
+    return renderer
+
+
+def random_model(family: str, vocabulary: int) -> PreTrainedModel:
+    torch.manual_seed(0)
+    config, make = FAMILIES[family]
+    shape = config(
+        vocab_size=vocabulary,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        intermediate_size=64,
+        max_position_embeddings=4096,
+        sliding_window=None,
+    )
+    model: PreTrainedModel = make(shape).eval()
+    return model
+
+
+def tasks(count: int) -> list[Task]:
+    return list(islice(KIT.tasks(seed=1, split="train", families=list(KIT.families)), count))
+
+
+def attempted(model: Model, renderer: ChatRenderer, chosen: Sequence[Task], limits: Limits) -> list[Trajectory]:
+    setting = Setting("run", ToolAgent(renderer, limits, "Be brief."), "a@1", model, limits, clock=lambda: 0.0)
+    jobs = [Job(Attempt(task, 0, index), setting) for index, task in enumerate(chosen)]
+    return asyncio.run(run_rollouts(jobs, KIT.environment))
+
+
+@pytest.mark.parametrize(("family", "is_keeping"), ALL)
+def test_a_model_that_writes_anything_is_recorded_as_it_sampled(
+    chat_tokenizer: Tokenizers, family: str, is_keeping: bool
+) -> None:
+    tokenizer = chat_tokenizer(family)
+    renderer = renderer_of(tokenizer, is_keeping=is_keeping)
+    model = random_model(family, len(tokenizer))
+    limits = Limits(max_turns=3, max_tokens=3000, max_action_tokens=12)
+    found = attempted(LocalEngine(model, slots=4, max_length=3000), renderer, tasks(3), limits)
+    assert [each.outcome for each in found] == ["step_limit"] * 3
+    forks = fork_counts(found)
+    assert forks == ({} if is_keeping else {"history_changed": 3 * 2})
+    # Trained as sampled: the trainer gives the tokens, in the context the rows have, the log-probs of the sampler.
+    rows = [row for each in found for row in policy_rows(each, [1.0] * len(each.turns))]
+    assert len(rows) == 3 + forks["history_changed"]
+    trainer = Trainer(model, OptimiserSettings(learning_rate=1e-3))
+    for row, scored in zip(rows, trainer.score(rows), strict=True):
+        assert row.old_logprobs is not None
+        np.testing.assert_allclose(scored, row.old_logprobs, atol=2e-4)
+    metrics = trainer.step([Stream(rows, CrossEntropy(), float(sum(len(row.positions) for row in rows)))])
+    assert metrics.loss == pytest.approx(-np.mean(np.concatenate([row.old_logprobs for row in rows])), abs=1e-3)
+
+
+class Dictated:
+    """A model that writes a task's given actions, call after call, in the renderer's tokens."""
+
+    def __init__(self, renderer: ChatRenderer, given: Sequence[Action]) -> None:
+        self._written = iter([renderer.write(action) for action in given])
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        written = next(self._written)
+        return Generation(written, (-0.5,) * len(written), "stop", "dictated")
+
+    def release(self, session: str) -> None:
+        """Nothing is held."""
+
+
+@pytest.mark.parametrize(("family", "is_keeping"), ALL)
+def test_the_right_calls_solve_tasks_in_every_family(
+    chat_tokenizer: Tokenizers, family: str, is_keeping: bool
+) -> None:
+    renderer = renderer_of(chat_tokenizer(family), is_keeping=is_keeping)
+    task = next(each for each in tasks(40) if len(compose(each).draft.oracle) == 3)
+    oracle = compose(task).draft.oracle
+    (found,) = attempted(Dictated(renderer, oracle), renderer, [task], Limits(max_action_tokens=999))
+    assert KIT.verifier.verify(task, found).is_success
+    assert [turn.action for turn in found.turns] == list(oracle)
+    assert fork_counts([found]) == ({} if is_keeping else {"history_changed": 2})
+    # Rendered afterwards from the records, for supervised training, it is the same to the token.
+    rendered = rendered_rows(found, renderer, "Be brief.")
+    assert [(row.token_ids, row.spans, row.fork_cause) for row in rendered] == [
+        (row.token_ids, row.spans, row.fork_cause) for row in found.rows
+    ]
+    assert [len(row.positions) for row in supervised_rows([found])] == [
+        sum(span.stop - span.start for span in row.spans) for row in found.rows
+    ]
