@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from upturn.loop.values import Continuations, measure_values, turn_rewards
 from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
+from upturn.training.curriculum import Portion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -37,6 +39,7 @@ class TaskSampler:
         self._count = count
         self._seed = seed
         self._streams: dict[str, Iterator[Task]] = {}
+        self._numbered: dict[str, _Numbered] = {}
         self._next = 0
 
     def tasks(self, iteration: int) -> list[Task]:
@@ -65,6 +68,15 @@ class TaskSampler:
             for task in islice(self._kit.tasks(seed=seed, split="train", families=[family]), drawn[family])
         ]
 
+    def numbered_tasks(self, portions: Sequence[Portion]) -> list[Task]:
+        """The tasks that a curriculum chose, by family and number; each once, where families have enough."""
+        found: list[Task] = []
+        for family, first, count in portions:
+            if family not in self._numbered:
+                self._numbered[family] = _Numbered(partial(self._stream, family))
+            found += self._numbered[family].tasks(first, count)
+        return found
+
     def _draw(self, iteration: int) -> list[Task]:
         rng = np.random.default_rng([self._seed, iteration])
         drawn = Counter(rng.choice(self._families, size=self._count, p=self._shares).tolist())
@@ -83,6 +95,36 @@ class TaskSampler:
 
     def _stream(self, family: str) -> Iterator[Task]:
         return self._kit.tasks(seed=self._seed + TRAINING_SEED_OFFSET, split="train", families=[family])
+
+
+class _Numbered:
+    """A family's tasks by number; where they have an end they begin again, so that every number is one."""
+
+    def __init__(self, begin: Callable[[], Iterator[Task]]) -> None:
+        self._begin = begin
+        self._stream = begin()
+        self._read = 0
+        self._length: int | None = None
+        """None = no end was seen yet."""
+
+    def tasks(self, first: int, count: int) -> list[Task]:
+        """``count`` tasks from number ``first``; fewer where the family has fewer."""
+        found = [self._task(number) for number in range(first, first + count)]
+        return list({task.id: task for task in found}.values())
+
+    def _task(self, number: int) -> Task:
+        wanted = number if self._length is None else number % self._length
+        if wanted < self._read:
+            self._stream, self._read = self._begin(), 0
+        while True:
+            task = next(self._stream, None)
+            if task is None:
+                assert self._read, "a family that is practised has tasks"
+                self._length = self._read
+                return self._task(number)
+            self._read += 1
+            if self._read > wanted:
+                return task
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +199,11 @@ class Trainee:
             ScoredGroup(
                 task,
                 tuple(
-                    scored(trajectories[at], practice.earned(trajectories[at], evaluations[at]))
+                    scored(
+                        trajectories[at],
+                        practice.earned(trajectories[at], evaluations[at]),
+                        _succeeded(evaluations[at]),
+                    )
                     for at in range(index * size, (index + 1) * size)
                 ),
             )
@@ -170,15 +216,23 @@ class Trainee:
         return measure_values(self.fleet, version, groups, values, how=how).groups
 
 
-def scored(trajectory: Trajectory, earned: float | None) -> ScoredTrajectory:
+def _succeeded(evaluation: Evaluation) -> bool | None:
+    return None if evaluation.verdict == "missing" else evaluation.is_success
+
+
+def scored(trajectory: Trajectory, earned: float | None, succeeded: bool | None = None) -> ScoredTrajectory:
     """The attempt with the rewards of its turns, and with its states' potentials where the environment gives them.
 
-    ``earned`` stands on the last turn; None = missing. An attempt without turns is unscorable.
+    ``earned`` stands on the last turn; None = missing. An attempt without turns is unscorable. ``succeeded``: what
+    the verifier said; None = nothing.
     """
     if earned is None or not trajectory.turns:
-        return ScoredTrajectory(trajectory, None)
+        return ScoredTrajectory(trajectory, None, succeeded=succeeded)
     potentials = [turn.potential for turn in trajectory.turns if turn.potential is not None]
     is_known = len(potentials) == len(trajectory.turns)
     return ScoredTrajectory(
-        trajectory, turn_rewards(trajectory, earned), potentials=(*potentials, 0.0) if is_known else None
+        trajectory,
+        turn_rewards(trajectory, earned),
+        potentials=(*potentials, 0.0) if is_known else None,
+        succeeded=succeeded,
     )

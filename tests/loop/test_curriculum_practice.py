@@ -1,0 +1,121 @@
+"""Practice in an environment that follows a curriculum: which tasks come, and what is known of their outcomes."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from upturn.config import AgentConfig
+from upturn.environments import EnvironmentKit
+from upturn.errors import TrainingError
+from upturn.loop.context import Context, version_of
+from upturn.loop.curriculum import curriculum_collect
+from upturn.loop.kit import kit_of
+from upturn.loop.trainee import Practice, TaskSampler, Trainee, scored
+from upturn.pool import PoolSink, Selection
+from upturn.records import Observation, Trajectory
+from upturn.training.curriculum import Portion
+from upturn.training.curriculum_collect import CurriculumCollect
+from upturn.training.curriculum_settings import CurriculumSettings
+
+NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+SHORT = {"max_turns": 1, "max_tokens": 64}
+WEIGHTS = {"sums": 1.0, "products": 0.5}
+
+
+class Graded:
+    """The toy desk's kit, with products a level above sums."""
+
+    def __init__(self, kit: EnvironmentKit) -> None:
+        self.name, self.verifier, self.environment, self.tasks = kit.name, kit.verifier, kit.environment, kit.tasks
+        self.families: Mapping[str, int] = {"sums": 1, "products": 2}
+
+
+def _collect(context: Context, settings: CurriculumSettings, *, attempts: int = 2) -> CurriculumCollect:
+    trainee = Trainee(context.fleet, version_of(NANO))
+    practice = Practice("run/practice", 0, attempts)
+    return curriculum_collect(
+        trainee, WEIGHTS, 4, settings=settings, practice=practice, sink=PoolSink(context.pool)
+    )
+
+
+def test_tasks_are_known_by_family_and_number(desk: ModuleType) -> None:
+    """In whatever order they are asked for, and the same that practice without a curriculum draws from."""
+    sampler = TaskSampler(desk.kit(), WEIGHTS, 4, seed=5)
+    first = sampler.numbered_tasks([Portion("sums", 0, 3), Portion("products", 0, 1)])
+    assert [task.family for task in first] == ["sums"] * 3 + ["products"]
+    later = sampler.numbered_tasks([Portion("sums", 3, 2)])
+    assert sampler.numbered_tasks([Portion("sums", 1, 4)]) == first[1:3] + later
+    again = TaskSampler(desk.kit(), WEIGHTS, 4, seed=5)
+    assert again.numbered_tasks([Portion("sums", 3, 2)]) == later
+    drawn = TaskSampler(desk.kit(), {"sums": 1.0}, 5, seed=5).tasks(0)
+    assert first[:3] + later == drawn
+
+
+def test_numbers_go_on_from_the_beginning_where_a_family_ends(desk: ModuleType, tmp_path: Path) -> None:
+    """Five products in a file: number 7 is number 2 again; of six at once there are five."""
+    rows = [{"id": f"p{at}", "instruction": f"multiply {at} 2", "family": "products"} for at in range(6)]
+    rows[5]["split"] = "heldout"
+    file = tmp_path / "tasks.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    sampler = TaskSampler(kit_of(desk.config(tasks={"file": str(file)})), {"products": 1.0}, 3, seed=0)
+    every = sampler.numbered_tasks([Portion("products", 0, 6)])
+    assert len({task.id for task in every}) == len(every) == 5
+    assert sampler.numbered_tasks([Portion("products", 7, 2)]) == every[2:4]
+    assert sampler.numbered_tasks([Portion("products", 4, 2)]) == [every[4], every[0]]
+
+
+def test_practice_follows_the_schedule_and_knows_what_succeeded(desk: ModuleType, tmp_path: Path) -> None:
+    """Whatever is written fails here, so the first level stays the current one: 3 or 4 of 4 tasks."""
+    settings = CurriculumSettings(min_attempts=4)
+    with desk.opened(tmp_path, desk.config(environment=SHORT)) as context:
+        context.fleet.kit = Graded(context.fleet.kit)
+        collect = _collect(context, settings)
+        rounds = [collect(iteration) for iteration in range(2)]
+        further = collect.refill(1, 1)
+        state = collect.state()
+        resumed = _collect(context, settings)
+        resumed.load_state(state)
+        assert [group.task for group in resumed(2)] == [group.task for group in collect(2)]
+        kept = list(context.pool.selected(Selection(run="run/practice/refill-1"), tenant="default"))
+    groups = [*rounds[0], *rounds[1], *further]
+    assert len({group.task.id for group in groups}) == len(groups) == 12
+    assert {member.succeeded for group in groups for member in group.members} == {False}
+    assert len(kept) == 8
+    told = collect.metrics()
+    assert (told["curriculum_level"], told["success_level_1"]) == (1.0, 0.0)
+    assert told["practice_level_1"] == pytest.approx(0.8)
+    sums = [sum(group.task.family == "sums" for group in each) for each in (*rounds, further)]
+    assert set(sums) <= {3, 4}
+    assert state["given.sums"] == sum(sums)
+
+
+def test_what_the_judge_could_not_say_is_no_failure(desk: ModuleType, tmp_path: Path) -> None:
+    """The judge breaks on every third of eight attempts and calls the others a success."""
+    settings = CurriculumSettings(policy="failure_weighted", min_attempts=2)
+    with desk.opened(tmp_path, desk.config(environment={**SHORT, "verifier": "toy_desk:costly_judge"})) as context:
+        collect = _collect(context, settings)
+        groups = collect(0)
+    attempts = [member for group in groups for member in group.members]
+    assert [(member.succeeded, member.is_scorable) for member in attempts].count((True, True)) == 6
+    assert [(member.succeeded, member.is_scorable) for member in attempts].count((None, False)) == 2
+    told = collect.metrics()
+    assert told["curriculum_missing"] == 2.0
+    assert told["success_level_1"] == 1.0
+
+
+def test_an_attempt_carries_what_was_said_of_it_whatever_it_earned() -> None:
+    trajectory = Trajectory("t", "t", "v", (), Observation(""), "finished", "sampled")
+    assert scored(trajectory, None, True).succeeded is True
+    assert scored(trajectory, 1.0, False).succeeded is False
+    assert scored(trajectory, 1.0).succeeded is None
+
+
+def test_one_level_has_no_schedule_by_levels(desk: ModuleType, tmp_path: Path) -> None:
+    with (
+        desk.opened(tmp_path, desk.config(environment=SHORT)) as context,
+        pytest.raises(TrainingError, match="policy='levels' does nothing with one level only, 1"),
+    ):
+        _collect(context, CurriculumSettings())
