@@ -9,6 +9,7 @@ Not covered: slow tokenizers (without tokenizer.json), weights in other files th
 
 import json
 import re
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -186,7 +187,9 @@ def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
         ) from exc
     loaded = load_model(base, precision=precision)
     try:
-        adapted: Any = PeftModel.from_pretrained(loaded.model, str(folder))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PEFT reads what transformers is about to rename
+            adapted: Any = PeftModel.from_pretrained(loaded.model, str(folder))
         model = adapted.merge_and_unload(safe_merge=True)
     except Exception as exc:  # a damaged folder fails in the libraries below in many ways
         raise ModelError(f"adapter {name!r} cannot be put on {base!r}: {exc}; {_DAMAGED}") from exc

@@ -1,0 +1,199 @@
+"""Models by folder or Hugging Face name: found, loaded, damaged, adapted, and given the renderer that fits."""
+
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import torch
+from huggingface_hub import constants
+from huggingface_hub.errors import LocalEntryNotFoundError
+from safetensors.torch import load_file
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from upturn.agents import Limits, fork_counts
+from upturn.environments.office.kit import OfficeKit
+from upturn.errors import ModelError
+from upturn.loop.fleet import Fleet, Purpose
+from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
+from upturn.models.local import find_folder, load_model
+from upturn.models.nano import load_local, model_folder
+from upturn.records import AgentVersion, Observation
+
+Tokenizers = Callable[..., PreTrainedTokenizerFast]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, chat_tokenizer: Tokenizers) -> Path:
+    """A tiny Llama with its tokenizer and chat template, as transformers saves it."""
+    return _saved(tmp_path / "llama", chat_tokenizer("llama3_1"))
+
+
+def _saved(folder: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer) + 7,  # padded, as many are
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=32,
+        max_position_embeddings=8192,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_folder_with_a_chat_template_is_talked_to_by_it(folder: Path) -> None:
+    local = load_local(str(folder))
+    renderer = local.renderer()
+    assert isinstance(renderer, ChatRenderer)
+    assert (
+        "<|start_header_id|>user<|end_header_id|>\n\nHi" in renderer.read(renderer.open(Observation("Hi"), "")).text
+    )
+    assert local.model.dtype == torch.float32 and not local.model.training
+    assert load_local(str(folder), precision="bfloat16").model.dtype == torch.bfloat16
+    assert load_local("nano").chat is None
+    assert isinstance(load_local("nano").renderer(), CompactRenderer)
+
+
+def test_our_special_tokens_go_before_a_chat_template(tmp_path: Path, chat_tokenizer: Tokenizers) -> None:
+    tokenizer = chat_tokenizer("llama3_1")
+    tokenizer.add_special_tokens({"additional_special_tokens": list(SPECIAL_TOKENS)})
+    assert isinstance(load_model(str(_saved(tmp_path / "both", tokenizer))).renderer(), CompactRenderer)
+
+
+def test_a_model_that_nobody_can_talk_to_says_so(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+    local = load_local(str(folder))
+    with pytest.raises(
+        ModelError, match=r"neither a chat template nor the special tokens .*instruction-tuned sibling"
+    ):
+        local.renderer()
+
+
+def test_a_tokenizer_without_end_and_padding_stops_where_its_template_ends_a_turn(
+    tmp_path: Path, chat_tokenizer: Tokenizers
+) -> None:
+    tokenizer = chat_tokenizer("qwen2_5", eos_token=None)
+    assert tokenizer.eos_token is None and tokenizer.pad_token is None
+    renderer = load_model(str(_saved(tmp_path / "endless", tokenizer))).renderer()
+    assert renderer.stop_ids == (tokenizer.get_added_vocab()["<|im_end|>"],)
+    other = chat_tokenizer("qwen2_5", eos_token="<|endoftext|>")
+    renderer = load_model(str(_saved(tmp_path / "other", other))).renderer()
+    assert renderer.stop_ids == tuple(other.get_added_vocab()[token] for token in ("<|im_end|>", "<|endoftext|>"))
+
+
+def test_a_whole_attempt_in_the_office_from_a_folder(folder: Path) -> None:
+    kit = OfficeKit()
+    fleet = Fleet(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
+    version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
+    task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
+    (found,) = fleet.attempt([(version, task, 0)], Purpose("p", 0))
+    assert found.outcome == "step_limit" and len(found.rows) == 1 and not fork_counts([found])
+    opened = fleet.renderer(str(folder)).read(found.rows[0].token_ids[: found.rows[0].spans[0].start]).text
+    assert "Be brief." in opened and task.instruction in opened
+    for tool in kit.tools:
+        assert f'"name": "{tool.name}"' in opened
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), r"config\.json' is missing; give a folder"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer\.json' is missing; give a folder"),
+        (lambda folder: (folder / "model.safetensors").unlink(), r"model\.safetensors' is missing; give a folder"),
+        (lambda folder: os.truncate(folder / "model.safetensors", 500), "cannot be loaded: "),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("{"), "cannot be loaded: "),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "cannot be loaded: "),
+    ],
+)
+def test_a_damaged_folder_is_named_with_what_is_wrong(
+    folder: Path, damage: Callable[[Path], object], message: str
+) -> None:
+    damage(folder)
+    with pytest.raises(ModelError, match=message):
+        load_local(str(folder))
+
+
+def test_weights_in_several_files_are_loaded(folder: Path) -> None:
+    model = load_local(str(folder)).model
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="20KB")
+    assert len(list(folder.glob("model-*.safetensors"))) > 1
+    for name, tensor in load_local(str(folder)).model.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name])
+
+
+def test_a_name_is_found_in_the_local_cache(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = tmp_path / "hub" / "models--org--tiny"
+    snapshot = repository / "snapshots" / ("a" * 40)
+    shutil.copytree(folder, snapshot)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("a" * 40)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert model_folder("org/tiny") == snapshot
+    assert load_local("org/tiny").model.config.vocab_size == load_local(str(folder)).model.config.vocab_size
+
+
+def test_a_name_that_nobody_has_is_refused_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(name: str, **_: object) -> str:
+        raise LocalEntryNotFoundError(f"{name}: no network\nsecond line")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
+    expected = (
+        r"model 'org/none': there is no such folder, .* did not give it \(org/none: no network\); "
+        r"check the name .* `hf download org/none` .* path of a folder"
+    )
+    with pytest.raises(ModelError, match=expected):
+        load_local("org/none")
+    assert model_folder("org/none") == Path("org/none")
+    assert find_folder("./no/such/folder") == Path("no/such/folder")  # a path, not a name
+    with pytest.raises(ModelError, match=r"config\.json' is missing"):
+        load_local("nothing")
+
+
+def _adapter(folder: Path, target: Path) -> Path:
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(1)
+    settings = peft.LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PEFT reads what transformers is about to rename
+        adapted = peft.get_peft_model(load_local(str(folder)).model, settings)
+    adapted.save_pretrained(target)
+    named = json.loads((target / "adapter_config.json").read_text())
+    (target / "adapter_config.json").write_text(json.dumps(named | {"base_model_name_or_path": str(folder)}))
+    return target
+
+
+def test_an_adapter_is_merged_into_its_base(folder: Path, tmp_path: Path) -> None:
+    adapter = _adapter(folder, tmp_path / "adapter")
+    base, local = load_local(str(folder)), load_local(str(adapter))
+    found = load_file(adapter / "adapter_model.safetensors")
+    name = "model.layers.0.self_attn.q_proj"
+    down, up = (found[f"base_model.model.{name}.lora_{part}.weight"] for part in "AB")
+    scale = 8 / 2  # lora_alpha / r
+    expected = base.model.state_dict()[f"{name}.weight"] + scale * up @ down
+    torch.testing.assert_close(local.model.state_dict()[f"{name}.weight"], expected)
+    assert local.model.state_dict().keys() == base.model.state_dict().keys()
+    assert not torch.equal(expected, base.model.state_dict()[f"{name}.weight"])
+    assert isinstance(local.renderer(), ChatRenderer) and local.name == str(adapter)
+
+
+def test_a_damaged_adapter_is_named_with_what_is_wrong(folder: Path, tmp_path: Path) -> None:
+    adapter = _adapter(folder, tmp_path / "adapter")
+    (adapter / "adapter_model.safetensors").write_bytes(b"PK")
+    with pytest.raises(ModelError, match=r"adapter '.*' cannot be put on '.*llama': "):
+        load_local(str(adapter))
+    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": null}')
+    with pytest.raises(ModelError, match="names no base model, got None"):
+        load_local(str(adapter))
+    (adapter / "adapter_config.json").write_text("[")
+    with pytest.raises(ModelError, match=r"adapter_config\.json' is damaged"):
+        load_local(str(adapter))
