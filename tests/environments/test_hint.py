@@ -1,6 +1,9 @@
 """A hint stands before the task and changes nothing else."""
 
+from collections.abc import Callable, Mapping
 from itertools import islice
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -8,6 +11,7 @@ from upturn.environments import Environment, EnvironmentKit, check_environment, 
 from upturn.environments.hint import HintedEnvironment, HintedKit, HintingKit, hint_of, hinted
 from upturn.environments.office.baseline import play
 from upturn.environments.office.kit import OfficeKit
+from upturn.environments.one_step import OneStepKit
 from upturn.models import read_call
 from upturn.records import Observation, Task
 
@@ -66,9 +70,29 @@ def test_the_offices_hint_is_what_solves_its_task(family: str) -> None:
         assert kit.verifier.verify(task, attempt).is_success
 
 
+def _desk(hint: Callable[[Mapping[str, Any]], str] | None = None) -> OneStepKit:
+    def make(rng: Random) -> tuple[str, Mapping[str, Any]]:
+        left, right = rng.randint(0, 9), rng.randint(0, 9)
+        return f"{left} and {right}?", {"sum": left + right}
+
+    return one_step("desk", make, lambda _action, _right: True, hint=hint)
+
+
 def test_a_kit_that_knows_no_answers_gives_no_hint() -> None:
-    kit = one_step("desk", lambda _: ("say yes", {}), lambda _action, _right: True)
-    assert not isinstance(kit, HintingKit)
-    (task,) = islice(kit.tasks(seed=0, split="train", families=["desk"]), 1)
-    assert hint_of(kit, task) is None
-    check_environment(OfficeKit(), 2)
+    class Plain:
+        def __init__(self) -> None:
+            kit = _desk()
+            self.name, self.families, self.verifier = kit.name, kit.families, kit.verifier
+            self.environment, self.tasks = kit.environment, kit.tasks
+
+    (task,) = islice(_desk().tasks(seed=0, split="train", families=["desk"]), 1)
+    assert not isinstance(Plain(), HintingKit)
+    assert [hint_of(kit, task) for kit in (_desk(), Plain())] == [None, None]
+
+
+def test_one_function_gives_an_environment_of_ones_own_its_hints() -> None:
+    kit = _desk(lambda right: f"the sum is {right['sum']}")
+    for task in islice(kit.tasks(seed=0, split="train", families=["desk"]), 5):
+        left, _, right = task.instruction.rstrip("?").split()
+        assert hint_of(kit, task) == f"the sum is {int(left) + int(right)}"
+    check_environment(kit, 3)

@@ -358,6 +358,37 @@ def test_learning_rates_rise_and_fall_within_each_round(
     assert [point.metrics["learning_rate"] for point in points] == pytest.approx([5e-3 / 3, 5e-3 / 3])
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rounds": 3},
+        {"selection": SelectionSettings(threshold=2.0)},
+        {"restart": True},
+        {"epochs": 3},
+        {"batch_rows": 1},
+        {"optimiser": OptimiserSettings(learning_rate=1e-3)},
+        {"decay": "linear"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_every_knob_of_a_round_changes_what_is_learned(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    def collect(iteration: int, /) -> list[ScoredGroup]:
+        poor, rich = _scripted(make_trajectory, str(iteration), (1, 3, 9 + iteration, 4), (1, 4, 11))
+        return [poor, replace(rich, members=(replace(rich.members[0], turn_rewards=(2.0,)),))]
+
+    found = []
+    for name, plan in (
+        ("a", replace(PLAIN, rounds=2, epochs=2)),
+        ("b", replace(PLAIN, **{"rounds": 2, "epochs": 2} | changes)),
+    ):
+        model = tiny_model()
+        run_imitation(model, collect, plan, seed=0, run_dir=tmp_path / name)
+        found.append(weights_hash(model))
+    assert found[0] != found[1]
+
+
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     def run(plan: ImitationSettings = PLAIN, groups: Sequence[ScoredGroup] = (), **more: Any) -> None:
         run_imitation(tiny_model(), lambda _: groups, plan, **cast(Any, {"seed": 0, "run_dir": tmp_path, **more}))

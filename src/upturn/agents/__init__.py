@@ -4,6 +4,7 @@ from upturn.agents.agent import Agent, ModelSession, Reply
 from upturn.agents.beginning import MALFORMED, Beginning, beginnings
 from upturn.agents.build import build, load_function, temperature
 from upturn.agents.endpoint import EndpointAgent
+from upturn.agents.hint import Hint, gives_away, without_hint
 from upturn.agents.limit import Limits
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
 from upturn.agents.rendering import rendered_rows
@@ -27,6 +28,7 @@ __all__ = [
     "CallableAgent",
     "EndpointAgent",
     "EnvironmentFactory",
+    "Hint",
     "Job",
     "LimitReachedError",
     "Limits",
@@ -39,10 +41,12 @@ __all__ = [
     "build",
     "derived_seed",
     "fork_counts",
+    "gives_away",
     "load_function",
     "rendered_rows",
     "rollout",
     "run_rollouts",
     "temperature",
     "trajectory_id",
+    "without_hint",
 ]

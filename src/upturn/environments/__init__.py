@@ -2,6 +2,7 @@
 
 from upturn.environments.checker import check_environment
 from upturn.environments.environment import Environment, Info, Step, Verifier, blocks
+from upturn.environments.hint import HintingKit, hint_of
 from upturn.environments.kit import DescribedKit, EnvironmentKit, registered_kits, resolve_kit, tools_of
 from upturn.environments.one_step import one_step
 
@@ -9,11 +10,13 @@ __all__ = [
     "DescribedKit",
     "Environment",
     "EnvironmentKit",
+    "HintingKit",
     "Info",
     "Step",
     "Verifier",
     "blocks",
     "check_environment",
+    "hint_of",
     "one_step",
     "registered_kits",
     "resolve_kit",

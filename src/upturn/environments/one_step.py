@@ -37,24 +37,33 @@ Make: TypeAlias = Callable[..., tuple[str, Right]]
 """``make(rng)`` or ``make(rng, split=…)`` → (instruction, right). Everything random must come from ``rng``."""
 Check: TypeAlias = Callable[[Action, Right], bool | float]
 """True or 1.0 = success; a number below 1 counts in the score without being a success. Must bear any action."""
+Tell: TypeAlias = Callable[[Right], str]
+"""The answer in words, for training that gives it as a hint (STaR); agents are never told otherwise."""
 
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 """Even seeds are for training, odd ones held out."""
 
 
 def one_step(
-    name: str, make: Make | Mapping[str, Make], check: Check, *, version: int = 1, level: int = 1
+    name: str,
+    make: Make | Mapping[str, Make],
+    check: Check,
+    *,
+    version: int = 1,
+    level: int = 1,
+    hint: Tell | None = None,
 ) -> "OneStepKit":
     """A kit of tasks that one action answers; name it as ``module:name`` in ``upturn.toml``.
 
     ``make`` is one function, for a family called ``name``, or several by family. A ``make`` with an argument
     ``split`` is told ``"train"`` or ``"heldout"`` and can keep phrasings for the latter; without it held-out tasks
     differ from training tasks by their seed only. ``version`` names the judge: raise it when ``check`` changes.
+    ``hint``: None = there are no hints.
     """
     makes = dict(make) if isinstance(make, Mapping) else {name: make}
     if not name or not makes:
         raise WorldError(f"an environment needs a name and a family, got {name!r} with {list(makes)!r}")
-    return OneStepKit(_Cases(name, makes, check), version=version, level=level)
+    return OneStepKit(_Cases(name, makes, check), version=version, level=level, tell=hint)
 
 
 class _Case(NamedTuple):
@@ -200,15 +209,20 @@ class OneStepVerifier:
 class OneStepKit:
     """What ``one_step`` makes: an ``EnvironmentKit``."""
 
-    def __init__(self, cases: _Cases, *, version: int, level: int) -> None:
+    def __init__(self, cases: _Cases, *, version: int, level: int, tell: Tell | None = None) -> None:
         self.name = cases.name
         self.families: Mapping[str, int] = dict.fromkeys(cases.families, level)
         self.verifier = OneStepVerifier(cases, version=version)
         self._cases = cases
+        self._tell = tell
 
     def environment(self, task: Task) -> OneStepEnvironment:  # noqa: ARG002  # every task has the same kind
         """A new environment; ``reset`` gives it its case."""
         return OneStepEnvironment(self._cases)
+
+    def hint(self, task: Task) -> str | None:
+        """What ``hint`` says of the task's case; None where there is none."""
+        return None if self._tell is None else self._tell(self._cases.of(task).right)
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """Endless tasks, each family once a round. Streams of different seeds share no task."""
