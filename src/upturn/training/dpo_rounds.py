@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.training.advantage import ScoredGroup
 from upturn.training.advantages.returns import first_returns, mean_of, returns_to_go
-from upturn.training.collection import Collect
+from upturn.training.collection import Collect, Collecting, StatefulCollect
 from upturn.training.dpo import PairBatches
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.pair_row import pair_rows, refer
@@ -25,7 +25,7 @@ from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, chec
 from upturn.training.schedule import IterationSchedule
 from upturn.training.scorer import Scorer
 from upturn.training.signature import signature
-from upturn.training.stream import Minibatch, Unit
+from upturn.training.stream import Algorithm, Minibatch, Unit
 from upturn.training.trainer import Trainer
 
 
@@ -109,7 +109,7 @@ def run_dpo_rounds(  # noqa: PLR0913  # a run's seed, place and callbacks are in
     rate = IterationSchedule(settings.decay, settings.rounds, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
     is_kept = settings.reference == "initial"
-    algorithm = PreferenceRounds(
+    algorithm: Algorithm = PreferenceRounds(
         rate.noted(collect),
         settings,
         seed,
@@ -127,5 +127,7 @@ def run_dpo_rounds(  # noqa: PLR0913  # a run's seed, place and callbacks are in
         unit="round",
     )
     further: dict[str, object] = {"seed": seed} if critic is None else {"seed": seed, "critic": signature(critic)}
+    if isinstance(collect, StatefulCollect):
+        algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
     identity = identity_of(trainer, "dpo rounds", settings, **further)
     return Run(trainer, algorithm, plan, RunPlace(run_dir, identity), evaluate, progress).finish()
