@@ -13,6 +13,7 @@ from upturn.errors import TrainingError
 from upturn.records import Trajectory
 from upturn.training import OptimiserSettings, TrainingRow, policy_rows
 from upturn.training.critic import Critic, value_model
+from upturn.training.distributed import World
 from upturn.training.losses.value import SquaredError
 from upturn.training.settings import Packing
 from upturn.training.stream import Stream
@@ -41,7 +42,7 @@ def test_it_expects_nothing_before_it_is_trained_and_shares_nothing_with_the_pol
 ) -> None:
     policy, rows = tiny_model(), _rows(make_trajectory)
     before = copied(weight_tensors(policy))
-    critic = Critic(policy, FAST)
+    critic = Critic(value_model(policy), FAST)
     assert [values.tolist() for values in critic.values(rows)] == [[0.0] * 4] * 3
     critic.learn([[_stream(rows)]] * 30)
     assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(policy).items())
@@ -59,7 +60,7 @@ def test_making_it_draws_nothing_from_the_generator_that_samples(tiny_model: Mod
 
 
 def _trained(model: PreTrainedModel, rows: Sequence[TrainingRow], **changes: object) -> Critic:
-    critic = Critic(model, replace(FAST, **changes))  # type: ignore[arg-type]
+    critic = Critic(value_model(model), replace(FAST, **changes))  # type: ignore[arg-type]
     critic.learn([[_stream(rows)]] * 8)
     return critic
 
@@ -103,7 +104,7 @@ def test_bfloat16_reads_values_in_float32(tiny_model: Model, make_trajectory: Ma
 def test_of_a_policy_with_adapters_it_trains_adapters_and_head(tiny_model: Model, make_trajectory: Make) -> None:
     policy = get_peft_model(tiny_model(), LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
     rows = _rows(make_trajectory)
-    critic = Critic(policy, FAST)  # type: ignore[arg-type]
+    critic = Critic(value_model(policy), FAST)  # type: ignore[arg-type]
     before = {name: torch.as_tensor(value).clone() for name, value in critic.state().items()}
     critic.learn([[_stream(rows)]] * 3)
     changed = {
@@ -123,7 +124,7 @@ def test_it_goes_on_bitwise_from_its_state(tiny_model: Model, make_trajectory: M
     state = {
         name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in first.state().items()
     }
-    second = Critic(tiny_model(), FAST)
+    second = Critic(value_model(tiny_model()), FAST)
     second.load_state(state)
     for critic in (first, second):
         critic.learn([[_stream(rows)]] * 3)
@@ -134,11 +135,23 @@ def test_it_goes_on_bitwise_from_its_state(tiny_model: Model, make_trajectory: M
 def test_a_critic_of_another_model_and_a_state_without_one_are_refused(
     tiny_model: Model, make_trajectory: Make
 ) -> None:
-    other = Critic(tiny_model(layers=2), FAST)
+    other = Critic(value_model(tiny_model(layers=2)), FAST)
     with pytest.raises(TrainingError, match="the weights belong to another architecture"):
-        Critic(tiny_model(), FAST).load_state(other.state())
+        Critic(value_model(tiny_model()), FAST).load_state(other.state())
     with pytest.raises(TrainingError, match="the weights belong to another architecture"):
         other.load_state({})
+
+
+def test_a_policy_is_no_critic(tiny_model: Model) -> None:
+    with pytest.raises(TrainingError, match="the output layer of this Qwen2ForCausalLM gives 20; make one from"):
+        Critic(tiny_model(), FAST)
+
+
+def test_a_sharded_policy_is_not_copied(tiny_model: Model) -> None:
+    policy = tiny_model()
+    setattr(policy, "upturn_world", World(0, 2, 0, "cpu"))  # noqa: B010  # as ``shard`` marks it
+    with pytest.raises(TrainingError, match="make the critic with value_model first, then shard both"):
+        value_model(policy)
 
 
 def test_values_that_are_no_numbers_are_refused_by_name(tiny_model: Model, make_trajectory: Make) -> None:
@@ -146,7 +159,7 @@ def test_values_that_are_no_numbers_are_refused_by_name(tiny_model: Model, make_
     with torch.no_grad():
         policy.get_decoder().norm.weight.fill_(float("nan"))
     with pytest.raises(TrainingError, match=r"the critic gives .*nan.* as a value in trajectory 't0'"):
-        Critic(policy, replace(FAST, packing="padded")).values(_rows(make_trajectory))
+        Critic(value_model(policy), replace(FAST, packing="padded")).values(_rows(make_trajectory))
 
 
 CHAIN = 3
@@ -166,7 +179,7 @@ def test_it_learns_the_true_values_of_a_known_process(tiny_model: Model, make_tr
         tokens = [token for turn in range(turns) for token in (10 + turn, 3)]
         spans = [(turn, 2 * turn + 1, 2 * turn + 2) for turn in range(turns)]
         rows += policy_rows(make_trajectory(tokens, spans, name=str(index)), [earned] * turns)
-    critic = Critic(tiny_model(), FAST)
+    critic = Critic(value_model(tiny_model()), FAST)
     critic.learn([[_stream(rows)]] * 60)
     longest = max(rows, key=lambda row: len(row.positions))
     (values,) = critic.values([longest])

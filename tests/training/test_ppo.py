@@ -14,8 +14,7 @@ from upturn.models.engine import weights_hash
 from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
 from upturn.training import OptimiserSettings, ScoredGroup, ScoredTrajectory, read_curve
 from upturn.training.asynchronous import AheadCollect
-from upturn.training.critic import Critic
-from upturn.training.distributed import World
+from upturn.training.critic import Critic, value_model
 from upturn.training.metric import UNREPEATED, metric_of
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.place import CURVE_FILE
@@ -113,7 +112,7 @@ def _scored(make: Make, name: str, rewards: tuple[float, ...] | None, *, task: s
 def _algorithm(
     model: PreTrainedModel, groups: Sequence[ScoredGroup], settings: PpoSettings = PLAIN
 ) -> ProximalPolicy:
-    critic = Critic(model, settings.critic.optimiser(settings.optimiser))
+    critic = Critic(value_model(model), settings.critic.optimiser(settings.optimiser))
     return ProximalPolicy(lambda _: groups, settings, 0, critic=critic)
 
 
@@ -193,13 +192,6 @@ def test_every_setting_of_credit_and_critic_changes_something(
 
 def test_no_setting_of_credit_and_critic_is_left_untested() -> None:
     assert list(KNOBS) == [each.name for part in (CREDIT, CRITIC) for each in fields(part)]
-
-
-def test_a_sharded_policy_is_refused(tiny_model: Model) -> None:
-    policy = tiny_model()
-    setattr(policy, "upturn_world", World(0, 2, 0, "cpu"))  # noqa: B010  # as ``shard`` marks it
-    with pytest.raises(TrainingError, match="a sharded model cannot be copied: train with a critic in one process"):
-        Critic(policy, OptimiserSettings())
 
 
 def test_attempts_that_cannot_be_scored_change_nothing_but_their_count(
@@ -293,6 +285,21 @@ def test_while_the_critic_learns_alone_the_policy_stays_as_it_is(
     assert [point.metrics["optimiser_steps"] for point in points] == [0.0, 0.0, 2.0]
     assert [point.metrics["critic_optimiser_steps"] for point in points] == [4.0] * 3
     assert points[2].metrics["mean_value"] != 0.0
+
+
+def test_a_critic_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
+    tiny_model: Model, copy_task: Toy, tmp_path: Path
+) -> None:
+    task, critic = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
+    run_ppo(task.model, task.collect, PLAIN, seed=0, run_dir=tmp_path / "first", critic=critic)
+    again, trained = tiny_model(), copied(weight_tensors(critic))
+    run_ppo(again, task.collect, PLAIN, seed=0, run_dir=tmp_path / "second", critic=critic)
+    points = [read_curve(tmp_path / name / CURVE_FILE)[0].metrics for name in ("first", "second")]
+    assert points[0]["mean_value"] == 0.0
+    assert points[1]["mean_value"] != 0.0
+    assert not all(torch.equal(trained[name], each) for name, each in weight_tensors(critic).items())
+    with pytest.raises(TrainingError, match="critic is"):
+        run_ppo(tiny_model(), task.collect, PLAIN, seed=0, run_dir=tmp_path / "second", critic=critic)
 
 
 class _InterruptedError(Exception):

@@ -31,8 +31,8 @@ def value_model(policy: PreTrainedModel) -> PreTrainedModel:
     """
     if world_of(policy) is not None:
         raise TrainingError(
-            "the critic is a copy of the policy, and a sharded model cannot be copied: train with a critic in one "
-            "process, or without one (grpo) in several"
+            "the critic is a copy of the policy, and a sharded model cannot be copied: make the critic with "
+            "value_model first, then shard both"
         )
     found = copy.deepcopy(policy)
     output: Any = found.get_output_embeddings()  # every output layer of transformers has a weight (V, d)
@@ -46,16 +46,23 @@ def value_model(policy: PreTrainedModel) -> PreTrainedModel:
 
 
 class Critic:
-    """Values of states, and how they are learned. Single use: one run."""
+    """Values of states, and how they are learned. Single use: one run. The model's weights change in place."""
 
     def __init__(
         self,
-        policy: PreTrainedModel,
+        model: PreTrainedModel,
         settings: OptimiserSettings,
         learning_rate_factor: Callable[[int], float] | None = None,
     ) -> None:
-        """Starts from the policy as it is now; ``learning_rate_factor`` as for ``Trainer``."""
-        self._trainer = Trainer(value_model(policy), settings, learning_rate_factor, read=state_values)
+        """``model``: as ``value_model`` makes it, trained already or not; ``learning_rate_factor`` as for
+        ``Trainer``. Raises TrainingError for a model whose output layer gives more than one number."""
+        output: Any = model.get_output_embeddings()
+        if len(output.weight) != 1:
+            raise TrainingError(
+                f"a critic gives one number for each state, the output layer of this {type(model).__name__} gives "
+                f"{len(output.weight)}; make one from the policy with value_model"
+            )
+        self._trainer = Trainer(model, settings, learning_rate_factor, read=state_values)
 
     def values(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
         """``(A,)`` for each row: the value before each written token.

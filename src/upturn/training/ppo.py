@@ -15,12 +15,13 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
+from upturn.models.engine import weights_hash
 from upturn.training.advantage import ScoredGroup
 from upturn.training.advantages import GroupRelative
 from upturn.training.aggregation import Sampled
 from upturn.training.collection import Collect, Collecting, Collector, StatefulCollect
 from upturn.training.credit import Credited, credit_metrics, credited, weighted_rows
-from upturn.training.critic import Critic
+from upturn.training.critic import Critic, value_model
 from upturn.training.grpo import plan_of
 from upturn.training.losses.value import SquaredError
 from upturn.training.outcome import TrainingOutcome
@@ -47,13 +48,15 @@ def run_ppo(  # noqa: PLR0913  # a run's seed, place and callbacks are independe
     *,
     seed: int,
     run_dir: Path,
+    critic: PreTrainedModel | None = None,
     evaluate: Evaluate | None = None,
     progress: Progress | None = None,
 ) -> TrainingOutcome:
     """Trains the model in place; resumes from ``run_dir``. Arguments and promises are those of ``run_grpo``.
 
-    A copy of the model becomes the critic, which lives as long as the run and is part of its checkpoints. Groups
-    may be of any size: nothing is compared within them.
+    ``critic``: a ``value_model`` that an earlier run has trained, or that is sharded as the model is; it is trained
+    in place, and resuming needs it as it was before. None = a new one, from the model, which lives as long as the
+    run. Checkpoints hold it. Groups may be of any size: nothing is compared within them.
     """
     if seed < 0:
         raise TrainingError(f"seed must be 0 or more, got {seed!r}")
@@ -66,11 +69,13 @@ def run_ppo(  # noqa: PLR0913  # a run's seed, place and callbacks are independe
         critic_rate.noted(rate.noted(collect)),
         settings,
         seed,
-        critic=Critic(model, own, critic_rate),
+        critic=Critic(value_model(model) if critic is None else critic, own, critic_rate),
         scorer=None if settings.mismatch is None else trainer.score,
         reference=None if settings.objective.kl is None else frozen_scorer(trainer),
     )
     further: dict[str, object] = {"seed": seed}
+    if critic is not None:
+        further["critic"] = weights_hash(critic)
     if isinstance(collect, StatefulCollect):
         algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
     place = RunPlace(run_dir, identity_of(trainer, "ppo", settings, **further))
