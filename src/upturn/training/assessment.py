@@ -9,6 +9,7 @@ from upturn.errors import TrainingError
 
 NO_COSTS: Mapping[str, float] = MappingProxyType({})
 NONE_MISSING: Mapping[str, int] = MappingProxyType({})
+NO_FIGURES: Mapping[str, float] = MappingProxyType({})
 
 
 class Assessment(NamedTuple):
@@ -27,6 +28,8 @@ class Assessment(NamedTuple):
     """What the score is, in words: ``success on training templates in unseen worlds``; empty = not said."""
     missing_costs: Mapping[str, int] = NONE_MISSING
     """By cost, how many of the tasks have none and are not in its mean; a cost that all have need not be named."""
+    figures: Mapping[str, float] = NO_FIGURES
+    """By name, what else was measured; nothing is chosen or stopped by it."""
 
     def is_within(self, limits: Mapping[str, float]) -> bool:
         """True when no cost is above its limit."""
@@ -40,6 +43,7 @@ class Assessment(NamedTuple):
             **{name: float(value) for name, value in known.items() if value is not None},
             **{f"cost_{name}": value for name, value in self.costs.items()},
             **{f"missing_cost_{name}": float(count) for name, count in self.missing_costs.items()},
+            **{f"held_out_{name}": value for name, value in self.figures.items()},
         }
 
 

@@ -1,6 +1,5 @@
 """Group-relative policy optimisation as a run: resumable, evaluated, stopped in time."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from transformers import PreTrainedModel
@@ -31,7 +30,6 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
     advantage: Advantage | None = None,
     evaluate: Evaluate | None = None,
     progress: Progress | None = None,
-    facts: Mapping[str, object] | None = None,
 ) -> TrainingOutcome:
     """Trains the model in place; resumes from ``run_dir``.
 
@@ -42,8 +40,7 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
     ``evaluate(iterations)`` gives the score after that many, first with 0. All may depend on their arguments, the
     seed and the weights only. When the run returns, the model holds the weights of the best evaluation
     (``keep="best"``) or the last ones (``"final"``). Resuming needs the model as it was before training, the same
-    settings and seed. A KL term keeps a copy of the model as it was. ``facts``: what else belongs to what the run
-    is, by name, so that it is not resumed with others; None = nothing. Raises TrainingError.
+    settings and seed. A KL term keeps a copy of the model as it was. Raises TrainingError.
     """
     if seed < 0:
         raise TrainingError(f"seed must be 0 or more, got {seed!r}")
@@ -59,7 +56,7 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
         scorer=None if settings.mismatch is None else trainer.score,
         reference=None if settings.objective.kl is None else frozen_scorer(trainer),
     )
-    further: dict[str, object] = {"seed": seed, **(facts or {})}
+    further: dict[str, object] = {"seed": seed}
     if advantage is not None:
         further["advantage"] = signature(advantage)
     if isinstance(collect, AheadCollect) and refill is not None:

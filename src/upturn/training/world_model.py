@@ -1,0 +1,206 @@
+"""A world-model stage before practice: the model predicts what its environment answers, and is rewarded for it.
+
+RWML (Reinforcement World Model Learning, arXiv 2602.05842). Order of a run: transitions with a tool's most common
+output are capped, the warm-up is trained where there is one, transitions that the model knows by then are left
+out, and the rest are the tasks of GRPO: of each, several predictions are sampled, and those that are alike enough
+to what came earn 1. What was recorded decides everything; no environment is asked.
+
+Departures: words are compared (ROUGE-L) wherever no other similarity is handed in, where the paper compares
+embeddings of observations that are prose; a prediction is written straight after the action, without reasoning.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from upturn.agents import derived_seed
+from upturn.errors import TrainingError
+from upturn.training.advantage import ScoredGroup, ScoredTrajectory
+from upturn.training.assessment import Assessment, Evaluate
+from upturn.training.grpo import run_grpo
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.prediction import Foresight, Prediction, Predictor, foresight, task_of, together
+from upturn.training.run import Progress, check_evaluation
+from upturn.training.sft import epoch_order, run_sft
+from upturn.training.signature import signature
+from upturn.training.stream import NO_STATE, State
+from upturn.training.transition import Transition, capped, most_common, observation_rows, refuse_seen
+from upturn.training.world_model_settings import EasySettings, WorldModelSettings
+
+
+def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
+    model: PreTrainedModel,
+    predictor: Predictor,
+    transitions: Sequence[Transition],
+    settings: WorldModelSettings,
+    *,
+    seed: int,
+    run_dir: Path,
+    evaluate: Evaluate | Sequence[Transition] | None = None,
+    progress: Progress | None = None,
+) -> TrainingOutcome:
+    """Trains the model in place to predict the transitions; resumes from ``run_dir``.
+
+    The warm-up lies in its folder ``warm-up``, practice in ``practice``; ``progress`` and the outcome are of
+    practice. ``evaluate`` is called with the iterations of practice done; transitions in its place are held out,
+    and the score is the lift of greedy predictions of them. Resuming needs the model as it was before training, the
+    same transitions, settings and seed. Raises TrainingError, also when no transition is left to learn from.
+    """
+    check_evaluation(evaluate, settings.practice.evaluate_every)
+    kept = _kept(transitions, settings, seed)
+    usual = most_common(transitions)
+    held_out = evaluate if isinstance(evaluate, Sequence) else ()
+    watch = evaluate
+    if isinstance(watch, Sequence):
+        refuse_seen(transitions, held_out)
+        watch = _watch(predictor, held_out, usual, settings.threshold)
+    if (warm_up := settings.warm_up) is not None:
+        watched = None if warm_up.evaluate_every is None else observation_rows(held_out)
+        rows = observation_rows(kept)
+        run_sft(model, rows, warm_up, seed=seed, run_dir=run_dir / "warm-up", evaluate=watched)
+    used = kept if settings.easy is None else unknown(predictor, kept, settings.threshold, settings.easy)
+    facts = {"world model": settings, "transitions": transitions_digest(kept)}
+    collect = Predictions(predictor, used, settings, seed=seed, usual=usual, facts=facts)
+    return run_grpo(
+        model,
+        collect,
+        settings.practice,
+        seed=seed,
+        run_dir=run_dir / "practice",
+        refill=None if settings.practice.dynamic_sampling is None else collect.refill,
+        evaluate=watch,
+        progress=progress,
+    )
+
+
+def _watch(
+    predictor: Predictor, held_out: Sequence[Transition], usual: Mapping[str, str], threshold: float
+) -> Evaluate:
+    return lambda _: assessed_lift(predictor, held_out, usual, threshold)
+
+
+def _kept(transitions: Sequence[Transition], settings: WorldModelSettings, seed: int) -> list[Transition]:
+    ratio = settings.common_ratio
+    kept = list(transitions) if ratio is None else capped(transitions, ratio, seed=seed)
+    if not transitions:
+        raise TrainingError("there are no transitions to learn from; give at least one")
+    if not kept:
+        raise TrainingError(
+            f"each tool of the {len(transitions)} transitions gives one output only, or common_ratio={ratio!r} "
+            "keeps none of them: there is nothing to predict. Collect other attempts, or set common_ratio=None to "
+            "learn boilerplate"
+        )
+    return kept
+
+
+def unknown(
+    predictor: Predictor, transitions: Sequence[Transition], threshold: float, easy: EasySettings
+) -> list[Transition]:
+    """Those that are predicted right less often than the rate; one that could not be written is not right."""
+    found = predictor.predict(transitions, easy.attempts, key="easy", seed=0)
+    compared = predictor.compared(transitions, found, {}, threshold=threshold)
+    left = [each for each, met in zip(transitions, compared, strict=True) if met.right < easy.rate]
+    if not left:
+        raise TrainingError(
+            f"the model predicts all {len(transitions)} transitions right in at least {easy.rate:.0%} of "
+            f"{easy.attempts} predictions before practice: there is nothing to learn. Leave the stage out, collect "
+            "others, or raise easy.rate or threshold"
+        )
+    return left
+
+
+class Predictions:
+    """Collects the groups of an iteration: predictions of the transitions that are its turn."""
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        transitions: Sequence[Transition],
+        settings: WorldModelSettings,
+        *,
+        seed: int,
+        usual: Mapping[str, str],
+        facts: Mapping[str, object],
+    ) -> None:
+        """``usual``: the most common output of each tool; ``facts``: what the transitions were chosen by."""
+        self._predictor = predictor
+        self._transitions = transitions
+        self._settings = settings
+        self._seed = seed
+        self._usual = usual
+        self._facts = facts
+        self._seen: list[Foresight] = []
+        """Of the iteration that was collected last."""
+
+    def __call__(self, iteration: int, /) -> list[ScoredGroup]:
+        """All transitions come once before any comes again; which come when depends on (seed, iteration) only."""
+        size = self._settings.transitions_per_iteration
+        epoch, part = divmod(iteration, math.ceil(len(self._transitions) / size))
+        order = epoch_order(len(self._transitions), self._seed, epoch)
+        self._seen = []
+        return self._groups(order[part * size : (part + 1) * size], (iteration, 0))
+
+    def refill(self, iteration: int, attempt: int, /) -> list[ScoredGroup]:
+        """As many others, drawn from (seed, iteration, attempt)."""
+        count = min(self._settings.transitions_per_iteration, len(self._transitions))
+        rng = np.random.default_rng([self._seed, iteration, attempt])
+        drawn = rng.choice(len(self._transitions), count, replace=False)
+        return self._groups(drawn.tolist(), (iteration, attempt))
+
+    def _groups(self, places: Sequence[int], when: tuple[int, int]) -> list[ScoredGroup]:
+        settings, chosen = self._settings, [self._transitions[place] for place in places]
+        predicted = self._predictor.predict(
+            chosen, settings.attempts, key=f"foresight/{when}", seed=derived_seed(self._seed, *when)
+        )
+        self._seen += self._predictor.compared(chosen, predicted, self._usual, threshold=settings.threshold)
+        return [
+            ScoredGroup(task_of(transition), tuple(_scored(each, settings.threshold) for each in predictions))
+            for transition, predictions in zip(chosen, predicted, strict=True)
+        ]
+
+    def state(self) -> State:
+        """Nothing."""
+        return NO_STATE
+
+    def load_state(self, state: State) -> None:
+        """Nothing is remembered."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """Of all predictions of the iteration, at temperature 1; the share that is right is ``mean_return``."""
+        found = together(self._seen)
+        return {"usual_right": found.usual, "lift": found.lift, "similarity": found.similarity}
+
+    def identity(self) -> Mapping[str, object]:
+        """How predictions are compared, and the facts."""
+        return {"similarity": signature(self._predictor.similarity), **self._facts}
+
+
+def _scored(prediction: Prediction, threshold: float) -> ScoredTrajectory:
+    """1 for a prediction that is alike enough to what came, else 0; missing where none was written."""
+    reached = prediction.similarity
+    return ScoredTrajectory(prediction.trajectory, None if reached is None else (float(reached >= threshold),))
+
+
+def assessed_lift(
+    predictor: Predictor, held_out: Sequence[Transition], usual: Mapping[str, str], threshold: float
+) -> Assessment:
+    """The lift of greedy predictions, with the rates that it is the difference of."""
+    found = together(foresight(predictor, held_out, usual, threshold=threshold).values())
+    return Assessment(
+        found.lift,
+        tasks=found.predictions,
+        measure="share of held-out observations predicted right, less that of the tool's most common output",
+        figures={"right": found.right, "usual": found.usual, "similarity": found.similarity},
+    )
+
+
+def transitions_digest(transitions: Sequence[Transition]) -> str:
+    """The identity of transitions in their order."""
+    found = hashlib.sha256()
+    for each in transitions:
+        found.update(repr((each.id, each.prompt_ids, each.text)).encode())
+    return found.hexdigest()
