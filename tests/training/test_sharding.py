@@ -32,6 +32,7 @@ EXACT = (
     "lora",
     "grpo",
     "grpo-kept-close",
+    "ppo",
 )
 ROUGH = ("bfloat16", "lora-bfloat16-checkpointed")
 """Each process rounds its part of a gradient to bfloat16 before they are added."""

@@ -33,8 +33,11 @@ from upturn.training import (
     TrainingRow,
 )
 from upturn.training.assessment import Assessment
+from upturn.training.critic import value_model
 from upturn.training.distributed import World, connected, everyone, joined, shared, world_from_environment
 from upturn.training.grpo import run_grpo
+from upturn.training.ppo import run_ppo
+from upturn.training.ppo_settings import CreditSettings, PpoSettings
 from upturn.training.sft import run_sft
 from upturn.training.sharding import gathered, shard
 from upturn.training.trainer import Trainer
@@ -164,6 +167,26 @@ def grpo(settings: GrpoSettings, folder: Path, world: World | None) -> PreTraine
     return trained
 
 
+def ppo(folder: Path, world: World | None) -> PreTrainedModel:
+    """A value for each written token, from a critic in shards of its own."""
+    trained = model()
+    whole, critic = WholeCopy(trained, world), value_model(trained)
+    for each in (trained, critic):
+        shard(each, world)
+    task = Copying(whole)
+    run_ppo(
+        trained,
+        shared(task.collect, world, whole.refresh),
+        PpoSettings(
+            iterations=3, optimiser=OPTIMISER, credit=CreditSettings("token"), evaluate_every=None, keep="final"
+        ),
+        seed=SEED,
+        run_dir=folder,
+        critic=critic,
+    )
+    return trained
+
+
 PLAIN = GrpoSettings(iterations=3, optimiser=OPTIMISER, evaluate_every=1, cost_limits={"length": 3.0})
 KEPT_CLOSE = replace(
     PLAIN, objective=ObjectiveSettings(kl=KlSettings(coefficient=0.1)), mismatch=MismatchSettings(), passes=2
@@ -183,6 +206,7 @@ RUNS: dict[str, Callable[[Path, World | None], PreTrainedModel]] = {
     ),
     "grpo": lambda folder, world: grpo(PLAIN, folder, world),
     "grpo-kept-close": lambda folder, world: grpo(KEPT_CLOSE, folder, world),
+    "ppo": ppo,
 }
 
 
@@ -243,7 +267,7 @@ def refused(folder: Path, world: World | None) -> None:
         "other weights": lambda: shard(model(seed=rank), world),
         "other seed": lambda: learn(SEED + rank, 1e-3),
         "other setting": lambda: learn(SEED, 1e-3 * (1 + rank)),
-        "first fails": shared(lambda: {}["nothing"], world),
+        "first fails": shared(lambda: dict[str, int]()["nothing"], world),
         "share fails": lambda: joined(fails, world)(0),
         "joined": joined(lambda: [rank, rank + 10], world),
         "explodes": explode,
@@ -292,7 +316,7 @@ def _die_at_step(step: int, mark: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return before(*arguments)
 
-    Trainer.step = stepping  # type: ignore[method-assign]
+    Trainer.step = stepping  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def state_values(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:  #
     """
     with torch.autocast(hidden.device.type, enabled=False):
         found: Tensor = head(hidden.float())
-    return found[:, 0]
+    return found.sum(dim=1)  # of one number; a view would be what FSDP2 warns of
 
 
 def _vocabulary(head: nn.Module) -> int:
