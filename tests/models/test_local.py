@@ -23,6 +23,7 @@ from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
 from upturn.models.local import find_folder, load_model
 from upturn.models.nano import load_local, model_folder
 from upturn.records import AgentVersion, Observation
+from upturn.training.version import save_version
 
 Tokenizers = Callable[..., PreTrainedTokenizerFast]
 
@@ -184,6 +185,41 @@ def test_an_adapter_is_merged_into_its_base(folder: Path, tmp_path: Path) -> Non
     assert local.model.state_dict().keys() == base.model.state_dict().keys()
     assert not torch.equal(expected, base.model.state_dict()[f"{name}.weight"])
     assert isinstance(local.renderer(), ChatRenderer) and local.name == str(adapter)
+
+
+def test_a_version_trained_from_an_adapter_takes_the_tokenizer_of_the_base(folder: Path, tmp_path: Path) -> None:
+    adapter = _adapter(folder, tmp_path / "adapter")
+    assert model_folder(str(adapter)) == folder
+    trained = tmp_path / "trained"
+    local = load_local(str(adapter))
+    save_version(local.model, trained, companions=model_folder(str(adapter)))
+    again = load_local(str(trained))
+    assert isinstance(again.renderer(), ChatRenderer)
+    for name, tensor in again.model.state_dict().items():
+        assert torch.equal(tensor, local.model.state_dict()[name])
+
+
+def test_a_folder_with_a_model_and_an_adapter_is_ambiguous(folder: Path, tmp_path: Path) -> None:
+    shutil.copy(_adapter(folder, tmp_path / "adapter") / "adapter_config.json", folder)
+    with pytest.raises(ModelError, match="holds a whole model and an adapter, and only one can be meant"):
+        load_local(str(folder))
+
+
+def test_options_of_a_template_without_a_template_are_refused(folder: Path) -> None:
+    with pytest.raises(
+        ModelError, match=r"\{'enable_thinking': False\} of a chat template have no effect on model 'nano'"
+    ):
+        load_local("nano").renderer(options={"enable_thinking": False})
+    told = load_local(str(folder)).renderer(options={"date_string": "today"})
+    assert isinstance(told, ChatRenderer)
+
+
+def test_a_context_that_tools_alone_fill_is_refused_before_any_attempt(folder: Path) -> None:
+    kit = OfficeKit()
+    version = AgentVersion("chat", "1", "local_model", model=str(folder))
+    task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
+    with pytest.raises(ModelError, match=r"'chat@1' reads \d+ tokens .* but a context may have 400; raise"):
+        Fleet(kit, Limits(max_tokens=400)).attempt([(version, task, 0)], Purpose("p", 0))
 
 
 def test_a_damaged_adapter_is_named_with_what_is_wrong(folder: Path, tmp_path: Path) -> None:

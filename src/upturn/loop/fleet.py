@@ -8,9 +8,10 @@ from typing import Protocol
 from upturn.agents import Agent, Attempt, Beginning, Job, Limits, Setting, run_rollouts
 from upturn.agents.build import build, temperature
 from upturn.environments import EnvironmentKit, tools_of
+from upturn.errors import ModelError
 from upturn.models import Model, Renderer
 from upturn.models.nano import load_local
-from upturn.records import AgentVersion, Task, Trajectory
+from upturn.records import AgentVersion, Observation, Task, Trajectory
 
 SLOTS = 192
 """Attempts alive at the same time; also rows of the engine's cache."""
@@ -85,6 +86,7 @@ class Fleet:
 
     def adopt(self, version: AgentVersion, engine: Engine, renderer: Renderer) -> None:
         """Serve ``version`` from an engine that exists already: a model in training."""
+        self._check_room(version, renderer)
         agent = build(version, limits=self.limits, renderer=renderer)
         self._living[version.id] = _Living(agent, engine, temperature(version))
 
@@ -109,11 +111,24 @@ class Fleet:
 
     def _build(self, version: AgentVersion) -> _Living:
         engine, renderer = self._engine(version.model) if version.kind == "local_model" else (None, None)
+        if renderer is not None:
+            self._check_room(version, renderer)
         api_key = self._api_keys.get(version.agent, "")
         agent = build(version, limits=self.limits, renderer=renderer, api_key=api_key)
         living = _Living(agent, engine, temperature(version))
         self._living[version.id] = living
         return living
+
+    def _check_room(self, version: AgentVersion, renderer: Renderer) -> None:
+        """Raises ModelError where a context is full before any task: attempts would end before their first turn."""
+        opening = len(renderer.open(Observation(""), version.prompt))
+        room = self.limits.max_tokens or CONTEXT
+        if opening + self.limits.max_action_tokens > room:
+            raise ModelError(
+                f"agent {version.id!r} reads {opening} tokens of prompt and tools before any task and may write "
+                f"{self.limits.max_action_tokens} in a turn, but a context may have {room}; raise "
+                "environment.max_tokens"
+            )
 
     def _engine(self, name: str) -> tuple[Engine, Renderer]:
         if name not in self._engines:

@@ -11,19 +11,22 @@ A turn that was cut off before its end gets the end token as context: nobody wro
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from upturn.errors import ModelError
 from upturn.models.call_format import Call, called_name, checked_arguments
 from upturn.models.manner import CALL_ID, PROBE, call_segment, described, learn_manner
 from upturn.models.renderer import Written
-from upturn.models.template import ChatTemplate, Messages, unmarked_at
+from upturn.models.template import ChatTemplate, Message, Messages, unmarked_at
 from upturn.records import Action, JsonValue, Observation, Tool, Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 THOUGHT, THOUGHT_END = "<think>", "</think>"
+_OPENINGS = 64
+"""First prompts that are remembered: attempts of a group begin with the same one."""
 _PROBED_TURNS = 3
 _PROBED_THOUGHT = f"{THOUGHT}\nZwhy\n{THOUGHT_END}"
 
@@ -61,8 +64,10 @@ class ChatRenderer:
         self._own = frozenset(token for token in trusted if self._template.id_of(token) is not None)
         own_ids = {self._template.id_of(token) for token in self._own}
         self._foreign_ids = self._template.special_ids - own_ids
+        self._opened = lru_cache(_OPENINGS)(self._encoded_opening)
         asked = self._rendered(self._opening(Observation("?"), ""))
         self._begins_in_thought = asked.rstrip().endswith(THOUGHT)
+        self._listed_later = self._needed_later()
         self._keeps = {
             is_prompted: self._is_kept("Zprompt" if is_prompted else "") for is_prompted in (False, True)
         }
@@ -80,7 +85,7 @@ class ChatRenderer:
 
     def open(self, observation: Observation, prompt: str) -> tuple[int, ...]:
         """System prompt, tools and the first message, up to where the model writes."""
-        return tuple(self._template.encode(self._rendered(self._opening(observation, prompt))))
+        return self._opened(observation, prompt)
 
     def extend(self, observation: Observation) -> tuple[int, ...]:
         """What follows an action's end token, up to where the model writes again."""
@@ -112,6 +117,9 @@ class ChatRenderer:
         call = self._read(text) if is_readable else None
         return Written(text, None if call is None else call.action)
 
+    def _encoded_opening(self, observation: Observation, prompt: str) -> tuple[int, ...]:
+        return tuple(self._template.encode(self._rendered(self._opening(observation, prompt))))
+
     def _opening(self, observation: Observation, prompt: str) -> Messages:
         return self._template.marked(self.manner.opening(prompt, _shown(observation), self._tools))
 
@@ -119,19 +127,26 @@ class ChatRenderer:
         return self._template.render(messages, self._listed, asks=True)
 
     def _extension(self, observation: Observation, call_id: str) -> tuple[int, ...]:
-        text = self._extension_text(self._template.marked(_shown(observation)), call_id)
+        shown = self._template.marked(_shown(observation))
+        text = self._extension_text(shown, call_id, listed=self._listed_later)
         return tuple(self._template.encode_after(self.manner.end_id, text))
 
-    def _extension_text(self, marked: str, call_id: str) -> str:
-        """What the template writes after the end of a call."""
+    def _extension_text(self, marked: str, call_id: str, *, listed: Sequence[Message]) -> str:
+        """What the template writes after the end of a call. ``listed``: the tools, as the template takes them."""
         manner = self.manner
-        before = self._opening(Observation("?"), "")
-        text = self._rendered([*before, manner.call(PROBE, call_id), manner.answer(marked, call_id)])
+        asked: Messages = [{"role": "user", "content": "?"}]
+        conversation = [*asked, manner.call(PROBE, call_id), manner.answer(marked, call_id)]
+        text = self._template.render(conversation, listed, asks=True)
         called = text.find(str(PROBE.parameters["value"]))
         end = unmarked_at(text, manner.end_text, max(called, 0))
         if called < 0 or end < 0:
             raise ModelError("the chat template leaves out the call before an answer; it cannot be appended to")
         return text[end + len(manner.end_text) :]
+
+    def _needed_later(self) -> Sequence[Message]:
+        """The tools, or none where the template writes the same without them after a call: that takes less time."""
+        without, told = (self._extension_text("Zanswer", CALL_ID, listed=each) for each in ([], self._listed))
+        return [] if without == told else self._listed
 
     def _is_kept(self, prompt: str) -> bool:
         """Whether a conversation of several turns is rendered as the one before it with an extension, each time."""
@@ -149,7 +164,7 @@ class ChatRenderer:
             extension = later[end + len(self.manner.end_text) :]
             if end < 0 or not later.startswith(text) or not is_whole:
                 return False
-            if extension != self._extension_text(answer, CALL_ID):
+            if extension != self._extension_text(answer, CALL_ID, listed=self._listed_later):
                 return False
             text = later
         return True

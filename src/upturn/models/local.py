@@ -10,7 +10,7 @@ Not covered: slow tokenizers (without tokenizer.json), weights in other files th
 import json
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from upturn.errors import ModelError
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.renderer import SPECIAL_TOKENS, CompactRenderer, Renderer
-from upturn.records import Tool
+from upturn.records import JsonValue, Tool
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -44,13 +44,19 @@ class LocalModel(NamedTuple):
     name: str = "nano"
     """As it was asked for."""
 
-    def renderer(self, tools: Sequence[Tool] = ()) -> Renderer:
+    def renderer(self, tools: Sequence[Tool] = (), *, options: Mapping[str, JsonValue] | None = None) -> Renderer:
         """What fits the tokenizer: our grammar where it knows our four special tokens, else its chat template.
 
-        ``tools``: what the template tells the model it can call; our grammar needs none. Raises ModelError when the
-        tokenizer has neither.
+        ``tools``: what the template tells the model it can call; our grammar needs none. ``options``: variables of
+        the template; None = none. Raises ModelError when the tokenizer has neither, and for options without a
+        template.
         """
         if all(self.tokenizer.token_to_id(token) is not None for token in SPECIAL_TOKENS):
+            if options:
+                raise ModelError(
+                    f"options {dict(options)!r} of a chat template have no effect on model {self.name!r}, which is "
+                    "talked to in our own grammar; leave them out"
+                )
             return CompactRenderer(self.tokenizer)
         if self.chat is None:
             raise ModelError(
@@ -58,7 +64,7 @@ class LocalModel(NamedTuple):
                 f"{', '.join(SPECIAL_TOKENS)}, so it is not known how to talk to it; take its instruction-tuned "
                 "sibling, or put the chat_template.jinja that belongs to it into its folder"
             )
-        return ChatRenderer(self.chat, tools)
+        return ChatRenderer(self.chat, tools, options=options)
 
 
 def load_model(name: str, *, precision: Precision = "float32", cure: str = _DAMAGED) -> LocalModel:
@@ -68,7 +74,7 @@ def load_model(name: str, *, precision: Precision = "float32", cure: str = _DAMA
     that its chat template ends a turn with stops it.
     """
     folder = find_folder(name)
-    if (folder / _ADAPTER).is_file() and not (folder / "config.json").is_file():
+    if (folder / _ADAPTER).is_file():
         return _with_adapter(name, folder, precision)
     check_files(name, folder, cure=_CURE)
     return load_folder(name, folder, precision=precision, cure=cure)
@@ -90,6 +96,15 @@ def find_folder(name: str) -> Path:
             f"hub did not give it ({reason}); check the name and your access, run `hf download {name}` where "
             "there is a network, or give the path of a folder"
         ) from exc
+
+
+def tokenizer_folder(name: str) -> Path:
+    """Where tokenizer and chat template of a model lie: of an adapter, in its base's folder. Nothing is fetched.
+
+    A path to nothing when there is no such model here.
+    """
+    folder = folder_here(name)
+    return tokenizer_folder(_base_of(name, folder)) if (folder / _ADAPTER).is_file() else folder
 
 
 def folder_here(name: str) -> Path:
@@ -170,15 +185,7 @@ def _check_parts(embedded: int, known: int, missing: Sequence[str]) -> None:
 
 def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
     """The base that the adapter names, with the adapter merged into its weights."""
-    try:
-        base = json.loads((folder / _ADAPTER).read_text())["base_model_name_or_path"]
-    except (OSError, ValueError, KeyError, TypeError) as exc:
-        raise ModelError(f"adapter {name!r}: {str(folder / _ADAPTER)!r} is damaged: {exc}; {_DAMAGED}") from exc
-    if not isinstance(base, str) or not base:
-        raise ModelError(
-            f"adapter {name!r} names no base model, got {base!r}; write its name or folder as "
-            f"base_model_name_or_path into {str(folder / _ADAPTER)!r}"
-        )
+    base = _base_of(name, folder)
     try:
         from peft import PeftModel
     except ImportError as exc:
@@ -194,3 +201,22 @@ def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
     except Exception as exc:  # a damaged folder fails in the libraries below in many ways
         raise ModelError(f"adapter {name!r} cannot be put on {base!r}: {exc}; {_DAMAGED}") from exc
     return loaded._replace(model=model.eval(), name=name)
+
+
+def _base_of(name: str, folder: Path) -> str:
+    """The model that the adapter in the folder belongs on."""
+    if (folder / "config.json").is_file():
+        raise ModelError(
+            f"model {name!r}: {str(folder)!r} holds a whole model and an adapter, and only one can be meant; move "
+            f"{_ADAPTER} with its weights, or config.json with its weights, to a folder of its own"
+        )
+    try:
+        base = json.loads((folder / _ADAPTER).read_text())["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise ModelError(f"adapter {name!r}: {str(folder / _ADAPTER)!r} is damaged: {exc}; {_DAMAGED}") from exc
+    if not isinstance(base, str) or not base:
+        raise ModelError(
+            f"adapter {name!r} names no base model, got {base!r}; write its name or folder as "
+            f"base_model_name_or_path into {str(folder / _ADAPTER)!r}"
+        )
+    return base

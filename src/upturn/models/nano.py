@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from upturn.errors import ModelError
-from upturn.models.local import LocalModel, Precision, check_files, folder_here, load_folder, load_model
+from upturn.models.local import LocalModel, Precision, check_files, load_folder, load_model, tokenizer_folder
 
 NANO_FOLDER = Path(__file__).parent / "nano"
 """The shipped model: config, weights (bfloat16), tokenizer, card."""
@@ -16,8 +16,8 @@ REBUILD = (
 
 
 def model_folder(name: str) -> Path:
-    """``nano`` is the shipped model; anything else is a folder, or where the hub's files lie here."""
-    return NANO_FOLDER if name == "nano" else folder_here(name)
+    """Where the model's tokenizer lies: ``nano`` is the shipped one, else a folder or the hub's files by name."""
+    return NANO_FOLDER if name == "nano" else tokenizer_folder(name)
 
 
 def load_local(name: str, *, precision: Precision = "float32") -> LocalModel:
