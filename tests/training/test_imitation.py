@@ -199,6 +199,9 @@ def test_answers_that_are_never_found_are_learned_from_hints(
     first = read_curve(tmp_path / "star" / CURVE_FILE)[1].metrics
     assert (first["kept"], first["unsolved_groups"], first["second_attempts"]) == (first["rationalised"], 3, 18)
     assert task.asked_again[0] == ["5", "6", "7"]
+    assert (first["trajectories"], first["written_tokens"]) == (36, 72), (
+        "second attempts cost as much as first ones"
+    )
 
 
 def test_without_hints_the_same_riddles_teach_nothing(riddles: Callable[[], Riddles], tmp_path: Path) -> None:

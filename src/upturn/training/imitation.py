@@ -124,12 +124,13 @@ class ImitationRounds:
         check_ids(groups)
         refuse_idle_top(groups, self.settings.selection)
         found = select(groups, self.settings.selection)
-        kept, metrics = found.kept, _metrics(groups, found)
+        kept, metrics, sampled = found.kept, _metrics(groups, found), list(groups)
         if self._second is not None and self.settings.second is not None:
             seconds = self._second(index, found.unsolved) if found.unsolved else ()
             again = learnable(seconds, found.unsolved, self.settings.selection, self.settings.second)
             kept, metrics = kept + again.kept, {**metrics, **again.metrics}
-        metrics |= _kept_metrics(kept)
+            sampled += (each.group for each in seconds)
+        metrics |= _sampled_metrics(sampled) | _kept_metrics(kept)
         if not kept:
             return Unit((), metrics)
         minibatches = self._minibatches(index, kept)
@@ -171,7 +172,6 @@ def _metrics(groups: Sequence[ScoredGroup], found: Selection) -> dict[str, float
     members = [member for group in groups for member in group.members]
     returns = [reward_of(member) for member in members if member.is_scorable]
     return {
-        "trajectories": float(len(members)),
         "groups": float(len(groups)),
         "mean_return": math.fsum(returns) / len(returns) if returns else math.nan,
         "unscorable": float(found.unscorable),
@@ -179,6 +179,14 @@ def _metrics(groups: Sequence[ScoredGroup], found: Selection) -> dict[str, float
         "duplicates": float(found.duplicates),
         "surplus": float(found.surplus),
         "unsolved_groups": float(len(found.unsolved)),
+    }
+
+
+def _sampled_metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
+    """Of first and second attempts: what the round cost."""
+    members = [member for group in groups for member in group.members]
+    return {
+        "trajectories": float(len(members)),
         "written_tokens": float(sum(written_count(member.trajectory) for member in members)),
     }
 

@@ -54,6 +54,23 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "staleness", "reward", "iterations", "How many iterations old the weights were that the attempts came from."
     ),
+    Metric("curriculum_level", "reward", "", "The level that most of the practice is at."),
+    Metric(
+        "curriculum_final", "reward", "", "1 once the highest level is learned and the final mix practised, else 0."
+    ),
+    Metric(
+        "curriculum_closed", "reward", "pools", "Pools of tasks that are only probed: they would teach nothing."
+    ),
+    Metric("curriculum_missing", "reward", "trajectories", "Attempts that nobody judged; no estimate counts them."),
+    Metric("practice_level_*", "reward", "share", "Of the iteration's tasks, those of this level."),
+    Metric(
+        "success_level_*", "reward", "share", "Recent attempts that succeeded, as a mean over the level's pools."
+    ),
+    Metric("best_level_*", "reward", "share", "The most that this was so far."),
+    Metric("drop_level_*", "reward", "share", "How much less it is now: what was forgotten."),
+    Metric("stored_epoch", "reward", "epochs", "Passes over the stored attempts that were finished before."),
+    Metric("stored_age", "reward", "versions", "Mean age of the weights that sampled the stored attempts."),
+    Metric("stored_left_out_*", "reward", "trajectories", "Stored attempts that are not trained on, by reason."),
     Metric("sampling_rounds", "reward", "rounds", "Rounds of dynamic sampling, the first included."),
     Metric(
         "unscorable", "reward", "trajectories", "Attempts without a usable reward; they stay out of the baseline."
@@ -65,7 +82,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("duplicates", "reward", "trajectories", "Successes that wrote what another at the same task wrote."),
     Metric("surplus", "reward", "trajectories", "Successes beyond what is kept of one task."),
     Metric("unsolved_groups", "reward", "groups", "Groups of tasks that could be judged and had no success."),
-    Metric("second_attempts", "reward", "trajectories", "Attempts with help at tasks that had no success."),
+    Metric(
+        "second_attempts",
+        "reward",
+        "trajectories",
+        "Attempts with help, which are among the sampled ones, at tasks that had no success.",
+    ),
     Metric("rationalised", "reward", "trajectories", "Those with the answer as a hint that are learned from."),
     Metric(
         "repaired", "reward", "trajectories", "Those told of the first attempt's trouble that are learned from."
@@ -139,6 +161,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("critic_optimiser_steps", "critic", "steps", "Optimiser steps of the critic."),
     Metric("critic_grad_norm", "critic", "", "Mean 2-norm of the critic's gradient before clipping."),
     Metric("critic_learning_rate", "critic", "", "Of the critic's last step."),
+    Metric("steps", "update", "steps", "Optimiser steps of the unit that a part of a mixture has a share in."),
     Metric("optimiser_steps", "update", "steps", "Optimiser steps of the unit."),
     Metric("loss", "update", "", "Mean loss of the unit's steps. Of a policy gradient its value says little."),
     Metric("grad_norm", "update", "", "Mean 2-norm of the gradient before clipping."),
@@ -183,10 +206,14 @@ _BEGINNINGS = tuple((metric.name[:-1], metric) for metric in METRICS if metric.n
 
 
 def metric_of(name: str) -> Metric | None:
-    """What is known of a name on the curve; None = nothing, it is somebody's own."""
-    if name in _EXACT:
-        return _EXACT[name]
-    return next((metric for beginning, metric in _BEGINNINGS if name.startswith(beginning)), None)
+    """What is known of a name on the curve; None = nothing, it is somebody's own.
+
+    The parts of a mixture put their own names before: ``part/name``.
+    """
+    own = name.rpartition("/")[2]
+    if own in _EXACT:
+        return _EXACT[own]
+    return next((metric for beginning, metric in _BEGINNINGS if own.startswith(beginning)), None)
 
 
 def group_of(name: str) -> MetricGroup:
