@@ -15,7 +15,7 @@ from upturn.errors import TrainingError
 from upturn.records import RatedTrajectory, Trajectory
 from upturn.training import OptimiserSettings, TrainingRow, read_curve
 from upturn.training.curve import CurvePoint
-from upturn.training.kto import RatedSteps, mismatched, run_kto
+from upturn.training.kto import RatedBatches, mismatched, run_kto
 from upturn.training.metric import metric_of
 from upturn.training.place import CURVE_FILE
 from upturn.training.preference_settings import KtoSettings
@@ -117,7 +117,7 @@ def test_the_reference_point_is_the_mean_movement_of_mismatched_attempts_and_nev
     def scorer(rows: Sequence[TrainingRow]) -> Sequence[FloatArray]:
         return [np.full(2, -1.0 + moved[now][each % 2], dtype=np.float32) for each, _ in enumerate(rows)]
 
-    steps = RatedSteps(attempts, mismatched(rated, attempts, 0), KtoSettings(), scorer=scorer)
+    steps = RatedBatches(attempts, mismatched(rated, attempts, 0), KtoSettings(), scorer=scorer)
     now = "up"
     assert steps.unit([0, 1]).metrics["reference_point"] == pytest.approx(1.0)
     now = "down"

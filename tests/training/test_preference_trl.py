@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from upturn.records import PreferencePair, RatedTrajectory, Trajectory
 from upturn.training import OptimiserSettings
 from upturn.training.dpo import PairBatches
-from upturn.training.kto import RatedSteps
+from upturn.training.kto import RatedBatches
 from upturn.training.pair_row import pair_rows, refer
 from upturn.training.preference_settings import KtoSettings, PairObjectiveSettings
 from upturn.training.row import FloatArray, TrainingRow, turn_rows
@@ -173,7 +173,7 @@ def test_kto_is_trls(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -
     def scorer(rows: Sequence[TrainingRow]) -> Sequence[FloatArray]:
         return next(scorers)(rows)
 
-    steps = RatedSteps(attempts, unrelated, settings, scorer=scorer)
+    steps = RatedBatches(attempts, unrelated, settings, scorer=scorer)
     unit = steps.unit(list(range(6)))
     assert unit.metrics["reference_point"] > 0
     (minibatch,) = unit.minibatches

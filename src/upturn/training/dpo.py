@@ -10,14 +10,14 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from upturn.records.preference import PreferencePair
-from upturn.training.epochs import EpochRun, Epochs
+from upturn.training.epochs import EpochRun, Epochs, EpochSteps
 from upturn.training.losses import CrossEntropy
 from upturn.training.losses.preference import PairedPreference
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.pair_row import PairRows, pair_rows, refer, token_count
 from upturn.training.preference_settings import DpoSettings, PairObjectiveSettings
-from upturn.training.row import TrainingRow
 from upturn.training.run import Evaluate, Progress
+from upturn.training.scorer import Scorer
 from upturn.training.sft import rows_digest
 from upturn.training.stream import Minibatch, Stream, Unit
 
@@ -67,17 +67,22 @@ def run_dpo(  # noqa: PLR0913  # a run's seed, place and two callbacks are indep
     run = EpochRun("dpo", seed, run_dir, evaluate, progress)
     run.check(settings)
     found = pair_rows(pairs, settings.objective, settings.reference)
-    epochs = Epochs(len(found), settings.batch_pairs, settings)
-    trainer = epochs.trainer(model)
-    told = digest([row for pair in found for row in pair.rows])
-    if settings.reference == "initial":
-        found = refer(found, trainer.score)
+    trainer = Epochs(len(found), settings.batch_pairs, settings).trainer(model)
+    return run.finish(trainer, pair_steps(found, settings, seed, trainer.score), pairs=digest(found))
+
+
+def pair_steps(pairs: Sequence[PairRows], settings: DpoSettings, seed: int, scorer: Scorer) -> EpochSteps:
+    """The pairs as optimiser steps, epoch after epoch. ``scorer``: of the weights before training; it is asked
+    here, and not later, unless the reference was recorded."""
+    found = refer(pairs, scorer) if settings.reference == "initial" else pairs
     batches = PairBatches(found, settings.batch_pairs, settings.objective)
-    return run.finish(trainer, epochs, lambda chosen: Unit([batches.minibatch(chosen)]), pairs=told)
+    epochs = Epochs(len(pairs), settings.batch_pairs, settings)
+    return EpochSteps(epochs, seed, lambda chosen: Unit([batches.minibatch(chosen)]))
 
 
-def digest(rows: Sequence[TrainingRow]) -> str:
-    """The identity of rows in their order, with the pairs they are in and the reference where one was recorded."""
+def digest(pairs: Sequence[PairRows]) -> str:
+    """The identity of pairs in their order, with the reference where one was recorded."""
+    rows = [row for pair in pairs for row in pair.rows]
     found = hashlib.sha256(rows_digest(rows).encode())
     for row in rows:
         found.update(repr(row.rollout).encode())

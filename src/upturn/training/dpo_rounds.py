@@ -4,7 +4,6 @@ Order of a round: groups are collected with the weights as they are and paired (
 taken as recorded or computed, and the pairs are gone through in steps. A round without a pair takes no step.
 """
 
-import copy
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from upturn.training.scorer import Scorer
 from upturn.training.signature import signature
 from upturn.training.stream import Algorithm, Minibatch, Unit
 from upturn.training.trainer import Trainer
+from upturn.training.whole import frozen_scorer
 
 
 class PreferenceRounds:
@@ -98,23 +98,23 @@ def run_dpo_rounds(  # noqa: PLR0913  # a run's seed, place and callbacks are in
 ) -> TrainingOutcome:
     """Trains the model in place; resumes from ``run_dir``. A unit is a round.
 
-    ``collect(round)`` samples groups with the model's current weights, from round 0; ``evaluate(rounds)`` gives the
-    score after that many, first with 0; ``critic`` belongs to what the run is by its class and options. All may
-    depend on their arguments, the seed and the weights only. With reference='initial' a copy of the model as it was
-    is kept. Resuming needs the model as it was before training, the same settings and seed. Raises TrainingError.
+    ``collect(round)`` samples groups with the model's current weights, from round 0 (what a ``StatefulCollect``
+    remembers goes into the checkpoint); ``evaluate(rounds)`` gives the score after that many, first with 0;
+    ``critic`` belongs to what the run is by its class and options. All may depend on their arguments, the seed and
+    the weights only. With reference='initial' a copy of the model as it was is kept. Resuming needs the model as it
+    was before training, the same settings and seed. Raises TrainingError.
     """
     if seed < 0:
         raise TrainingError(f"seed must be 0 or more, got {seed!r}")
     check_evaluation(evaluate, settings.evaluate_every)
     rate = IterationSchedule(settings.decay, settings.rounds, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
-    is_kept = settings.reference == "initial"
     algorithm: Algorithm = PreferenceRounds(
         rate.noted(collect),
         settings,
         seed,
         critic=critic,
-        reference=Trainer(copy.deepcopy(model), settings.optimiser).score if is_kept else None,
+        reference=frozen_scorer(trainer) if settings.reference == "initial" else None,
     )
     plan = RunPlan(
         units=settings.rounds,

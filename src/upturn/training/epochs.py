@@ -60,17 +60,17 @@ class EpochSteps:
 
     def __init__(self, epochs: Epochs, seed: int, unit: Callable[[Sequence[int]], Unit]) -> None:
         """``unit``: the step that holds the things with these numbers."""
-        self._epochs = epochs
+        self.epochs = epochs
         self._seed = seed
         self._unit = unit
         self._order: tuple[int, Sequence[int]] = (-1, ())
 
     def unit(self, index: int) -> Unit:
         """Step ``index`` of the run."""
-        epoch, step = divmod(index, self._epochs.steps)
+        epoch, step = divmod(index, self.epochs.steps)
         if self._order[0] != epoch:
-            self._order = (epoch, epoch_order(self._epochs.count, self._seed, epoch))
-        size = self._epochs.batch
+            self._order = (epoch, epoch_order(self.epochs.count, self._seed, epoch))
+        size = self.epochs.batch
         found = self._unit(self._order[1][step * size : (step + 1) * size])
         return Unit(found.minibatches, {"epoch": float(epoch), **found.metrics})
 
@@ -92,11 +92,10 @@ class EpochRun:
             raise TrainingError(f"seed must be 0 or more, got {self.seed!r}")
         check_evaluation(self.evaluate, settings.evaluate_every)
 
-    def finish(
-        self, trainer: Trainer, epochs: Epochs, unit: Callable[[Sequence[int]], Unit], **learned: object
-    ) -> TrainingOutcome:
+    def finish(self, trainer: Trainer, steps: EpochSteps, **learned: object) -> TrainingOutcome:
         """Trains to the end. ``learned``: what says what is learned from, by name."""
-        settings, evaluate = epochs.settings, self.evaluate
+        epochs, evaluate = steps.epochs, self.evaluate
+        settings = epochs.settings
         plan = RunPlan(
             units=settings.epochs * epochs.steps,
             evaluate_every=None if settings.evaluate_every is None else settings.evaluate_every * epochs.steps,
@@ -107,5 +106,4 @@ class EpochRun:
         )
         identity = identity_of(trainer, self.algorithm, settings, seed=self.seed, **learned)
         by_unit: Evaluate | None = None if evaluate is None else lambda units: evaluate(units // epochs.steps)
-        steps = EpochSteps(epochs, self.seed, unit)
         return Run(trainer, steps, plan, RunPlace(self.folder, identity), by_unit, self.progress).finish()

@@ -16,14 +16,14 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.records.preference import RatedTrajectory
-from upturn.training.dpo import digest
-from upturn.training.epochs import EpochRun, Epochs
+from upturn.training.epochs import EpochRun, Epochs, EpochSteps
 from upturn.training.losses.preference import RatedPreference
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.preference_settings import KtoSettings
 from upturn.training.row import FloatArray, TrainingRow, turn_rows
 from upturn.training.run import Evaluate, Progress
 from upturn.training.scorer import Scorer
+from upturn.training.sft import rows_digest
 from upturn.training.stream import Stream, Unit
 
 _MISMATCH_STREAM = 0x4B54
@@ -49,16 +49,26 @@ def run_kto(  # noqa: PLR0913  # a run's seed, place and two callbacks are indep
     """
     run = EpochRun("kto", seed, run_dir, evaluate, progress)
     run.check(settings)
-    attempts = _rated_rows(rated)
-    epochs = Epochs(len(attempts), settings.batch_trajectories, settings)
-    trainer = epochs.trainer(model)
-    told = digest([row for rows in attempts for row in rows])
-    algorithm = RatedSteps(attempts, mismatched(rated, attempts, seed), settings, scorer=trainer.score)
-    return run.finish(trainer, epochs, algorithm.unit, ratings=told)
+    told = digest(rated)
+    trainer = Epochs(len(rated), settings.batch_trajectories, settings).trainer(model)
+    return run.finish(trainer, rated_steps(rated, settings, seed, trainer.score), ratings=told)
 
 
-class RatedSteps:
-    """Steps of rated attempts as weight streams. To be made with the weights before training: the reference's."""
+def rated_steps(rated: Sequence[RatedTrajectory], settings: KtoSettings, seed: int, scorer: Scorer) -> EpochSteps:
+    """The rated attempts as optimiser steps, epoch after epoch. ``scorer``: of the weights as they are whenever it
+    is asked, here of those before training."""
+    attempts = rated_rows(rated)
+    batches = RatedBatches(attempts, mismatched(rated, attempts, seed), settings, scorer=scorer)
+    return EpochSteps(Epochs(len(rated), settings.batch_trajectories, settings), seed, batches.unit)
+
+
+def digest(rated: Sequence[RatedTrajectory]) -> str:
+    """The identity of rated attempts in their order. Raises TrainingError for such as cannot be learned from."""
+    return rows_digest([row for rows in rated_rows(rated) for row in rows])
+
+
+class RatedBatches:
+    """Rated attempts as weight streams, step by step. Made with the weights before training, the reference's."""
 
     def __init__(
         self,
@@ -125,7 +135,7 @@ def _joined(prompt: TrainingRow, continuation: TrainingRow, longest: int) -> Tra
     return TrainingRow(name, tokens, positions, np.ones(len(positions), dtype=np.float32), None)
 
 
-def _rated_rows(rated: Sequence[RatedTrajectory]) -> list[tuple[TrainingRow, ...]]:
+def rated_rows(rated: Sequence[RatedTrajectory]) -> list[tuple[TrainingRow, ...]]:
     """By attempt; weights are +1 on good ones and −1 on bad ones. Raises TrainingError."""
     kinds = {each.is_desirable for each in rated}
     if len(kinds) < 2:
