@@ -16,7 +16,7 @@ from upturn.training.curriculum_collect import CurriculumCollect, Sample
 from upturn.training.curriculum_settings import CurriculumSettings, GateSettings
 from upturn.training.curve import CurvePoint
 from upturn.training.grpo import run_grpo
-from upturn.training.metric import UNREPEATED
+from upturn.training.metric import UNREPEATED, metric_of
 from upturn.training.place import CURVE_FILE
 from upturn.training.policy_settings import DynamicSamplingSettings
 from upturn.training.weights import weight_tensors
@@ -143,6 +143,7 @@ def test_levels_are_learned_one_after_the_other_and_both_are_kept(
     _train(model, copy_task, tmp_path, iterations=60, tasks=6)
     assert copy_task(model).score(0) >= 0.95
     curve = [point.metrics for point in read_curve(tmp_path / CURVE_FILE)]
+    assert {name for each in curve for name in each if metric_of(name) is None} == set()
     levels = [each["curriculum_level"] for each in curve]
     assert (levels[0], levels[-1]) == (1.0, 2.0)
     assert levels == sorted(levels, key=float)  # type: ignore[arg-type]

@@ -36,6 +36,11 @@ def test_exact_names_come_before_beginnings_and_unknown_ones_are_other() -> None
     assert group_of("score") == "score"
 
 
+def test_a_part_of_a_mixture_says_the_same_under_its_own_name() -> None:
+    assert metric_of("policy/mean_return") == metric_of("mean_return") is not None
+    assert group_of("policy/costs") == "other"
+
+
 KL = KlSettings(coefficient=0.1, target=0.01, horizon=100)
 RUNS = {
     "plain": GrpoSettings(iterations=2, evaluate_every=1),

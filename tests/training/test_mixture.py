@@ -12,15 +12,18 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from upturn.errors import ConfigError, TrainingError
-from upturn.records import Trajectory
+from upturn.records import PreferencePair, Trajectory
+from upturn.records.preference import RatedTrajectory
 from upturn.training import GrpoSettings, OptimiserSettings, TrainingRow, read_curve, supervised_rows
 from upturn.training.curve import CurvePoint
 from upturn.training.losses import CrossEntropy
-from upturn.training.metric import UNREPEATED
-from upturn.training.mixture import Mixture, Part, policy_part, run_mixture, supervised_part
+from upturn.training.metric import UNREPEATED, metric_of
+from upturn.training.mixture import Mixture, Part, run_mixture
+from upturn.training.mixture_parts import policy_part, preference_part, rating_part, supervised_part
 from upturn.training.mixture_settings import MixtureSettings
 from upturn.training.place import CURVE_FILE
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
+from upturn.training.preference_settings import DpoSettings, KtoSettings
 from upturn.training.stream import Minibatch, State, Stream, Unit
 from upturn.training.trainer import Trainer
 from upturn.training.weights import weight_tensors
@@ -115,24 +118,39 @@ def _demonstrations(make: Make, symbols: Sequence[int] = (5, 6)) -> Sequence[Tra
     )
 
 
+def _every_kind(make: Make, collect: Any) -> list[Part]:
+    """Supervised, policy gradient, preferences and ratings, each with a weight of its own."""
+
+    def attempt(token: int) -> Trajectory:
+        return make((1, 7, 2, token), ((0, 3, 4),), name=f"seven {token}", task="seven")
+
+    pairs = [PreferencePair("p", attempt(7), attempt(8), "group", 1.0)]
+    rated = [RatedTrajectory(attempt(7), True), RatedTrajectory(attempt(9), False)]
+    return [
+        replace(supervised_part(_demonstrations(make), 2), weight=0.25),
+        replace(policy_part(collect, GrpoSettings(minibatches=1)), weight=3.0),
+        replace(preference_part(pairs, DpoSettings()), weight=20.0),
+        replace(rating_part(rated, KtoSettings()), weight=50.0),
+    ]
+
+
 def test_a_mixed_step_is_the_weighted_sum_of_the_parts_losses_and_gradients(
     tiny_model: Model, make_trajectory: Make, copy_task: Toy
 ) -> None:
     model = tiny_model()
-    rows = _demonstrations(make_trajectory)
-    collect = copy_task(model).collect
-    settings = GrpoSettings(minibatches=1)
-    parts = [replace(supervised_part(rows, 2), weight=0.25), replace(policy_part(collect, settings), weight=3.0)]
+    parts = _every_kind(make_trajectory, copy_task(model).collect)
     trainer = Trainer(model, OptimiserSettings())
     algorithms = [part.make(trainer, 0) for part in parts]
     (mixed,) = Mixture(parts, algorithms).unit(0).minibatches
     separate = [_gradient(model, algorithm.unit(0).minibatches[0]) for algorithm in algorithms]
-    loss, gradient = _gradient(model, mixed)
-    assert loss == pytest.approx(0.25 * separate[0][0] + 3.0 * separate[1][0], rel=1e-5)
-    expected = 0.25 * separate[0][1] + 3.0 * separate[1][1]
-    assert float(separate[0][1].norm()) > 0.1
-    assert float(separate[1][1].norm()) > 0.01
-    assert torch.allclose(gradient, expected, rtol=1e-4, atol=1e-6)
+    assert all(
+        float(part.weight * gradient.norm()) > 0.1 for part, (_, gradient) in zip(parts, separate, strict=True)
+    )
+    found = _gradient(model, mixed)
+    expected = [part.weight * loss for part, (loss, _) in zip(parts, separate, strict=True)]
+    assert found[0] == pytest.approx(sum(expected), rel=1e-5)
+    gradients = [part.weight * gradient for part, (_, gradient) in zip(parts, separate, strict=True)]
+    assert torch.allclose(found[1], torch.stack(gradients).sum(0), rtol=1e-4, atol=1e-5)
 
 
 def test_more_rows_in_one_part_change_nothing_about_the_other(
@@ -242,7 +260,9 @@ def test_each_part_teaches_what_it_knows(
     assert before < 0.1
     assert outcome.best_score is not None
     assert outcome.best_score >= 0.95
-    last = read_curve(tmp_path / CURVE_FILE)[-1].metrics
+    curve = read_curve(tmp_path / CURVE_FILE)
+    assert {name for point in curve for name in point.metrics if metric_of(name) is None} == set()
+    last = curve[-1].metrics
     assert last["token_logprob"] == pytest.approx(0.0, abs=0.1)  # of what is shown alone
     assert last["policy/mean_return"] == pytest.approx(1.0, abs=0.1)
 
@@ -258,6 +278,10 @@ def test_each_part_teaches_what_it_knows(
         (
             lambda: policy_part(lambda _: [], GrpoSettings(iterations=7, optimiser=OptimiserSettings())),
             "iterations would do nothing here: the mixture's own settings decide",
+        ),
+        (
+            lambda: preference_part([], DpoSettings(epochs=2, keep="best", evaluate_every=1)),
+            "epochs, evaluate_every, keep would do nothing here",
         ),
         (lambda: MixtureSettings(evaluate_every=None), "keep='best' would do nothing with evaluate_every=None"),
         (lambda: MixtureSettings(units=0), "units must be at least 1, got 0"),

@@ -15,7 +15,7 @@ from upturn.records import Task, Trajectory
 from upturn.training import GrpoSettings, OptimiserSettings, ScoredTrajectory, read_curve
 from upturn.training.curve import CurvePoint
 from upturn.training.grpo import run_grpo
-from upturn.training.metric import UNREPEATED
+from upturn.training.metric import UNREPEATED, metric_of
 from upturn.training.offline import StoredCollect, run_offline
 from upturn.training.offline_settings import OfflineSettings
 from upturn.training.place import CURVE_FILE
@@ -81,6 +81,7 @@ def test_importance_weights_find_what_was_hardly_ever_tried(
     run_offline(model, logged(make_trajectory), settings, seed=0, run_dir=tmp_path)
     assert _value(model) >= 0.95
     last = read_curve(tmp_path / CURVE_FILE)[-1].metrics
+    assert {name for name in last if metric_of(name) is None} == set()
     assert last["mismatch_weight_max"] == pytest.approx(20.0, rel=0.05)  # 1 over .05: all is written there now
     assert last["mean_return"] == pytest.approx(0.35)  # what was logged stays what it was
     assert (last["stored_epoch"], last["stored_left_out_alone"]) == (79.0, 0.0)

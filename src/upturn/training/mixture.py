@@ -4,27 +4,22 @@ A unit of the mixture is one unit of each part that is under way. The unit has a
 with the most; a part with n of the N steps has its i-th minibatch (from 0) in step ⌊i·N/n⌋, so that every minibatch
 is trained on exactly once and they are spread evenly. A step's loss is the sum of the streams in it, each divided
 by its own denominator and multiplied by its part's weight: more rows in one part change nothing about the others.
+Parts for the common ways of learning stand in ``mixture_parts``.
 """
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from transformers import PreTrainedModel
 
 from upturn.errors import ConfigError, TrainingError
-from upturn.training.collection import Collect, Collecting, Refill, StatefulCollect
 from upturn.training.mixture_settings import MixtureSettings
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.policy_gradient import PolicyGradient
-from upturn.training.row import TrainingRow
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
 from upturn.training.schedule import IterationSchedule
-from upturn.training.settings import GrpoSettings
-from upturn.training.sft import SupervisedSteps, rows_digest
 from upturn.training.stream import (
     NO_STATE,
     Algorithm,
@@ -163,68 +158,6 @@ def run_mixture(  # noqa: PLR0913  # a run's seed, place and two callbacks are i
         cost_limits=settings.cost_limits,
     )
     return Run(trainer, mixture, plan, place, evaluate, progress).finish()
-
-
-def supervised_part(rows: Sequence[TrainingRow], batch_rows: int, *, name: str = "sft") -> Part:
-    """Supervised training on ``rows``: one step of ``batch_rows`` of them in each unit, epoch after epoch.
-
-    Fewer rows than that make a step of all of them, which weighs as much as any other.
-    """
-    if not rows:
-        raise TrainingError(f"part {name!r} has no rows to train on; supervised training needs at least one")
-    size = min(batch_rows, len(rows))
-    facts = {"rows": rows_digest(rows), "batch_rows": size}
-    return Part(name, lambda _trainer, seed: SupervisedSteps(rows, size, seed), facts=facts)
-
-
-def policy_part(
-    collect: Collect, settings: GrpoSettings, *, refill: Refill | None = None, name: str = "policy"
-) -> Part:
-    """A policy gradient on what ``collect`` gives, with fresh attempts or stored ones.
-
-    The settings that belong to a run (iterations, optimiser, evaluations, ...) are the mixture's: raises
-    ConfigError where they are set here.
-    """
-    idle = [each for each in _RUN_FIELDS if getattr(settings, each) != getattr(_DEFAULTS, each)]
-    if idle:
-        raise ConfigError(
-            [
-                f"part {name!r}: {', '.join(idle)} would do nothing here: the mixture's own settings decide; "
-                "set them there"
-            ]
-        )
-    facts = {each.name: getattr(settings, each.name) for each in fields(settings) if each.name not in _RUN_FIELDS}
-    if isinstance(collect, StatefulCollect):
-        facts |= collect.identity()
-
-    def make(trainer: Trainer, seed: int) -> Algorithm:
-        algorithm = PolicyGradient(
-            collect,
-            settings,
-            seed,
-            refill=refill,
-            scorer=None if settings.mismatch is None else trainer.score,
-            reference=None
-            if settings.objective.kl is None
-            else Trainer(copy.deepcopy(trainer.model), trainer.settings).score,
-        )
-        return Collecting(algorithm, collect) if isinstance(collect, StatefulCollect) else algorithm
-
-    return Part(name, make, facts=facts)
-
-
-_DEFAULTS = GrpoSettings()
-_RUN_FIELDS = (
-    "iterations",
-    "optimiser",
-    "decay",
-    "evaluate_every",
-    "target_score",
-    "patience",
-    "cost_limits",
-    "keep",
-    "checkpoint_every",
-)
 
 
 def _check(parts: Sequence[Part], units: int) -> None:
