@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
@@ -25,7 +25,11 @@ from upturn.loop.crew import CrewFleet, OpenTrainee, TraineeWorkplace
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.trainee import Practice, Trainee
 from upturn.models.engine import weights_hash
+from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Task, Trajectory
+from upturn.training.advantage import ScoredGroup
+from upturn.training.asynchronous import AheadCollect
+from upturn.training.weights import put_back
 
 LIMITS = Limits(max_turns=6, max_tokens=256, max_action_tokens=24)
 VERSION = AgentVersion("nano", "1", "local_model", model="nano")
@@ -79,6 +83,13 @@ class InProcess:
             yield from map(Finished, found)
 
 
+class NoSink:
+    """Keeps nothing."""
+
+    def append(self, run: str, iteration: int, finished: Sequence[Any]) -> None:
+        pass
+
+
 @pytest.fixture
 def flushing() -> Iterator[None]:
     """A workplace sets torch's threads and flushes denormal numbers, as a worker's process may."""
@@ -105,10 +116,6 @@ def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(tmp_pa
 
 
 def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushing: None) -> None:
-    class NoSink:
-        def append(self, run: str, iteration: int, finished: Sequence[Any]) -> None:
-            pass
-
     kit = resolve_kit("office")
     fleet = CrewFleet(kit, LIMITS, InProcess(OpenTrainee("office", LIMITS, VERSION)), tmp_path)
     trainee = Trainee(fleet, VERSION)
@@ -123,6 +130,27 @@ def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushin
         [member.trajectory for group in found for member in group.members],
         [member.trajectory for group in expected for member in group.members],
     )
+
+
+def test_sampling_ahead_through_a_crew_is_stamped_with_the_promised_weights(tmp_path: Path, flushing: None) -> None:
+    """Two iterations with staleness 1 come from the weights before training, the third from those after one."""
+    kit = resolve_kit("office")
+    fleet = CrewFleet(kit, LIMITS, InProcess(OpenTrainee("office", LIMITS, VERSION), 1), tmp_path)
+    ahead, model = Trainee(fleet, VERSION), load_local("nano").model
+    fleet.follow(ahead.model)
+
+    def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
+        put_back(ahead.model, weights)
+        return ahead.practise(tasks(1), iteration, Practice("run", 5, 2), NoSink())
+
+    versions = []
+    with AheadCollect(model, sample, staleness=1, iterations=3) as collect:
+        for iteration in range(3):
+            groups = collect(iteration)
+            versions.append({member.trajectory.model_version for group in groups for member in group.members})
+            with torch.no_grad():
+                next(iter(model.parameters())).mul_(1.01)
+    assert versions[0] == versions[1] != versions[2]
 
 
 def test_a_crew_plays_one_version_that_it_follows(tmp_path: Path) -> None:

@@ -183,6 +183,7 @@ def test_sampling_ahead_through_a_remote_engine_stamps_each_iteration_with_the_w
     with engine_server.serving(served.engine):
         engine = sglang(served)
         handover = Handover(tiny(3), EngineReceiver(engine), tmp_path / "weights")
+        (tmp_path / "weights" / "mine").mkdir(parents=True)
 
         def sample(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
             handover.give(weights)
@@ -197,7 +198,7 @@ def test_sampling_ahead_through_a_remote_engine_stamps_each_iteration_with_the_w
             run_grpo(model, collect, settings, seed=1, run_dir=tmp_path / "run")
     assert all(len(versions) == 1 for versions in seen)
     assert len(set.union(*seen)) == 3, "the first two iterations share the weights from before training"
-    assert len(list((tmp_path / "weights").iterdir())) == 2, "older folders are removed"
+    assert len(list((tmp_path / "weights").iterdir())) == 2 + 1, "older folders are removed, nothing else"
 
 
 def test_an_engine_that_was_not_given_the_promised_weights_is_refused(

@@ -7,6 +7,7 @@ newest two are kept, since a worker that replaces another still loads from them.
 """
 
 import asyncio
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _KEPT = 2
+_NAMED = re.compile("[0-9a-f]{32}")
+"""A folder of weights is called like ``weights_hash`` writes them."""
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
@@ -73,9 +76,10 @@ class Handover:
     ) -> None:
         """``model``: whose weights are handed over, or that holds those which are given.
 
-        ``folder``: where the folders of weights lie, readable for the receiver under the same path. ``companions``:
-        a folder whose tokenizer and other files go along with whole models; None = weights and config alone. Raises
-        TrainingError when the receiver takes adapters and the model has none.
+        ``folder``: where the folders of weights lie, readable for the receiver under the same path, and for this
+        handover alone: it removes older ones. ``companions``: a folder whose tokenizer and other files go along
+        with whole models; None = weights and config alone. Raises TrainingError when the receiver takes adapters
+        and the model has none, or the other way round.
         """
         self._model = model
         self._receiver = receiver
@@ -130,8 +134,8 @@ class Handover:
             )
 
     def _forget(self, newest: Path) -> None:
-        """Removes all folders but the newest. What the receiver is done with may go."""
-        others = [each for each in self._folder.iterdir() if each.is_dir() and each != newest]
+        """Removes all folders of weights but the newest. Nothing else that lies there is touched."""
+        others = [each for each in self._folder.iterdir() if _NAMED.fullmatch(each.name) and each != newest]
         others.sort(key=lambda each: each.stat().st_mtime)
         for folder in others[: max(0, len(others) - (_KEPT - 1))]:
             shutil.rmtree(folder, ignore_errors=True)

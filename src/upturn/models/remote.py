@@ -82,7 +82,10 @@ class _Line(NamedTuple):
 
 
 class RemoteEngine:
-    """A ``Model`` at a URL. Opens connections with the first request under way and closes them after the last."""
+    """A ``Model`` at a URL, for one event loop at a time.
+
+    Opens connections with the first request under way and closes them after the last.
+    """
 
     def __init__(
         self,

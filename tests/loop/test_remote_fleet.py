@@ -1,0 +1,113 @@
+"""Practice through an engine elsewhere: what a fleet in this process would give, and what is refused."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from upturn.agents import Limits
+from upturn.environments.kit import resolve_kit
+from upturn.errors import ModelError, TrainingError
+from upturn.loop.fleet import Fleet, Purpose
+from upturn.loop.remote import RemoteFleet
+from upturn.loop.trainee import Practice, Trainee
+from upturn.models.engine import weights_hash
+from upturn.models.remote import RemoteEngine, RemoteSettings
+from upturn.records import AgentVersion, Task
+from upturn.training.advantage import ScoredGroup
+from upturn.training.version import load_version
+from upturn.training.weights import put_back, weight_tensors
+
+KIT = resolve_kit("office")
+LIMITS = Limits(max_turns=4, max_tokens=200, max_action_tokens=24)
+VERSION = AgentVersion("nano", "1", "local_model", model="nano")
+TASKS: list[Task] = list(islice(KIT.tasks(seed=3, split="train", families=["mail_file", "cell_ask"]), 3))
+PRACTICE = Practice("run", 5, 3)
+
+
+class NoSink:
+    """Keeps nothing."""
+
+    def append(self, run: str, iteration: int, finished: Sequence[Any]) -> None:
+        pass
+
+
+class Served:
+    """Nano behind an engine server that takes whole models."""
+
+    def __init__(self, server: ModuleType) -> None:
+        self.trainee = Trainee(Fleet(KIT, LIMITS), VERSION)
+        self.engine = server.Engine(self.trainee.engine, "start", load=self.load)
+
+    def load(self, name: str, folder: str) -> None:
+        put_back(self.trainee.model, weight_tensors(load_version(Path(folder))))
+        self.trainee.engine.refresh()
+
+
+@pytest.fixture
+def practising(
+    engine_server: ModuleType, tmp_path: Path
+) -> Iterator[Callable[[], tuple[Any, RemoteFleet, Trainee]]]:
+    """The engine, the fleet that samples from it, and a trainee with other weights than the engine has."""
+    served = Served(engine_server)
+    with engine_server.serving(served.engine):
+
+        def begin() -> tuple[Any, RemoteFleet, Trainee]:
+            remote = RemoteEngine(RemoteSettings(served.engine.url, "sglang", max_length=200, retries=0), "start")
+            fleet = RemoteFleet(KIT, LIMITS, remote, tmp_path)
+            trainee = Trainee(fleet, VERSION)
+            with torch.no_grad():
+                next(iter(trainee.model.parameters())).mul_(1.01)
+            return served.engine, fleet, trainee
+
+        yield begin
+
+
+def tokens(groups: Sequence[ScoredGroup]) -> list[list[tuple[int, ...]]]:
+    return [[row.token_ids for row in member.trajectory.rows] for group in groups for member in group.members]
+
+
+def test_practice_through_an_engine_elsewhere_is_practice_here(practising: Callable[[], Any]) -> None:
+    """SGLang's seeds have 31 bits, ours 63: so tokens differ from those here, but are those of the same weights."""
+    _, fleet, trainee = practising()
+    fleet.follow(trainee.model)
+    groups = trainee.practise(TASKS, 2, PRACTICE, NoSink())
+    found = [member.trajectory for group in groups for member in group.members]
+    assert len(found) == 9 and {each.error for each in found} == {""}
+    assert {each.model_version for each in found} == {weights_hash(trainee.model)}
+    assert all(member.turn_rewards is not None for group in groups for member in group.members)
+    assert fleet.rescored is not None and fleet.rescored.largest_gap < 1e-4
+    assert tokens(trainee.practise(TASKS, 2, PRACTICE, NoSink())) == tokens(groups), "seeds decide, not the moment"
+
+
+def test_an_engine_that_returns_other_ids_than_it_sampled_is_refused_before_training(
+    practising: Callable[[], Any],
+) -> None:
+    """In good form, so that only the weights can tell: every answer's first token is another one."""
+
+    def other(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
+        answer["output_ids"][0] = (answer["output_ids"][0] + 7) % 256
+        answer["meta_info"]["output_token_logprobs"][0][1] = answer["output_ids"][0]
+        return answer
+
+    engine, fleet, trainee = practising()
+    fleet.follow(trainee.model)
+    engine.faults.append(other)
+    with pytest.raises(TrainingError, match="the engine returns other tokens than it sampled"):
+        trainee.practise(TASKS, 2, PRACTICE, NoSink())
+
+
+def test_nothing_is_scored_again_at_other_temperatures_and_nothing_sampled_without_weights(
+    practising: Callable[[], Any],
+) -> None:
+    _, fleet, trainee = practising()
+    with pytest.raises(ModelError, match=r"call follow\(\) first"):
+        trainee.practise(TASKS, 2, PRACTICE, NoSink())
+    fleet.follow(trainee.model)
+    (found,) = fleet.attempt([(trainee.version, TASKS[0], 0)], Purpose("exam", 1, temperature=0.0))
+    assert "at temperature 0.0 they are not the model's" in found.error, "SGLang scores at its own temperature"
+    assert fleet.rescored is None
