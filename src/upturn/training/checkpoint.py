@@ -72,10 +72,6 @@ class Checkpoint(NamedTuple):
     """What the algorithm remembers; empty = nothing, or written before algorithms could."""
 
 
-_LARGE = ("weights", "optimiser", "best")
-"""What is kept in shards, and never whole in all processes."""
-
-
 def save_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkpoint, world: World | None) -> None:
     """As ``write_checkpoint``, of shards: whole in the first process, which writes. All must call it."""
     if world is None:
@@ -95,7 +91,8 @@ def save_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkpo
 def load_checkpoint(path: Path, identity: Mapping[str, str], trainer: Trainer) -> Checkpoint | None:
     """What ``save_checkpoint`` wrote, in the layout of the trainer's model; None = there is none.
 
-    All must call it. What the algorithm remembers is whole in every process. Raises TrainingError as ``read_checkpoint`` does.
+    All must call it. What the algorithm remembers is whole in every process. Raises TrainingError as
+    ``read_checkpoint`` does.
     """
     world = trainer.world
     held: Checkpoint | None = None
@@ -103,15 +100,18 @@ def load_checkpoint(path: Path, identity: Mapping[str, str], trainer: Trainer) -
     def read() -> Checkpoint | None:
         nonlocal held
         held = read_checkpoint(path, identity) if path.exists() else None
-        return None if held is None else held._replace(**{name: {} for name in _LARGE})
+        return None if held is None else held._replace(weights={}, optimiser={}, best={})
 
     found = agreed(world, read)
     if found is None or world is None:
         return held
     own = weight_tensors(trainer.model)
-    likes = {"weights": own.get, "optimiser": trainer.parameter_of, "best": own.get}
-    parts = {name: _spread({} if held is None else getattr(held, name), likes[name], world) for name in _LARGE}
-    return found._replace(**parts)
+    whole = Checkpoint(found.progress, {}, {}, {}) if held is None else held
+    return found._replace(
+        weights=_spread(whole.weights, own.get, world),
+        optimiser=_spread(whole.optimiser, trainer.parameter_of, world),
+        best=_spread(whole.best, own.get, world),
+    )
 
 
 def write_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkpoint) -> None:

@@ -215,6 +215,7 @@ class _Answer(NamedTuple, Generic[ValueT]):
 
 def _meet(world: World, limits: Limits) -> None:
     from torch import distributed
+    from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
@@ -225,7 +226,7 @@ def _meet(world: World, limits: Limits) -> None:
         store.wait([f"upturn/there/{rank}" for rank in range(world.size)], patience)
         distributed.init_process_group(
             "gloo" if world.device == "cpu" else "cpu:gloo,cuda:nccl",
-            store=distributed.PrefixStore("upturn", store),
+            store=PrefixStore("upturn", store),
             rank=world.rank,
             world_size=world.size,
             timeout=timedelta(seconds=limits.silence_seconds),

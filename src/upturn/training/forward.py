@@ -176,7 +176,8 @@ class Forward:
             ours = head(backbone(input_ids=input_ids, attention_mask=None, use_cache=False).last_hidden_state)
             # not by calling the model, which would gather sharded weights within the pass that has gathered them
             whole = self.model.forward(input_ids=input_ids, use_cache=False).logits
-            return (ours.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max()
+            gaps: Tensor = ours.float().log_softmax(-1) - whole.float().log_softmax(-1)
+            return gaps.abs().max()
 
         with torch.no_grad():
             difference = float(as_pass(self.model, compare))
