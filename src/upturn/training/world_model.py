@@ -47,16 +47,18 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
 
     The warm-up lies in its folder ``warm-up``, practice in ``practice``; ``progress`` and the outcome are of
     practice. ``evaluate`` is called with the iterations of practice done; transitions in its place are held out,
-    and the score is the lift of greedy predictions of them. Resuming needs the model as it was before training, the
-    same transitions, settings and seed. Raises TrainingError, also when no transition is left to learn from.
+    and the score is the lift of greedy predictions of those whose tool is learned. Resuming needs the model as it
+    was before training, the same transitions, settings and seed. Raises TrainingError, also when no transition is
+    left to learn from.
     """
     check_evaluation(evaluate, settings.practice.evaluate_every)
     kept = _kept(transitions, settings, seed)
     usual = most_common(transitions)
-    held_out = evaluate if isinstance(evaluate, Sequence) else ()
+    held_out: Sequence[Transition] = ()
     watch = evaluate
     if isinstance(watch, Sequence):
-        refuse_seen(transitions, held_out)
+        refuse_seen(transitions, watch)
+        held_out = _of_tools(watch, kept)
         watch = _watch(predictor, held_out, usual, settings.threshold)
     if (warm_up := settings.warm_up) is not None:
         watched = None if warm_up.evaluate_every is None else observation_rows(held_out)
@@ -75,6 +77,18 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
         evaluate=watch,
         progress=progress,
     )
+
+
+def _of_tools(held_out: Sequence[Transition], kept: Sequence[Transition]) -> tuple[Transition, ...]:
+    """What is held out of the tools that are learned: the others were left out for having nothing to teach."""
+    learned = {each.tool for each in kept}
+    found = tuple(each for each in held_out if each.tool in learned)
+    if not found:
+        raise TrainingError(
+            f"none of the {len(held_out)} held-out transitions is of a tool that is learned "
+            f"({', '.join(map(repr, sorted(learned)))}); hold some of those out"
+        )
+    return found
 
 
 def _watch(
