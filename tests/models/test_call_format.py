@@ -71,6 +71,7 @@ def test_the_name_that_a_model_gave_its_call_is_kept() -> None:
 def test_what_is_no_single_call_reads_as_none(spoiled: str) -> None:
     framed = {
         "hermes": f"<tool_call>\n{spoiled}\n</tool_call>",
+        "xml": f"<tool_call>\n{spoiled}\n</tool_call>",
         "mistral": f"[TOOL_CALLS] [{spoiled}]",
         "llama": spoiled,
         "json": spoiled,
@@ -78,6 +79,34 @@ def test_what_is_no_single_call_reads_as_none(spoiled: str) -> None:
     assert framed.keys() == CALL_FORMATS.keys()
     for family, text in framed.items():
         assert CALL_FORMATS[family].read(text) is None, family
+
+
+XML = "<tool_call>\n<function=mail.move>\n<parameter=id>\nm2\n</parameter>\n{}</function>\n</tool_call>"
+
+
+def test_a_call_in_xml_has_values_of_text() -> None:
+    read = CALL_FORMATS["xml"].read
+    call = read("Now. " + XML.format("<parameter=n>\n[1]\n2\n</parameter>\n"))
+    assert call is not None and call.action == Action("mail", "move", {"id": "m2", "n": "[1]\n2"}, "Now.")
+    empty = read("<tool_call><function=user.finish></function></tool_call>")
+    assert empty is not None and empty.action == Action("user", "finish")
+    once = XML.format("")
+    for spoiled in (
+        once.replace("m2\n", "m2"),
+        once.replace("mail.move", "mail"),
+        once.replace("</function>", ""),
+        once.removesuffix("</tool_call>"),
+        XML.format("<parameter=id>\nm3\n</parameter>\n"),
+        XML.format("and"),
+        f"{once}.",
+        f"{once}\n{once}",
+    ):
+        assert read(spoiled) is None, spoiled
+
+
+def test_a_marker_of_python_in_a_value_stays() -> None:
+    call = CALL_FORMATS["llama"].read('<|python_tag|>{"name": "a.b", "parameters": {"x": "<|python_tag|>"}}')
+    assert call is not None and call.action == Action("a", "b", {"x": "<|python_tag|>"})
 
 
 def test_two_calls_are_none_because_only_one_could_be_acted_on() -> None:

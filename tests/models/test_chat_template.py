@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from upturn.errors import RecordError
-from upturn.models import ChatRenderer, check_renderer
+from upturn.models import ChatRenderer, RendererReport, check_renderer
 from upturn.models.manner import CALL_ID, described
 from upturn.records import Action, Observation, Tool, Turn
 
@@ -169,7 +169,7 @@ def test_a_template_that_shows_earlier_turns_differently_is_rendered_again(chat_
     first = renderer.open(SEEN[0], "") + renderer.write(CALLS[0])
     assert appended(renderer)[: len(first)] != first
     report = check_renderer(renderer)
-    assert report == ((), 2, 2)  # the contract is kept, and each later prompt is a new row
+    assert report == RendererReport((), 2, 2)  # the contract is kept, and each later prompt is a new row
 
 
 def test_thoughts_that_the_template_forgets_are_noticed(chat_tokenizer: Tokenizers) -> None:
@@ -208,7 +208,7 @@ def test_every_family_keeps_the_contract(chat_tokenizer: Tokenizers, family: str
     tokenizer = chat_tokenizer(family)
     specials = [*tokenizer.get_added_vocab(), "<|im_", "im_end|>"]
     report = check_renderer(ChatRenderer(tokenizer, [LIST]), special_texts=specials)
-    assert report == ((), 0, 0)
+    assert report == RendererReport((), 0, 0)
 
 
 values = st.recursive(

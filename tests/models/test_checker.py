@@ -135,7 +135,7 @@ def test_each_breach_is_named(make: Callable[[], Fine], problem: str) -> None:
 
 
 def test_rows_that_fork_are_a_price_and_no_breach() -> None:
-    assert check_renderer(Honest()) == ((), 2, 2)
+    assert check_renderer(Honest()) == RendererReport((), 2, 2)
 
 
 def test_actions_and_tokens_of_ones_own_are_tried_too() -> None:

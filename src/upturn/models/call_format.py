@@ -1,13 +1,16 @@
 """How models of different families write a call of a tool, and how it is read back as an action.
 
-``hermes``: ``<tool_call>{"name": …, "arguments": {…}}</tool_call>`` (Hermes, Qwen2.5, Qwen3). ``llama``: the bare
-object ``{"name": …, "parameters": {…}}`` (Llama 3.1 and later). ``mistral``: ``[TOOL_CALLS] [{"name": …,
-"arguments": {…}, "id": …}]``, or ``[TOOL_CALLS]name[ARGS]{…}`` since tokenizer v11. ``json``: our own for templates
-that know no tools, ``{"name": …, "arguments": {…}}``. A name is ``target.operation``, as in the grammar.
+``hermes``: ``<tool_call>{"name": …, "arguments": {…}}</tool_call>`` (Hermes, Qwen2.5, Qwen3). ``xml``, with line
+breaks between: ``<tool_call><function=name><parameter=key>value</parameter>…</function></tool_call>`` (Qwen3-Coder,
+Qwen3.5 and later). ``llama``: the bare object ``{"name": …, "parameters": {…}}`` (Llama 3.1 and later).
+``mistral``: ``[TOOL_CALLS] [{"name": …, "arguments": {…}, "id": …}]``, or ``[TOOL_CALLS]name[ARGS]{…}`` since
+tokenizer v11.
+``json``: our own for templates that know no tools, ``{"name": …, "arguments": {…}}``. A name is
+``target.operation``, as in the grammar; where a format has no types, values are text, as there.
 
 One turn is one call: a text with several is read as none, because only one of them could be acted on. What stands
-before the call is the action's thought; after it nothing may stand. Not covered: calls as Python or XML
-(Qwen3-Coder, GLM, pythonic Llama 4).
+before the call is the action's thought; after it nothing may stand. Not covered: calls as Python (Llama 4, LFM2)
+and other markup (GLM, DeepSeek, Gemma 4).
 """
 
 import json
@@ -18,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from upturn.errors import RecordError
+from upturn.models.call import value_text
 from upturn.records import Action, JsonValue
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -26,6 +30,9 @@ _ARGUMENTS = ("arguments", "parameters")
 _BESIDE = frozenset({"name", "id", "type"})
 """What a call may hold beside its arguments."""
 _ARGS_CALL = re.compile(rf"\s*({_NAME}\.{_NAME})\s*(?:\[CALL_ID\]\s*([A-Za-z0-9]+)\s*)?\[ARGS\]\s*")
+_XML_FUNCTION = re.compile(r"\s*<function=([^<>\n]+)>\s*")
+_XML_PARAMETER = re.compile(r"<parameter=([^<>\n]+)>\n(.*?)\n</parameter>\s*", re.DOTALL)
+_XML_END = re.compile(r"</function>\s*</tool_call>\s*\Z")
 _OPEN_OBJECT = re.compile(r'\{\s*"(?:name|type|id|arguments|parameters)"')
 
 
@@ -48,6 +55,8 @@ class CallFormat:
     """Texts around a call that a tokenizer may hold as single tokens."""
     read: Callable[[str], Call | None]
     """The one call that ends the text; None = there is none, or it cannot be read. Never raises."""
+    has_types: bool = True
+    """False: values are written, and read back, as text."""
 
 
 def called_name(action: Action) -> str:
@@ -74,6 +83,15 @@ def checked_arguments(action: Action) -> dict[str, JsonValue]:
     except (TypeError, ValueError, RecursionError) as exc:
         raise RecordError(f"the parameters of {called_name(action)!r} cannot be written as JSON: {exc}") from exc
     return arguments
+
+
+def is_same_call(written: Action, found: Action) -> bool:
+    """Whether they ask for the same: values may come back as text, and the thought may be left out."""
+    as_text = [
+        (each.target, each.operation, {key: value_text(value) for key, value in each.parameters.items()})
+        for each in (written, found)
+    ]
+    return as_text[0] == as_text[1]
 
 
 def _finite(text: str) -> float:
@@ -141,12 +159,29 @@ def _read_hermes(text: str) -> Call | None:
     return None
 
 
+def _read_xml(text: str) -> Call | None:
+    for start in _after(text, "<tool_call>"):
+        named = _XML_FUNCTION.match(text, start)
+        if named is None:
+            continue
+        parameters: dict[str, JsonValue] = {}
+        place = named.end()
+        while match := _XML_PARAMETER.match(text, place):
+            if match.group(1) in parameters:
+                return None
+            parameters[match.group(1)] = match.group(2)
+            place = match.end()
+        is_whole = _XML_END.match(text, place) is not None
+        return _named(named.group(1), parameters, None, text[: start - len("<tool_call>")]) if is_whole else None
+    return None
+
+
 def _read_object(text: str) -> Call | None:
-    text = text.replace("<|python_tag|>", "", 1)
     for match in _OPEN_OBJECT.finditer(text):
         found = _json_at(text, match.start())
         if found is not None:
-            return None if text[found[1] :].strip() else _call(found[0], text[: match.start()])
+            thought = text[: match.start()].replace("<|python_tag|>", "")
+            return None if text[found[1] :].strip() else _call(found[0], thought)
     return None
 
 
@@ -175,6 +210,13 @@ CALL_FORMATS: Mapping[str, CallFormat] = {
             '<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>',
             ("<tool_call>", "</tool_call>"),
             _read_hermes,
+        ),
+        CallFormat(
+            "xml",
+            "<tool_call>\n<function=function-name>\n<parameter=name>\nvalue\n</parameter>\n</function>\n</tool_call>",
+            ("<tool_call>", "</tool_call>"),
+            _read_xml,
+            has_types=False,
         ),
         CallFormat(
             "mistral",

@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from upturn.errors import ModelError
-from upturn.models.call_format import Call, called_name, checked_arguments
+from upturn.errors import ModelError, RecordError
+from upturn.models.call_format import Call, called_name, checked_arguments, is_same_call
 from upturn.models.manner import CALL_ID, PROBE, call_segment, described, learn_manner
 from upturn.models.renderer import Written
 from upturn.models.template import ChatTemplate, Message, Messages, unmarked_at
@@ -101,11 +101,22 @@ class ChatRenderer:
         return (*history, *gap, *self._extension(observation, self._call_id(turns[-1])))
 
     def write(self, action: Action) -> tuple[int, ...]:
-        """The call as the template writes it, and the end token; raises RecordError when it cannot be one."""
+        """The call as the template writes it, and the end token.
+
+        Raises RecordError for what cannot be a call, or would not read back as the same: values that hold the
+        format's own marks, letters that the tokenizer does not have.
+        """
         checked_arguments(action)
         before, safe = self._opening(Observation("?"), ""), self._safe(action)
         text = self._closed(call_segment(self._template, self.manner, before, self.manner.call(safe)), safe)
-        return (*self._template.encode(text), self.manner.end_id)
+        ids = (*self._template.encode(text), self.manner.end_id)
+        found = self.read(ids)
+        if found.action is None or not is_same_call(action, found.action):
+            raise RecordError(
+                f"{action!r} cannot be written as a call: {found.text!r} reads as {found.action!r}; the format "
+                f"{self.manner.calls.name!r} or the tokenizer cannot hold it"
+            )
+        return ids
 
     def read(self, token_ids: Sequence[int]) -> Written:
         """The one call that ends what was written. A text that was cut off, or holds tokens of roles, has none."""

@@ -4,8 +4,9 @@ Checked, in this order: stop ids; that the same arguments give the same ids; tha
 system prompt and each observation, the empty one included, and an error by its code; that what is written ends in a
 stop id and in no place before, and reads back as the same action, odd values included; that what was cut off reads
 as no action, and reading never raises; that text which looks like special tokens stays text; and over several turns
-that a renderer which says that it keeps prefixes does. Rows that fork because it does not are counted: they are a
-price, no breach. Not checked: whether the model was trained with this renderer.
+that a renderer which says that it keeps prefixes does. Rows that fork because it does not, and odd values that it
+refuses with RecordError, are counted: they are a price, no breach. Not checked: whether the model was trained with
+this renderer.
 """
 
 from collections import Counter
@@ -14,7 +15,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from upturn.errors import RecordError
-from upturn.models.call import value_text
+from upturn.models.call_format import is_same_call
 from upturn.models.renderer import ConversationRenderer, Renderer, next_prompt
 from upturn.records import Action, Observation, Turn
 
@@ -54,6 +55,8 @@ class RendererReport(NamedTuple):
     """Training rows that a conversation of three calls starts anew, without a system prompt; 0 = it is one row."""
     prompted_forks: int
     """The same with a system prompt."""
+    refused: tuple[Action, ...] = ()
+    """What it refuses to write: its format or tokenizer cannot hold it. A price too, unless it is all."""
 
     @property
     def is_kept(self) -> bool:
@@ -80,7 +83,7 @@ def check_renderer(
             forked, broken = 0, [f"a conversation of {_TURNS} turns raised {type(exc).__name__}: {exc}"]
         forks.append(forked)
         problems += broken
-    return RendererReport(tuple(dict.fromkeys(problems)), *forks)
+    return RendererReport(tuple(dict.fromkeys(problems)), forks[0], forks[1], tuple(check.refused))
 
 
 class _Check:
@@ -90,6 +93,8 @@ class _Check:
         self._renderer = renderer
         self._actions = actions
         self._special_texts = special_texts
+        self.refused: list[Action] = []
+        self._written: list[tuple[Action, tuple[int, ...]]] = []
 
     def stopping(self) -> Iterator[str]:
         stops = self._renderer.stop_ids
@@ -122,27 +127,33 @@ class _Check:
     def writing(self) -> Iterator[str]:
         renderer = self._renderer
         for action in self._actions:
-            written = yield from self._same(f"write({action!r})", partial(renderer.write, action))
+            try:
+                written = yield from self._same(f"write({action!r})", partial(renderer.write, action))
+            except RecordError:
+                self.refused.append(action)
+                continue
+            self._written.append((action, written))
             stops = [place for place, token in enumerate(written) if token in renderer.stop_ids]
             if stops != [len(written) - 1]:
                 yield f"write({action!r}) must end in its only stop id, they stand at {stops!r} of {len(written)}"
             text, found = renderer.read(written)
-            if found is None or not _is_same(action, found):
+            if found is None or not is_same_call(action, found):
                 yield f"{action!r} was written as {text!r} and read back as {found!r}"
+        if not self._written:
+            yield f"write() refuses all of {len(self._actions)} actions"
         for odd in (Action("", ""), Action("no name", "at all!")):
             try:
                 _, found = renderer.read(renderer.write(odd))
             except RecordError:
                 continue
-            if found is None or not _is_same(odd, found):
+            if found is None or not is_same_call(odd, found):
                 yield f"write({odd!r}) must raise RecordError, or write what reads back; it reads as {found!r}"
 
     def reading(self) -> Iterator[str]:
         renderer = self._renderer
         opened = renderer.open(Observation("count the red boats"), "")
         stop = renderer.stop_ids[0]
-        for action in self._actions:
-            written = renderer.write(action)
+        for action, written in self._written:
             if renderer.read(written[:-1]).action is not None:
                 yield f"{action!r} reads as an action without its stop id: what was cut off must be none"
             for place in range(len(written)):  # reading must not raise, whatever part was sampled
@@ -166,7 +177,11 @@ class _Check:
         for what, use in uses.items():
             expected = _counted(use("boats"), structure)
             for text in self._special_texts:
-                found = _counted(use(f"boats {text} boats"), structure)
+                try:
+                    found = _counted(use(f"boats {text} boats"), structure)
+                except RecordError:
+                    self.refused.append(Action("user", "answer", {"text": text}))
+                    continue
                 if found != expected:
                     yield f"the text {text!r} in {what} became a special token: {_difference(expected, found)}"
 
@@ -225,12 +240,3 @@ def _counted(ids: Sequence[int], structure: frozenset[int]) -> Counter[int]:
 def _difference(expected: Counter[int], found: Counter[int]) -> str:
     changed = sorted(token for token in expected | found if expected[token] != found[token])
     return ", ".join(f"id {token} stands {found[token]} times instead of {expected[token]}" for token in changed)
-
-
-def _is_same(written: Action, found: Action) -> bool:
-    """Whether they ask for the same; formats may give values back as text, and leave the thought out."""
-    as_text = [
-        (each.target, each.operation, {key: value_text(value) for key, value in each.parameters.items()})
-        for each in (written, found)
-    ]
-    return as_text[0] == as_text[1]

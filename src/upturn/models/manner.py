@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from upturn.errors import ModelError
+from upturn.models.call import value_text
 from upturn.models.call_format import CALL_FORMATS, JSON, CallFormat, called_name, written_json
 from upturn.models.template import ChatTemplate, Message, Messages, unmarked_at
 from upturn.records import Action, Tool
@@ -59,7 +60,10 @@ class Manner:
         thought = action.thought
         if not self.writes_calls:
             return {"role": "assistant", "content": f"{thought}\n{written_json(action)}".lstrip("\n")}
-        called = {"name": called_name(action), "arguments": dict(action.parameters)}
+        arguments = dict(action.parameters)
+        if not self.calls.has_types:
+            arguments = {key: value_text(value) for key, value in arguments.items()}
+        called = {"name": called_name(action), "arguments": arguments}
         calls = [{"id": call_id, "type": "function", "function": called}]
         return {"role": "assistant", "content": thought, "tool_calls": calls}
 
@@ -94,8 +98,8 @@ def learn_manner(template: ChatTemplate, calls: Literal["json"] | None = None) -
     user, said = {"role": "user", "content": _ASKED}, {"role": "assistant", "content": _SAID}
     if _ASKED not in template.render([user], [], asks=True):
         raise ModelError(
-            "the chat template does not show what the user says; give the folder the template that belongs to "
-            "its model"
+            "the chat template does not show what the user says in plain text; give the folder the template that "
+            "belongs to its model (those of models that see images may take none)"
         )
     manner = Manner(_header(template, [user, said]), *_end(template, [user, said]))
     if calls is None:
