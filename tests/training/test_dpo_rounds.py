@@ -38,10 +38,10 @@ def test_copying_is_learned_to_95_percent(
     task = copy_task(tiny_model())
     assert task.score(0) < 0.15
     settings = DpoRoundsSettings(
-        rounds=60,
+        rounds=120,
         pairs=pairs,
         reference=reference,  # type: ignore[arg-type]
-        optimiser=OptimiserSettings(learning_rate=1e-2),
+        optimiser=OptimiserSettings(learning_rate=5e-3),
         evaluate_every=5,
         target_score=0.95,
         checkpoint_every=100,
