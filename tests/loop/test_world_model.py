@@ -1,0 +1,85 @@
+"""The world-model stage within a run: from stored attempts of all kinds to a version that goes on to practise."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from upturn.config import AgentConfig, parse_config
+from upturn.errors import TrainingError
+from upturn.loop.candidate import training_folder
+from upturn.loop.context import Context, version_of
+from upturn.loop.cycle import serve
+from upturn.loop.trainee import Trainee
+from upturn.loop.training import demonstrations_in
+from upturn.loop.world_model import is_held_out, observed, take_world_snapshot, train_world_model
+from upturn.models.nano import load_local
+from upturn.training import GrpoSettings, SftSettings
+from upturn.training.curve import read_curve
+from upturn.training.place import CURVE_FILE, read_outcome
+from upturn.training.policy_settings import KlSettings, ObjectiveSettings
+from upturn.training.world_model_settings import WorldModelSettings
+
+OFFICE = {
+    "run": {"threads": 1},
+    "agents": [
+        {"name": "nano", "kind": "local_model", "model": "nano"},
+        {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.office.rules:act"},
+    ],
+    "environment": {"name": "office", "max_turns": 6, "max_tokens": 200, "max_action_tokens": 40},
+    "tasks": {"count": 96, "heldout_count": 31, "families": ["mail_file", "unread_count", "sheet_total"]},
+    "sft": {"enabled": False},
+    "grpo": {"enabled": False},
+}
+SHORT = WorldModelSettings(
+    transitions_per_iteration=4,
+    attempts=2,
+    easy=None,
+    warm_up=SftSettings(epochs=1),
+    practice=GrpoSettings(iterations=2, objective=ObjectiveSettings(kl=KlSettings(0.01)), evaluate_every=2),
+)
+NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+
+
+def _opened(desk: ModuleType, folder: Path) -> AbstractContextManager[Context]:
+    opened: AbstractContextManager[Context] = desk.opened(folder, parse_config(OFFICE))
+    return opened
+
+
+def test_attempts_of_all_kinds_teach_the_world_and_become_a_version(desk: ModuleType, tmp_path: Path) -> None:
+    with _opened(desk, tmp_path / "run") as context:
+        serve(context, "serve", 32)
+        snapshot = take_world_snapshot(context)
+        world = observed(demonstrations_in(context, snapshot), Trainee(context.fleet, version_of(NANO)))
+        version = train_world_model(context, version_of(NANO), snapshot, "world", settings=SHORT)
+        folder = training_folder(context, "world") / "practice"
+    trajectories = {name.rpartition("/")[0] for name in (each.id for each in world.trained)}
+    assert len(snapshot.trajectory_ids) == 32
+    assert trajectories < set(snapshot.trajectory_ids)
+    assert {"mail.move", "user.finish"} <= {each.tool for each in world.trained}
+    assert {is_held_out(each.task_id) for each in world.trained} == {False}
+    assert {is_held_out(each.task_id) for each in world.held_out} == {True}
+    assert {each.prompt_ids for each in world.trained}.isdisjoint(each.prompt_ids for each in world.held_out)
+    assert (version.agent, version.parent, version.snapshot) == ("nano", version_of(NANO).id, snapshot.id)
+    assert version.weights_hash not in {"", version_of(NANO).weights_hash}
+    assert load_local(version.model).model is not None
+    outcome = read_outcome(folder)
+    assert outcome is not None and outcome.units == 2
+    first = read_curve(folder / CURVE_FILE)[0].metrics
+    assert first["score"] == pytest.approx(first["held_out_right"] - first["held_out_usual"])  # type: ignore[operator]
+
+
+def test_a_pool_without_attempts_is_refused_with_the_cure(desk: ModuleType, tmp_path: Path) -> None:
+    with (
+        _opened(desk, tmp_path) as context,
+        pytest.raises(TrainingError, match=r"no attempt at mail_file.*let an agent"),
+    ):
+        take_world_snapshot(context)
+
+
+def test_one_task_in_eight_is_held_out() -> None:
+    """1,000 ids: mean 125, deviation 10.5; outside of 80..170 with probability below 1e-4. Ids decide alone."""
+    held = [is_held_out(f"task-{number}") for number in range(1000)]
+    assert 80 <= sum(held) <= 170
+    assert held == [is_held_out(f"task-{number}") for number in range(1000)]
