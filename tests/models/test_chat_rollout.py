@@ -21,9 +21,12 @@ from transformers import (
 )
 
 from upturn.agents import Attempt, Job, Limits, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
+from upturn.agents.rendering import has_tokens_of
 from upturn.environments.office import compose
 from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.tools import office_tools
+from upturn.errors import TrainingError
+from upturn.loop.training import with_rows
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, Task, Trajectory
@@ -137,3 +140,22 @@ def test_the_right_calls_solve_tasks_in_every_family(
     assert [len(row.positions) for row in supervised_rows([found])] == [
         sum(span.stop - span.start for span in row.spans) for row in found.rows
     ]
+
+
+def test_demonstrations_of_another_tokenizer_are_rendered_again_for_supervised_training(
+    chat_tokenizer: Tokenizers,
+) -> None:
+    own, other = (renderer_of(chat_tokenizer(family), is_keeping=True) for family in ("qwen2_5", "mistral"))
+    task = next(each for each in tasks(40) if len(compose(each).draft.oracle) == 3)
+    oracle = compose(task).draft.oracle
+    (found,) = attempted(Dictated(other, oracle), other, [task], Limits(max_action_tokens=999))
+    assert has_tokens_of(found, other) and not has_tokens_of(found, own)
+    assert with_rows(found, other, "Be brief.") is found
+    foreign = with_rows(found, own, "Be brief.")
+    assert foreign.origin == "rendered" and foreign.turns == found.turns
+    (direct,) = attempted(Dictated(own, oracle), own, [task], Limits(max_action_tokens=999))
+    assert [(row.token_ids, row.spans) for row in foreign.rows] == [
+        (row.token_ids, row.spans) for row in direct.rows
+    ]
+    with pytest.raises(TrainingError, match="is 'rendered'"):
+        policy_rows(foreign, [1.0, 1.0, 1.0])

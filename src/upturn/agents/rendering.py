@@ -28,3 +28,16 @@ def rendered_rows(trajectory: Trajectory, renderer: Renderer, prompt: str = "") 
         row = TokenRow(token_ids, (*row.spans, span), (), row.fork_cause)
         before.append(replace(turn, text=""))  # its text is not what this renderer writes
     return (*rows, row) if row.spans else ()
+
+
+def has_tokens_of(trajectory: Trajectory, renderer: Renderer) -> bool:
+    """Whether the rows read, with this renderer, as what was written: models with other tokenizers leave other ids.
+
+    Looks at what was written first in each row. True when there are no rows.
+    """
+    return all(
+        renderer.read(row.token_ids[span.start : span.stop]).text == trajectory.turns[span.turn].text
+        for row in trajectory.rows
+        for span in row.spans[:1]
+        if span.turn < len(trajectory.turns)
+    )

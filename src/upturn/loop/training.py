@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from upturn.agents.rendering import rendered_rows
+from upturn.agents.rendering import has_tokens_of, rendered_rows
 from upturn.errors import TrainingError
 from upturn.loop.algorithm import algorithm_settings, continuations
 from upturn.loop.candidate import keep_version, training_folder
@@ -60,7 +60,7 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
     config = context.config.sft
     trainee = Trainee(context.fleet, parent)
     demonstrations = demonstrations_in(context, snapshot)
-    rows = supervised_rows([with_rows(each, trainee.renderer) for each in demonstrations])
+    rows = supervised_rows([with_rows(each, trainee.renderer, parent.prompt) for each in demonstrations])
     settings = SftSettings(
         epochs=config.epochs,
         batch_rows=config.batch_rows,
@@ -139,6 +139,12 @@ def grpo_course(
     return Course(title, config, weights, practice, config.algorithm.staleness, curriculum)
 
 
-def with_rows(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
-    """The trajectory with token rows: its own if a model sampled it, else rendered from what the agent did."""
-    return trajectory if trajectory.rows else replace(trajectory, rows=rendered_rows(trajectory, renderer))
+def with_rows(trajectory: Trajectory, renderer: Renderer, prompt: str = "") -> Trajectory:
+    """The trajectory with token rows: its own if they are tokens of this renderer, else rendered from its actions.
+
+    What a model with another tokenizer sampled counts as rendered then: its log-probs are of other tokens.
+    """
+    if trajectory.rows and has_tokens_of(trajectory, renderer):
+        return trajectory
+    rows = rendered_rows(trajectory, renderer, prompt)
+    return replace(trajectory, rows=rows, origin="rendered", temperature=None, model_version="")

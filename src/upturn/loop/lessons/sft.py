@@ -16,7 +16,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     config = context.config.sft
     trainee = Trainee(context.fleet, parent)
     demonstrations = demonstrations_in(context, take_training_snapshot(context))
-    rows = supervised_rows([with_rows(each, trainee.renderer) for each in demonstrations])
+    rows = supervised_rows([with_rows(each, trainee.renderer, trainee.version.prompt) for each in demonstrations])
     return rows_plan(trainee, "sft", rows, epochs=config.epochs, batch_rows=config.batch_rows)
 
 
