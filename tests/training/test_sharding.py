@@ -146,6 +146,15 @@ def test_a_run_killed_in_one_process_ends_soon_and_resumes_bitwise(tmp_path: Pat
     assert points[0] == points[1]
 
 
+def test_a_process_that_left_is_missed_soon(tmp_path: Path) -> None:
+    started = time.monotonic()
+    done = _two(tmp_path, "left")
+    assert time.monotonic() - started < 120
+    assert done.returncode != 0
+    assert "TrainingError: process 0 lost another one, which ended" in done.stderr
+    assert read_outcome(tmp_path / "sft") is None
+
+
 def test_processes_that_do_not_run_the_same_are_refused_by_name(told: list[dict[str, str]]) -> None:
     for each in told:
         assert "the weights before training is" in each["other weights"]

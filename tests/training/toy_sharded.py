@@ -236,7 +236,7 @@ def killed(folder: Path, world: World | None) -> None:
     trained = model()
     shard(trained, world)
     if world.rank == world.size - 1 and not mark.exists():
-        _die_at_step(3, mark)
+        _at_step(3, lambda: (mark.touch(), os.kill(os.getpid(), signal.SIGKILL)))
     settings = SftSettings(batch_rows=7, optimiser=OPTIMISER, checkpoint_every=1)
     run_sft(trained, rows(7 * 4), settings, seed=SEED, run_dir=folder / "run")
 
@@ -287,11 +287,20 @@ def short(folder: Path, world: World | None) -> None:
     RUNS["sft"](folder / "sft", world)
 
 
+def left(folder: Path, world: World | None) -> None:
+    """The last process leaves, as if it were done, while the others train."""
+    assert world is not None
+    if world.rank == world.size - 1:
+        _at_step(3, lambda: os._exit(0))
+    RUNS["sft"](folder / "sft", world)
+
+
 PARTS: dict[str, Callable[[Path, World | None], None]] = {
     "equal": equal,
     "short": short,
     "killed": killed,
     "refused": refused,
+    "left": left,
 }
 
 
@@ -304,7 +313,7 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def _die_at_step(step: int, mark: Path) -> None:
+def _at_step(step: int, act: Callable[[], object]) -> None:
     before: Any = Trainer.step
     count = 0
 
@@ -312,8 +321,7 @@ def _die_at_step(step: int, mark: Path) -> None:
         nonlocal count
         count += 1
         if count == step:
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            act()
         return before(*arguments)
 
     Trainer.step = stepping  # type: ignore[method-assign, assignment]

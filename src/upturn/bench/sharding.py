@@ -7,6 +7,7 @@ and the whole model that each process is given before it is sharded.
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -76,8 +77,8 @@ class ShardingFigures(NamedTuple):
         )
 
 
-def measure_sharding(work: ShardedWork, *, processes: int = 2, port: int = 29_511) -> ShardingFigures:
-    """Trains alone, then in ``processes`` that meet at the local ``port``, each with one thread.
+def measure_sharding(work: ShardedWork, *, processes: int = 2) -> ShardingFigures:
+    """Trains alone, then in so many processes of this machine, each with one thread.
 
     Raises MeasurementError with what a program printed when it fails.
     """
@@ -85,8 +86,14 @@ def measure_sharding(work: ShardedWork, *, processes: int = 2, port: int = 29_51
         alone, together = Path(name) / "alone", Path(name) / "together"
         launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
         _run([sys.executable], work, alone)
-        _run([*launcher, f"--master-port={port}"], work, together)
+        _run([*launcher, "--master-addr=127.0.0.1", f"--master-port={_free_port()}"], work, together)
         return ShardingFigures(_read(alone, 0), [_read(together, rank) for rank in range(processes)])
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def _run(launcher: list[str], work: ShardedWork, folder: Path) -> None:

@@ -18,7 +18,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from upturn.errors import TrainingError, described
+from upturn.errors import TrainingError, UpturnError, described
 
 ValueT = TypeVar("ValueT")
 Given = ParamSpec("Given")
@@ -97,7 +97,7 @@ def world_from_environment(environment: Mapping[str, str] | None = None) -> Worl
 def connected(world: World | None, limits: Limits = LIMITS) -> Iterator[World | None]:
     """Inside, the processes of the world can talk to each other; None = there is one, nothing happens.
 
-    Raises TrainingError when they do not all meet in time, and at the end when one is missing.
+    Raises TrainingError when they do not all meet in time, and as soon as one is missed.
     """
     if world is None:
         yield None
@@ -110,7 +110,16 @@ def connected(world: World | None, limits: Limits = LIMITS) -> Iterator[World | 
     _meet(world, limits)
     try:
         yield world
-        _part(world)
+        for _ in range(_TALKING_THREADS):
+            # nobody leaves before all are done; and gloo's threads let go of the last tensors: later they could not
+            distributed.barrier()
+    except RuntimeError as exc:
+        if isinstance(exc, UpturnError) or not _is_lost(exc):
+            raise
+        raise TrainingError(
+            f"process {world.rank} lost another one, which ended, or said nothing for {limits.silence_seconds:g} s "
+            f"({str(exc).splitlines()[0]}). See what that one said, and start again: the run resumes"
+        ) from exc
     finally:
         gc.collect()  # models in shards refer to themselves; what they hold must be gone before Python ends
         distributed.destroy_process_group()
@@ -241,18 +250,11 @@ def _meet(world: World, limits: Limits) -> None:
         ) from exc
 
 
-def _part(world: World) -> None:
-    """Nobody leaves before all are done. gloo's threads let go of the last tensors here: later they could not."""
-    from torch import distributed
+def _is_lost(exc: RuntimeError) -> bool:
+    """Whether torch says that another process cannot be reached any more; gloo's errors have no type."""
+    from torch.distributed import DistError
 
-    try:
-        for _ in range(_TALKING_THREADS):
-            distributed.barrier()
-    except RuntimeError as exc:
-        raise TrainingError(
-            f"process {world.rank} was done, but another one ended before it was: {str(exc).splitlines()[0]}. See "
-            "what that one said, and start again: the run resumes"
-        ) from exc
+    return isinstance(exc, DistError) or "gloo" in str(exc)
 
 
 def _number(environment: Mapping[str, str], names: Sequence[str]) -> int | None:

@@ -1,6 +1,5 @@
 """The common ways of learning as parts of a mixture. ``dataclasses.replace`` gives one a weight, start or stop."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import fields
 
@@ -17,6 +16,7 @@ from upturn.training.settings import GrpoSettings
 from upturn.training.sft import SupervisedSteps, rows_digest
 from upturn.training.stream import Algorithm
 from upturn.training.trainer import Trainer
+from upturn.training.whole import frozen_scorer
 
 
 def supervised_part(rows: Sequence[TrainingRow], batch_rows: int, *, name: str = "sft") -> Part:
@@ -50,9 +50,7 @@ def policy_part(
             seed,
             refill=refill,
             scorer=None if settings.mismatch is None else trainer.score,
-            reference=None
-            if settings.objective.kl is None
-            else Trainer(copy.deepcopy(trainer.model), trainer.settings).score,
+            reference=None if settings.objective.kl is None else frozen_scorer(trainer),
         )
         return Collecting(algorithm, collect) if isinstance(collect, StatefulCollect) else algorithm
 

@@ -15,6 +15,7 @@ from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import weights_hash
 from upturn.models.nano import CARD
 from upturn.training.checkpoint import sync
+from upturn.training.sharding import world_of
 from upturn.training.weights import weight_tensors
 
 Stored = Literal["float32", "bfloat16"]
@@ -40,8 +41,13 @@ def save_version(
 
     ``bfloat16`` halves the files and rounds the weights, so evaluate what was loaded. ``companions``: a folder
     whose other files (tokenizer and the like) go along; None = none. Saving the same again is a no-op; raises
-    TrainingError when ``folder`` holds anything else.
+    TrainingError when ``folder`` holds anything else, and for a model in shards.
     """
+    if world_of(model) is not None:
+        raise TrainingError(
+            "the model lies in shards, of which each process holds its own: save the model of its WholeCopy, "
+            "refreshed, in the first process"
+        )
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
