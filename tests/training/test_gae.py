@@ -8,13 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upturn.errors import TrainingError
-from upturn.records import TokenRow, WrittenSpan
 from upturn.training.gae import (
     discounted_returns,
     generalised_advantages,
-    token_rewards,
     whitened,
-    written_mask,
 )
 
 REWARDS, VALUES = [1.0, 2.0, 3.0], [0.5, 1.0, 1.5]
@@ -84,22 +81,6 @@ def test_rows_of_a_batch_do_not_touch_each_other_and_agree_with_the_definition(s
         for t in range(6):
             expected = math.fsum((0.9 * 0.8) ** (k - t) * surprises[k] for k in range(t, 6))
             assert found[row, t] == pytest.approx(expected, abs=1e-9)
-
-
-def test_turns_of_one_token_make_turn_and_token_advantages_equal() -> None:
-    row = TokenRow(tuple(range(7)), (WrittenSpan(0, 2, 3), WrittenSpan(1, 4, 5), WrittenSpan(2, 6, 7)), ())
-    values = np.array([9.0, 9.0, 0.5, 9.0, 1.0, 9.0, 1.5])
-    by_token = generalised_advantages(token_rewards(row, REWARDS), values, written_mask(row), gamma=0.9, trace=0.8)
-    by_turn = generalised_advantages(REWARDS, VALUES, gamma=0.9, trace=0.8)
-    assert by_token.advantages[[2, 4, 6]].tolist() == by_turn.advantages.tolist()
-
-
-def test_rewards_stand_on_the_last_token_written_in_their_turn() -> None:
-    row = TokenRow((1, 2, 3, 4, 5, 6, 7), (WrittenSpan(0, 1, 3), WrittenSpan(2, 4, 6)), ())
-    assert token_rewards(row, [0.5, 0.0, 1.0]).tolist() == [0, 0, 0.5, 0, 0, 1.0, 0]
-    assert written_mask(row).tolist() == [False, True, True, False, True, True, False]
-    with pytest.raises(TrainingError, match=r"turn 1 has the reward 0\.25 but wrote no token in this row"):
-        token_rewards(row, [0.0, 0.25, 1.0])
 
 
 def test_a_single_number_whitens_to_zero() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import policy_rows
 from upturn.training.credit import credited
-from upturn.training.gae import generalised_advantages, token_rewards, written_mask
+from upturn.training.gae import generalised_advantages
 from upturn.training.ppo_settings import CreditSettings, StepKind
 from upturn.training.step import RolloutSteps, rollout_steps
 
@@ -28,9 +28,9 @@ def test_a_turn_is_a_step_that_begins_with_its_first_written_token(make_trajecto
     steps = _steps(make_trajectory(range(12), SPANS), (1.0, 0.0, 3.0))
     (row,) = steps.valued_rows()
     assert row.positions.tolist() == [2, 6, 9]
-    assert steps.lengths == [2, 1, 3]
+    assert steps.steps.tolist() == [0, 0, 1, 2, 2, 2]
     assert steps.rewards.tolist() == [1.0, 0.0, 3.0]
-    (weighted,) = steps.weighted_rows(np.array([0.5, -1.0, 2.0]))
+    (weighted,) = steps.weighted_rows(np.array([0.5, -1.0, 2.0])[steps.steps])
     assert weighted.positions.tolist() == [2, 3, 6, 9, 10, 11]
     assert weighted.weights.tolist() == [0.5, 0.5, -1.0, 2.0, 2.0, 2.0]
 
@@ -40,7 +40,7 @@ def test_by_token_each_written_token_is_a_step_and_the_last_of_a_turn_has_its_re
     (row,) = steps.valued_rows()
     assert row.positions.tolist() == [2, 3, 6, 9, 10, 11]
     assert steps.rewards.tolist() == [0.0, 1.0, 0.5, 0.0, 0.0, 3.0]
-    assert steps.lengths == [1] * 6
+    assert steps.steps.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_values_and_returns_stand_at_the_tokens_that_begin_steps(make_trajectory: Make) -> None:
@@ -71,7 +71,7 @@ def test_splitting_a_rollout_into_rows_changes_no_step_whatever_the_order_of_the
         found = credited(steps, known, CreditSettings(kind, gamma=0.9, trace=0.8))
         by_token = {
             int(row.token_ids[position]): float(weight)
-            for row in steps.weighted_rows(found.advantages)
+            for row in steps.weighted_rows(found.advantages[steps.steps])
             for position, weight in zip(row.positions, row.weights, strict=True)
         }
         weights[trajectory.rows] = by_token
@@ -91,7 +91,10 @@ def test_a_turn_written_in_two_rows_is_one_step_that_begins_in_the_first(make_tr
     steps = _steps(_in_rows(make_trajectory((1, 2, 3), ((0, 1, 3),)), thought, action), (2.0,))
     (row,) = steps.valued_rows()
     assert (row.token_ids.tolist(), row.positions.tolist()) == ([1, 2, 3], [1])
-    assert [each.weights.tolist() for each in steps.weighted_rows(np.array([0.5]))] == [[0.5, 0.5], [0.5]]
+    assert [each.weights.tolist() for each in steps.weighted_rows(np.array([0.5])[steps.steps])] == [
+        [0.5, 0.5],
+        [0.5],
+    ]
 
 
 @pytest.mark.parametrize("kind", ["turn", "token"])
@@ -120,14 +123,16 @@ def _trajectory(row: TokenRow, turns: int) -> Trajectory:
 
 @given(st.integers(0, 2**32 - 1))
 def test_by_token_it_is_masked_estimation_over_the_whole_row(seed: int) -> None:
-    """Against ``generalised_advantages`` with a mask, whatever values stand on observations."""
+    """Against all tokens of the row with a mask, whatever values stand on observations."""
     rng = np.random.default_rng(seed)
     row = TokenRow(tuple(range(12)), tuple(WrittenSpan(*span) for span in SPANS), (-1.0,) * 6)
     trajectory = _trajectory(row, turns=3)
     rewards, values = rng.normal(size=3), rng.normal(size=12)
-    mask = written_mask(row)
+    mask = np.isin(np.arange(12), [2, 3, 6, 9, 10, 11])
     values[~mask] = rng.choice([np.nan, np.inf, 7.0], size=6)
-    slow = generalised_advantages(token_rewards(row, rewards.tolist()), values, mask, gamma=0.9, trace=0.8)
+    on_last = np.zeros(12)
+    on_last[[3, 6, 11]] = rewards
+    slow = generalised_advantages(on_last, values, mask, gamma=0.9, trace=0.8)
     steps = _steps(trajectory, rewards.tolist(), "token")
     found = credited(steps, values[mask], CreditSettings("token", gamma=0.9, trace=0.8))
     assert found.advantages.tolist() == slow.advantages[mask].tolist()

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from upturn.training.advantages.scale import whitening
-from upturn.training.gae import Floats, discounted_returns, generalised_advantages
+from upturn.training.gae import Floats, discounted_returns, generalised_advantages, whitened
 from upturn.training.ppo_settings import CreditSettings
 from upturn.training.row import TrainingRow
 from upturn.training.step import RolloutSteps
@@ -45,16 +44,12 @@ def credited(steps: RolloutSteps, values: Floats, settings: CreditSettings) -> C
 def weighted_rows(attempts: Sequence[Credited], settings: CreditSettings) -> list[list[TrainingRow]]:
     """The rows of each attempt, each written token with the advantage of its step.
 
-    Whitened where the settings ask for it: over all of the iteration, each step counted once for every token in it.
+    Whitened where the settings ask for it: over all tokens of the iteration.
     """
-    if not settings.is_whitened:
-        return [each.steps.weighted_rows(each.advantages) for each in attempts]
-    values = [value for each in attempts for value in each.advantages.tolist()]
-    change = whitening(values, [length for each in attempts for length in each.steps.lengths])
-    return [
-        each.steps.weighted_rows(np.array([change(value) for value in each.advantages.tolist()]))
-        for each in attempts
-    ]
+    weights = [each.advantages[each.steps.steps] for each in attempts]
+    if settings.is_whitened and attempts:
+        weights = np.split(whitened(np.concatenate(weights)), np.cumsum(list(map(len, weights)))[:-1])
+    return [each.steps.weighted_rows(own) for each, own in zip(attempts, weights, strict=True)]
 
 
 def credit_metrics(attempts: Sequence[Credited], gamma: float) -> dict[str, float]:

@@ -1,20 +1,17 @@
 """Generalised advantage estimation and discounted returns, by turn or by token, in plain numpy.
 
-Arrays are ``(..., T)``: T steps in time, any axes before. In a row of tokens only the written ones are steps;
-between them stand observations, which the mask leaves out of everything: their values and their TD errors are
-skipped (as verl does), so that what stands there cannot change a result. A reward on a masked place is lost,
-therefore ``token_rewards`` puts a turn's reward on the last token written in it. By turn there is nothing to mask:
-one step is one turn, and the same functions apply.
+Arrays are ``(..., T)``: T steps in time, any axes before. What is no step, such as observations between written
+tokens, the mask leaves out of everything: values and TD errors there are skipped (as verl does), so that what
+stands there cannot change a result. A reward on a masked place is lost. What the steps of an attempt are, and where
+its rewards stand, is ``upturn.training.step``'s; where those are all that is there, nothing is masked.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from upturn.errors import TrainingError
-from upturn.records import TokenRow
 from upturn.training.advantages.scale import whitening
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -77,32 +74,6 @@ def whitened(values: ArrayLike, mask: ArrayLike | None = None) -> Floats:
     chosen: list[float] = numbers[counts].tolist()
     change = whitening(chosen, [1] * len(chosen))
     return np.array([change(value) for value in numbers.flat], dtype=np.float64).reshape(numbers.shape)
-
-
-def token_rewards(row: TokenRow, turn_rewards: Sequence[float]) -> Floats:
-    """``(L,)``: each turn's reward on the last token written in it, 0 elsewhere.
-
-    Raises TrainingError where a turn with a reward has no written token in the row: its reward would be lost.
-    """
-    last = {span.turn: span.stop - 1 for span in row.spans}
-    found = np.zeros(len(row.token_ids))
-    for turn, reward in enumerate(turn_rewards):
-        if turn in last:
-            found[last[turn]] = reward
-        elif reward != 0:
-            raise TrainingError(
-                f"turn {turn} has the reward {reward!r} but wrote no token in this row; give each row the rewards "
-                "of the turns written in it, and 0 for the others"
-            )
-    return found
-
-
-def written_mask(row: TokenRow) -> Mask:
-    """``(L,)``: True = written by the model."""
-    found = np.zeros(len(row.token_ids), dtype=np.bool_)
-    for span in row.spans:
-        found[span.start : span.stop] = True
-    return found
 
 
 def _aligned(rewards: ArrayLike, values: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Floats, Mask]:

@@ -50,15 +50,10 @@ class RolloutSteps:
         found[self._is_begin()] = np.concatenate(read)
         return found[self.begins]
 
-    def weighted_rows(self, advantages: Floats) -> list[TrainingRow]:
-        """The rows, each written token with the advantage ``(S,)`` of its step."""
-        weights = self._by_row(advantages[self.steps].astype(np.float32))
-        return [replace(row, weights=each) for row, each in zip(self.rows, weights, strict=True)]
-
-    @property
-    def lengths(self) -> list[int]:
-        """``(S,)``: written tokens of each step."""
-        return [int(count) for count in np.bincount(self.steps, minlength=len(self.begins))]
+    def weighted_rows(self, weights: Floats) -> list[TrainingRow]:
+        """The rows, each written token with its weight ``(N,)``."""
+        parts = self._by_row(weights.astype(np.float32))
+        return [replace(row, weights=each) for row, each in zip(self.rows, parts, strict=True)]
 
     def _is_begin(self) -> NDArray[np.bool_]:
         found = np.zeros(len(self.steps), dtype=np.bool_)
