@@ -94,7 +94,9 @@ def test_what_cannot_be_compared_is_left_out_and_counted(pool: Pool, store: Stor
     store("other", "other", "nano@3", 1.0)
     found = deployment_pairs(pool, tenant="default", old=OLD, new=NEW)
     assert found.pairs == ()
-    assert found.left_out == {"one_sided": 1, "unjudged": 2, "equal": 1, "unusable": 1}
+    assert found.left_out == {"one_sided": 1, "unjudged": 2, "equal": 1, "tokenless": 1, "unusable": 0}
+    (bare,) = found.tokenless  # fit to be learned from once somebody has rendered it
+    assert (bare.chosen.id, bare.rejected.id) == ("trajectory-bare-new", "trajectory-bare-old")
 
 
 def test_nothing_is_learned_from_held_out_tasks_or_of_other_tenants(pool: Pool, store: Store) -> None:
@@ -106,8 +108,9 @@ def test_nothing_is_learned_from_held_out_tasks_or_of_other_tenants(pool: Pool, 
             Feedback(f"better-{kind}", "trajectory", bad.id, "correction", 1.0, refers_to=good.id),
         )
     assert _ends(pool) == []
-    assert thumbs(pool, tenant="default") == ((), {"undecided": 0, "dangling": 2, "tokenless": 0})
-    assert correction_pairs(pool, tenant="default") == ((), {"dangling": 2, "unusable": 0})
+    assert thumbs(pool, tenant="default") == ((), {"undecided": 0, "dangling": 2, "tokenless": 0}, ())
+    expected = ((), {"dangling": 2, "tokenless": 0, "unusable": 0}, ())
+    assert correction_pairs(pool, tenant="default") == expected
     assert len(deployment_pairs(pool, tenant="bob", old=OLD, new=NEW).pairs) == 1
     assert thumbs(pool, tenant="bob").rated == ()  # what the others said is not bob's
     with pytest.raises(StoreError, match="held-out tasks are never trained on"):
@@ -151,7 +154,16 @@ def test_a_correction_beats_what_it_corrects(pool: Pool, store: Store) -> None:
     found = correction_pairs(pool, tenant="default")
     (pair,) = found.pairs
     assert (pair.chosen, pair.rejected, pair.margin, pair.source) == (right, wrong, None, "correction")
-    assert found.left_out == {"dangling": 3, "unusable": 1}
+    assert found.left_out == {"dangling": 3, "tokenless": 0, "unusable": 1}
+
+
+def test_what_a_person_did_waits_for_its_tokens(pool: Pool, store: Store) -> None:
+    wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None, rows=False)
+    pool.add_feedback(Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id))
+    found = correction_pairs(pool, tenant="default")
+    assert (found.pairs, found.left_out["tokenless"]) == ((), 1)
+    (waiting,) = found.tokenless
+    assert (waiting.chosen, waiting.rejected) == (right, wrong)
 
 
 def test_thumbs_are_added_up_and_ties_say_nothing(pool: Pool, store: Store) -> None:
@@ -176,3 +188,4 @@ def test_thumbs_are_added_up_and_ties_say_nothing(pool: Pool, store: Store) -> N
         ("trajectory-disliked", False),
     ]
     assert found.left_out == {"undecided": 1, "dangling": 2, "tokenless": 1}
+    assert [each.trajectory.id for each in found.tokenless] == ["trajectory-bare"]

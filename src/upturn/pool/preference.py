@@ -28,6 +28,9 @@ class Preferences(NamedTuple):
     pairs: tuple[PreferencePair, ...]
     left_out: Mapping[str, int]
     """How many comparisons, by cause."""
+    tokenless: tuple[PreferencePair, ...] = ()
+    """Those with a side that holds no written tokens, as what people and rules did: fit to be learned from once its
+    text has been rendered to token rows. Counted under ``tokenless`` too."""
 
 
 class Ratings(NamedTuple):
@@ -36,6 +39,8 @@ class Ratings(NamedTuple):
     rated: tuple[RatedTrajectory, ...]
     left_out: Mapping[str, int]
     """How many, by cause."""
+    tokenless: tuple[RatedTrajectory, ...] = ()
+    """Rated attempts without written tokens, as for pairs."""
 
 
 def deployment_pairs(
@@ -45,8 +50,8 @@ def deployment_pairs(
 
     Of a task, the versions' first attempts are compared, then the second ones, and so on, so that neither version
     is judged by its luckiest. Left out: ``one_sided`` (attempts without a counterpart), ``unjudged`` (a score is
-    missing), ``equal`` (scores that differ by ``min_margin`` or less), ``unusable`` (see ``pair_problem``; attempts
-    without token rows, as imported ones are, belong there). Raises StoreError for two versions that are one, for a
+    missing), ``equal`` (scores that differ by ``min_margin`` or less), ``tokenless``, ``unusable`` (see
+    ``pair_problem``). Raises StoreError for two versions that are one, for a
     margin that is no distance, and for a selection of versions or of held-out tasks.
     """
     if old == new:
@@ -63,13 +68,13 @@ def deployment_pairs(
     for experience in pool.experiences(chosen, tenant=tenant):
         sides = attempts.setdefault(experience.task.id, {old: [], new: []})
         sides[experience.trajectory.agent_version].append(experience)
-    left_out: Counter[str] = Counter(one_sided=0, unjudged=0, equal=0, unusable=0)
+    left_out: Counter[str] = Counter(one_sided=0, unjudged=0, equal=0)
     pairs: list[PreferencePair] = []
     for sides in attempts.values():
         left_out["one_sided"] += abs(len(sides[old]) - len(sides[new]))
         for first, second in zip(sides[old], sides[new], strict=False):
             pairs += _judged(first, second, min_margin, left_out)
-    return Preferences(tuple(pairs), left_out)
+    return _sorted_out(pairs, left_out)
 
 
 def _trainable(selection: Selection) -> tuple[Split, ...]:
@@ -91,7 +96,7 @@ def _judged(
     if abs(margin) <= min_margin:
         left_out["equal"] += 1
         return
-    yield from _usable([_pair(better.trajectory, worse.trajectory, "deployment", abs(margin))], left_out)
+    yield _pair(better.trajectory, worse.trajectory, "deployment", abs(margin))
 
 
 def _pair(
@@ -100,12 +105,21 @@ def _pair(
     return PreferencePair(f"{chosen.id} > {rejected.id}", chosen, rejected, source, margin)
 
 
-def _usable(pairs: Iterable[PreferencePair], left_out: Counter[str]) -> Iterator[PreferencePair]:
+def _sorted_out(pairs: Iterable[PreferencePair], left_out: Mapping[str, int]) -> Preferences:
+    usable, tokenless, unusable = list[PreferencePair](), list[PreferencePair](), 0
     for pair in pairs:
-        if pair_problem(pair) is None:
-            yield pair
+        if not (_has_tokens(pair.chosen) and _has_tokens(pair.rejected)):
+            tokenless.append(pair)
+        elif pair_problem(pair) is None:
+            usable.append(pair)
         else:
-            left_out["unusable"] += 1
+            unusable += 1
+    counts = {**left_out, "tokenless": len(tokenless), "unusable": unusable}
+    return Preferences(tuple(usable), counts, tuple(tokenless))
+
+
+def _has_tokens(trajectory: Trajectory) -> bool:
+    return any(row.spans for row in trajectory.rows)
 
 
 def correction_pairs(pool: PoolReader, *, tenant: str) -> Preferences:
@@ -114,9 +128,9 @@ def correction_pairs(pool: PoolReader, *, tenant: str) -> Preferences:
 
     Read from feedback on a trajectory with the metric ``correction`` and ``refers_to``. A correction that is given
     twice counts once. Left out: ``dangling`` (feedback on something else, or an end that is not among the tenant's
-    training tasks), ``unusable`` (see ``pair_problem``).
+    training tasks), ``tokenless``, ``unusable`` (see ``pair_problem``).
     """
-    left_out: Counter[str] = Counter(dangling=0, unusable=0)
+    left_out: Counter[str] = Counter(dangling=0)
     ends: dict[tuple[str, str], None] = {}
     for said in _said(pool, tenant, CORRECTION, left_out):
         if said.refers_to is None:
@@ -127,8 +141,9 @@ def correction_pairs(pool: PoolReader, *, tenant: str) -> Preferences:
     linked = [each for each in ends if set(each) <= known]
     left_out["dangling"] += len(ends) - len(linked)
     stored = _stored(pool, tenant, [name for each in linked for name in each])
-    pairs = [_pair(stored[better], stored[worse], "correction", None) for better, worse in linked]
-    return Preferences(tuple(_usable(pairs, left_out)), left_out)
+    return _sorted_out(
+        (_pair(stored[better], stored[worse], "correction", None) for better, worse in linked), left_out
+    )
 
 
 def thumbs(pool: PoolReader, *, tenant: str) -> Ratings:
@@ -136,9 +151,9 @@ def thumbs(pool: PoolReader, *, tenant: str) -> Ratings:
 
     Read from feedback on a trajectory with the metric ``thumbs``. Left out: ``undecided`` (attempts whose thumbs
     add up to 0), ``dangling`` (feedback on something else, or on nothing among the tenant's training tasks),
-    ``tokenless`` (attempts without token rows, from which nothing can be learned).
+    ``tokenless``.
     """
-    left_out: Counter[str] = Counter(undecided=0, dangling=0, tokenless=0)
+    left_out: Counter[str] = Counter(undecided=0, dangling=0)
     sums: dict[str, float] = {}
     for said in _said(pool, tenant, THUMBS, left_out):
         sums[said.subject_id] = sums.get(said.subject_id, 0.0) + said.value
@@ -148,9 +163,9 @@ def thumbs(pool: PoolReader, *, tenant: str) -> Ratings:
     meant = [name for name, value in sums.items() if name in known and value != 0]
     stored = _stored(pool, tenant, meant)
     rated = [RatedTrajectory(stored[name], sums[name] > 0) for name in meant]
-    usable = tuple(each for each in rated if any(row.spans for row in each.trajectory.rows))
-    left_out["tokenless"] += len(rated) - len(usable)
-    return Ratings(usable, left_out)
+    tokenless = tuple(each for each in rated if not _has_tokens(each.trajectory))
+    usable = tuple(each for each in rated if _has_tokens(each.trajectory))
+    return Ratings(usable, {**left_out, "tokenless": len(tokenless)}, tokenless)
 
 
 def _said(pool: PoolReader, tenant: str, metric: str, left_out: Counter[str]) -> Iterator[Feedback]:

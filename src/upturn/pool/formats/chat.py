@@ -30,14 +30,20 @@ LONGEST_LINE = 32 * 2**20
 
 def read_chat(path: Path, defaults: Defaults) -> Lines:
     """The file's lines one after another; blank lines are skipped. Raises OSError."""
+    for number, text in text_lines(path):
+        yield Line(number, text if isinstance(text, LineError) else _parsed(text, defaults))
+
+
+def text_lines(path: Path) -> Iterator[tuple[int, bytes | LineError]]:
+    """The number and text of each line that is not blank, or what is wrong with it. Raises OSError."""
     with path.open("rb") as file:
         for number, line in enumerate(_lines(file), start=1):
             if line is None:
-                yield Line(number, LineError(f"the line is longer than {LONGEST_LINE} bytes; split it"))
+                yield number, LineError(f"the line is longer than {LONGEST_LINE} bytes; split it")
                 continue
             text = line.removeprefix(b"\xef\xbb\xbf").strip()
             if text:
-                yield Line(number, _parsed(text, defaults))
+                yield number, text
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:

@@ -1,0 +1,118 @@
+"""Feedback from files: what is said goes in once, what cannot be used is quarantined with its reason."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upturn.errors import IngestError
+from upturn.pool import Pool, PoolBatch
+from upturn.pool.feedback import ingest_feedback
+from upturn.pool.preference import correction_pairs, thumbs
+from upturn.records import Evaluation, Task, TokenRow, Trajectory, WrittenSpan
+
+MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
+
+
+@pytest.fixture
+def stored(pool: Pool, make_point: MakePoint) -> Pool:
+    """Two attempts at one task and one at another; each wrote tokens of its own."""
+    for token, (name, task) in enumerate((("wrong", "a"), ("right", "a"), ("other", "b"))):
+        made, trajectory, _ = make_point(name, task=task)
+        row = TokenRow((5, 6, token, 8), (WrittenSpan(0, 1, 3),), (-0.5, -0.25))
+        pool.append(PoolBatch(tasks=[made], trajectories=[replace(trajectory, rows=(row,))]))
+    return pool
+
+
+def _file(folder: Path, *lines: Any) -> Path:
+    path = folder / "feedback.jsonl"
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+    return path
+
+
+UP = {"trajectory": "trajectory-right", "thumbs": 1}
+DOWN = {"trajectory": "trajectory-other", "thumbs": -1.0, "comment": "wrong folder"}
+BETTER = {"trajectory": "trajectory-wrong", "correction": "trajectory-right"}
+LATER = {"decision": "d", "metric": "minutes", "value": 12.5}
+
+
+def test_what_is_said_is_stored_and_read_for_training(stored: Pool, tmp_path: Path) -> None:
+    report = ingest_feedback(stored, _file(tmp_path, UP, "", DOWN, BETTER, LATER))
+    assert report[1:] == (4, 4, 0, ())
+    said = {
+        (each.subject_kind, each.metric, each.value, each.comment) for each in stored.feedback(tenant="default")
+    }
+    assert said == {
+        ("trajectory", "thumbs", 1.0, ""),
+        ("trajectory", "thumbs", -1.0, "wrong folder"),
+        ("trajectory", "correction", 1.0, ""),
+        ("decision", "minutes", 12.5, ""),
+    }
+    rated = {each.trajectory.id: each.is_desirable for each in thumbs(stored, tenant="default").rated}
+    assert rated == {"trajectory-right": True, "trajectory-other": False}
+    (pair,) = correction_pairs(stored, tenant="default").pairs
+    assert (pair.chosen.id, pair.rejected.id) == ("trajectory-right", "trajectory-wrong")
+
+
+def test_nothing_goes_in_twice_unless_the_source_tells_it_apart(stored: Pool, tmp_path: Path) -> None:
+    again = {**UP, "id": "second person"}
+    path = _file(tmp_path, UP, UP, again)
+    assert ingest_feedback(stored, path)[1:4] == (3, 2, 1)
+    assert ingest_feedback(stored, path)[1:4] == (3, 0, 3)
+    changed = _file(tmp_path, {**again, "thumbs": -1}, DOWN)
+    report = ingest_feedback(stored, changed)
+    assert (report.added, report.known, [bad.line for bad in report.quarantined]) == (1, 0, [1])
+    assert "is stored with other content" in report.quarantined[0].reason
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[]", "a line must be an object"),
+        ({**UP, "colour": "red"}, "unknown key 'colour'; known: comment, correction"),
+        ({"thumbs": 1}, "exactly one of trajectory, decision, episode, got none"),
+        ({**UP, "decision": "d"}, "exactly one of trajectory, decision, episode, got trajectory, decision"),
+        ({"trajectory": "trajectory-right"}, "exactly one of thumbs, correction, metric, got none"),
+        ({**UP, "correction": "trajectory-wrong"}, "exactly one of .*, got thumbs, correction"),
+        ({**UP, "trajectory": "unknown"}, "the tenant has no trajectory 'unknown'"),
+        ({**UP, "trajectory": 3}, "trajectory must be text, got 3"),
+        ({**UP, "thumbs": 0}, r"thumbs must be a number above 0 \(good\) or below 0 \(bad\), got 0"),
+        ({**UP, "thumbs": True}, "thumbs must be a number .*, got True"),
+        ({**UP, "thumbs": "up"}, "thumbs must be a number .*, got 'up'"),
+        ('{"trajectory": "trajectory-right", "thumbs": 1e999}', "thumbs must be a number|not JSON"),
+        ({**BETTER, "correction": "trajectory-other"}, "'trajectory-other' is no attempt at task 'a'"),
+        ({**BETTER, "correction": "unknown"}, "'unknown' is no attempt at task 'a' that the tenant has"),
+        ({"decision": "d", "thumbs": 1}, "thumbs are said of trajectories, this line names a decision"),
+        ({"decision": "d", "metric": "minutes"}, "metric and value belong together"),
+        ({**UP, "value": 1.0}, "metric and value belong together"),
+        ({"trajectory": "trajectory-right", "metric": "thumbs", "value": 1}, "'thumbs' has a key of its own"),
+        ({**LATER, "value": None}, "value must be a finite number, got None"),
+        ({**LATER, "comment": 3}, "comment must be text, got 3"),
+        ({**UP, "id": ""}, "id must be text, got ''"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_quarantined_and_the_others_go_in(
+    stored: Pool, tmp_path: Path, line: Any, reason: str
+) -> None:
+    report = ingest_feedback(stored, _file(tmp_path, line, DOWN))
+    assert (report.lines, report.added) == (2, 1)
+    (bad,) = report.quarantined
+    assert bad.line == 1
+    assert re.search(reason, bad.reason)
+
+
+def test_another_tenants_attempts_cannot_be_judged(stored: Pool, tmp_path: Path) -> None:
+    report = ingest_feedback(stored, _file(tmp_path, UP), tenant="bob")
+    assert (report.added, len(report.quarantined)) == (0, 1)
+
+
+def test_files_that_say_nothing_are_refused(stored: Pool, tmp_path: Path) -> None:
+    with pytest.raises(IngestError, match="cannot be read: No such file"):
+        ingest_feedback(stored, tmp_path / "nowhere.jsonl")
+    with pytest.raises(IngestError, match="holds no feedback"):
+        ingest_feedback(stored, _file(tmp_path, "", ""))
