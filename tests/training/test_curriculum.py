@@ -273,6 +273,51 @@ def test_over_many_iterations_every_pool_gets_its_share() -> None:
         assert total[pool] / 400 == pytest.approx(5 * share, abs=0.125)
 
 
+HISTORY: tuple[Mapping[str, tuple[int, int]], ...] = (
+    {"a": (9, 10), "b": (10, 10), "c": (1, 4)},
+    {"a": (3, 10), "b": (10, 10), "c": (3, 4), "d": (0, 3)},
+    {"a": (5, 10), "c": (4, 4), "d": (0, 3)},
+    {"c": (4, 4), "d": (3, 3)},
+    {"a": (9, 10), "b": (9, 10), "d": (9, 10)},
+    {"d": (9, 10)},
+)
+"""A level forgotten and won back, and all of them learned in the end."""
+
+
+def _course(plan: CurriculumSettings) -> list[dict[str, float]]:
+    curriculum, found = Curriculum(POOLS, plan, seed=0), []
+    for iteration, outcomes in enumerate(HISTORY):
+        practise(curriculum, iteration, **outcomes)
+        curriculum.begin(iteration + 1)
+        found.append(dict(curriculum.shares))
+    return found
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"policy": "uniform", "levels": None},
+        {"policy": "failure_weighted", "levels": None},
+        {"failure_floor": 0.9},
+        {"window": 1},
+        {"min_attempts": 5},
+        {"gate": None},
+        {"gate": GateSettings(0.4, 0.9, 0.1)},
+        {"gate": GateSettings(0.1, 0.7, 0.1)},
+        {"gate": GateSettings(0.1, 0.9, 0.05)},
+        {"levels": LevelSettings(advance_at=0.9)},
+        {"levels": LevelSettings(ahead_share=0.3)},
+        {"levels": LevelSettings(easier_share=0.2)},
+        {"levels": LevelSettings(max_drop=0.9)},
+        {"levels": LevelSettings(final_mix={1: 0.3, 2: 0.3, 3: 0.4})},
+    ],
+    ids=str,
+)
+def test_every_setting_changes_what_is_practised(changed: Mapping[str, Any]) -> None:
+    base = {"gate": GATE, "levels": LevelSettings()}
+    assert _course(small(**{**base, **changed})) != _course(small(**base))
+
+
 def _settings(**changes: Any) -> Callable[[], object]:
     return lambda: CurriculumSettings(**changes)
 
