@@ -22,7 +22,7 @@ from upturn.loop.fleet import Fleet, Purpose
 from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
 from upturn.models.local import find_folder, load_model
 from upturn.models.nano import load_local, model_folder
-from upturn.records import AgentVersion, Observation
+from upturn.records import Action, AgentVersion, Observation
 from upturn.training.version import save_version
 
 Tokenizers = Callable[..., PreTrainedTokenizerFast]
@@ -88,6 +88,18 @@ def test_a_tokenizer_without_end_and_padding_stops_where_its_template_ends_a_tur
     other = chat_tokenizer("qwen2_5", eos_token="<|endoftext|>")
     renderer = load_model(str(_saved(tmp_path / "other", other))).renderer()
     assert renderer.stop_ids == tuple(other.get_added_vocab()[token] for token in ("<|im_end|>", "<|endoftext|>"))
+
+
+def test_tokens_that_the_model_itself_ends_with_end_a_turn_too(folder: Path) -> None:
+    """Llama 3.1 ends calls of tools with ``<|eom_id|>``, which its template never writes."""
+    ids = load_local(str(folder)).tokenizer.get_vocab()
+    ends = [ids[token] for token in ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")]
+    settings = {"eos_token_id": [*ends[:0:-1], 2], "_from_model_config": False}  # 2 is a letter
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    renderer = load_local(str(folder)).renderer()
+    assert renderer.stop_ids == (ends[0], ends[2], ends[1])
+    written = renderer.write(Action("mail", "list"))
+    assert renderer.read((*written[:-1], ends[1])).action == Action("mail", "list")
 
 
 def test_a_whole_attempt_in_the_office_from_a_folder(folder: Path) -> None:

@@ -46,20 +46,23 @@ class ChatRenderer:
         *,
         calls: Literal["json"] | None = None,
         options: Mapping[str, JsonValue] | None = None,
+        stops: Sequence[int] = (),
     ) -> None:
         """``tools``: what the model is told it can call; empty = nothing.
 
         ``calls``: None = as the template writes them, or as JSON where it knows none; ``json`` = as JSON in any
-        case. ``options``: variables of the template. Raises ModelError when there is no template, or none that can
-        be used, with the cure.
+        case. ``options``: variables of the template. ``stops``: further tokens that end a turn, as the model's own
+        generation settings name them; those that the tokenizer does not hold as special are left out. Raises
+        ModelError when there is no template, or none that can be used, with the cure.
         """
         self._template = ChatTemplate(tokenizer, options)
         self.manner = learn_manner(self._template, calls)
         """How the template is talked to."""
         self._tools = tuple(tools)
         self._listed = [self._template.marked(described(tool)) for tool in tools] if self.manner.lists_tools else []
-        ends = (self.manner.end_id, *([] if self._template.eos_id is None else [self._template.eos_id]))
-        self._stop_ids = tuple(dict.fromkeys(ends))
+        named = [] if self._template.eos_id is None else [self._template.eos_id]
+        further = [token for token in (*named, *stops) if token in self._template.special_ids]
+        self._stop_ids = tuple(dict.fromkeys((self.manner.end_id, *further)))
         trusted = {*self.manner.calls.markers, THOUGHT, THOUGHT_END}
         self._own = frozenset(token for token in trusted if self._template.id_of(token) is not None)
         own_ids = {self._template.id_of(token) for token in self._own}
@@ -74,7 +77,7 @@ class ChatRenderer:
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
-        """The token that ends an assistant's turn, then the tokenizer's own end token where that is another."""
+        """The token that ends an assistant's turn, then the tokenizer's own end token and further ones."""
         return self._stop_ids
 
     def keeps_prefix(self, prompt: str) -> bool:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Precision = Literal["float32", "bfloat16"]
 _FILES = ["*.json", "*.safetensors", "*.jinja"]
 """What is fetched from the hub."""
+_NOT_FILES = ["original/*", "consolidated*"]
+"""The same weights once more, in other formats."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 _CURE = "give a folder as transformers saves it, with tokenizer.json"
 _DAMAGED = "train or copy it again"
@@ -64,7 +66,13 @@ class LocalModel(NamedTuple):
                 f"{', '.join(SPECIAL_TOKENS)}, so it is not known how to talk to it; take its instruction-tuned "
                 "sibling, or put the chat_template.jinja that belongs to it into its folder"
             )
-        return ChatRenderer(self.chat, tools, options=options)
+        return ChatRenderer(self.chat, tools, options=options, stops=_stops(self.model))
+
+
+def _stops(model: "PreTrainedModel") -> Sequence[int]:
+    """The tokens that end a turn as the model's own settings say; some, as of Llama 3.1, end calls with another."""
+    found: Any = getattr(model.generation_config, "eos_token_id", None)  # None, one id or several
+    return [found] if isinstance(found, int) else found or []
 
 
 def load_model(name: str, *, precision: Precision = "float32", cure: str = _DAMAGED) -> LocalModel:
@@ -88,7 +96,7 @@ def find_folder(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=_FILES))
+        return Path(snapshot_download(name, allow_patterns=_FILES, ignore_patterns=_NOT_FILES))
     except (OSError, ValueError) as exc:  # what the hub raises is one of them
         reason = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
         raise ModelError(
@@ -116,7 +124,9 @@ def folder_here(name: str) -> Path:
         from huggingface_hub import snapshot_download
 
         with suppress(OSError, ValueError):  # not in the cache
-            return Path(snapshot_download(name, allow_patterns=_FILES, local_files_only=True))
+            return Path(
+                snapshot_download(name, allow_patterns=_FILES, ignore_patterns=_NOT_FILES, local_files_only=True)
+            )
     return Path(name)
 
 
