@@ -16,13 +16,13 @@ class UpturnError(Exception):
     exit_code = 1
 
 
-def described(exc: BaseException) -> str:
+def described(exc: BaseException, *, longest: int = _LONGEST_DESCRIPTION) -> str:
     """The error's type and message, for a record: Unicode text of bounded length, whatever the error says."""
     try:
         message = str(exc)
     except Exception:  # noqa: BLE001  foreign errors may break even here
         message = "its message cannot be shown"
-    return f"{type(exc).__name__}: {message}"[:_LONGEST_DESCRIPTION].encode("utf-8", "backslashreplace").decode()
+    return f"{type(exc).__name__}: {message}"[:longest].encode("utf-8", "backslashreplace").decode()
 
 
 class ConfigError(UpturnError, ValueError):

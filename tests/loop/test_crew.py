@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -192,15 +193,33 @@ def test_a_cluster_that_is_not_there_is_named_within_seconds() -> None:
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.slow
+@needs_ray
+@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets of its own to the garbage collector
+def test_a_cluster_that_lacks_what_workers_need_is_named_within_the_time() -> None:
+    opened = OpenTrainee("office", LIMITS, VERSION)
+    with pytest.raises(ClusterError, match="there is no Ray cluster at 'auto'"):
+        RayCrew(opened, CrewSettings(address="auto"))
+    with pytest.raises(
+        ClusterError, match=r"1 workers were not ready within 3 s.*each worker needs 1 CPUs and 1 GPUs"
+    ):
+        RayCrew(opened, CrewSettings(1, gpus_per_worker=1.0, start_seconds=3.0))
+    with pytest.raises(ClusterError, match=r"workers cannot start: .*'no-such-kit'"):
+        RayCrew(replace(opened, kit="no-such-kit"), CrewSettings(1))
+
+
 class _Fragile(TraineeWorkplace):
     """Kills its own process when it meets a task named in ``deadly``, as long as the file there has lives left."""
 
     deadly = ""
     lives = Path()
+    is_silent = False
 
     def environment(self, task: Task) -> Environment:
         if task.id == self.deadly and int(self.lives.read_text()) > 0:
             self.lives.write_text(str(int(self.lives.read_text()) - 1))
+            if self.is_silent:
+                time.sleep(600)
             os.kill(os.getpid(), signal.SIGKILL)
         return super().environment(task)
 
@@ -209,17 +228,16 @@ class _Fragile(TraineeWorkplace):
 class OpenFragile:
     deadly: str
     lives: Path
+    is_silent: bool = False
 
     def __call__(self) -> TraineeWorkplace:
         place = _Fragile(Fleet(resolve_kit("office"), LIMITS), VERSION)
-        place.deadly, place.lives = self.deadly, self.lives
+        place.deadly, place.lives, place.is_silent = self.deadly, self.lives, self.is_silent
         return place
 
 
-def _send_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes of a test module travel by value: the workers cannot import it."""
-    import sys
-
+def _send_by_value() -> None:
+    """Classes of this module travel by value: workers cannot import it."""
     cloudpickle: Any = __import__("ray.cloudpickle", fromlist=["register_pickle_by_value"])
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -248,19 +266,20 @@ def test_two_ray_workers_give_the_trajectories_of_one_process_and_take_weights(t
 @pytest.mark.slow
 @needs_ray
 @pytest.mark.filterwarnings("ignore")  # as above
-@pytest.mark.parametrize("deaths", [1, 99])
-def test_a_ray_worker_that_is_killed_costs_its_unfinished_attempts_one_more_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
+@pytest.mark.parametrize(("deaths", "is_silent"), [(1, False), (1, True), (99, False)])
+def test_a_ray_worker_that_is_lost_costs_its_unfinished_attempts_one_more_try(
+    tmp_path: Path, deaths: int, is_silent: bool
 ) -> None:
-    """Killed once, nothing is lost; killed whenever it is tried, that attempt alone is recorded as broken."""
-    _send_by_value(monkeypatch)
+    """Killed or silent once, nothing is lost; killed each time, that attempt alone is recorded as broken."""
+    _send_by_value()
     kit, chosen = resolve_kit("office"), jobs(4, 1)
     deadly = chosen[1][1].id
     (tmp_path / "lives").write_text(str(deaths))
     trainee = Trainee(Fleet(kit, LIMITS), VERSION)
     trainee.serve_as(VERSION)
     expected = trainee.fleet.attempt(chosen, PURPOSE)
-    with RayCrew(OpenFragile(deadly, tmp_path / "lives"), CrewSettings(2)) as crew:
+    settings = CrewSettings(2, silence_seconds=10.0 if is_silent else 600.0)
+    with RayCrew(OpenFragile(deadly, tmp_path / "lives", is_silent), settings) as crew:
         fleet = CrewFleet(kit, LIMITS, crew, tmp_path / "weights")
         fleet.follow(trainee.model)
         found = fleet.attempt(chosen, PURPOSE)

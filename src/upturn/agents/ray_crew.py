@@ -9,6 +9,7 @@ under the same path.
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ from upturn.agents.rollout import Job, run_rollouts
 from upturn.errors import ClusterError, ConfigError, described
 from upturn.records import Trajectory
 
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _REACH_SECONDS = 5.0
 """For one connection to a cluster's address; Ray itself would try for minutes."""
 
@@ -154,9 +156,9 @@ class RayCrew:
                     del streams[stream]
                 except self._gone as exc:
                     del streams[stream]
-                    yield self._lost(index, described(exc))
+                    yield self._lost(index, _said(exc))
                 except self._ray.exceptions.RayError as exc:
-                    raise ClusterError(f"worker {index} cannot play: {described(exc)}") from exc
+                    raise ClusterError(f"worker {index} cannot play: {_said(exc)}") from exc
                 else:
                     yield from map(Finished, trajectories)
             for stream in [] if ready else silent:
@@ -214,7 +216,7 @@ class RayCrew:
                 f"CPUs and {self.settings.gpus_per_worker:g} GPUs: add machines, or take fewer workers"
             ) from exc
         except self._ray.exceptions.RayError as exc:
-            raise ClusterError(f"workers cannot start: {described(exc)}") from exc
+            raise ClusterError(f"workers cannot start: {_said(exc)}") from exc
 
     def _give(self, worker: Any) -> None:
         assert self._weights is not None
@@ -223,11 +225,17 @@ class RayCrew:
             found = self._ray.get(worker.take.remote(folder, version), timeout=self.settings.start_seconds)
         except self._ray.exceptions.RayTaskError as exc:
             raise ClusterError(
-                f"a worker cannot take the weights in {folder!r}: {described(exc)}; the folder has to lie under "
+                f"a worker cannot take the weights in {folder!r}: {_said(exc)}; the folder has to lie under "
                 "the same path on every machine of the cluster"
             ) from exc
         if found != version:
             raise ClusterError(f"a worker has weights {found!r} after it took {version!r} from {folder!r}")
+
+
+def _said(exc: BaseException) -> str:
+    """First and last line of what Ray says: between them stand traces, and the last names what broke."""
+    lines = [line.strip() for line in _COLOURS.sub("", described(exc, longest=20_000)).splitlines() if line.strip()]
+    return lines[0][:300] if len(lines) == 1 else f"{lines[0][:300]} ... {lines[-1][:700]}"
 
 
 def _imported_ray() -> Any:
