@@ -215,7 +215,11 @@ def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: f
     (group,) = collect(0)
     assert [member.turn_rewards for member in group.members] == [(expected,)] * 2
     assert group.task.family == "l.press"
-    assert collect.metrics() == {"usual_right": 1.0, "lift": expected - 1.0, "similarity": 0.75}
+    assert collect.metrics() == {
+        "prediction_usual": 1.0,
+        "prediction_lift": expected - 1.0,
+        "prediction_similarity": 0.75,
+    }
 
 
 def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
@@ -237,8 +241,8 @@ def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
     rounds = [again(0), again.refill(0, 1), again.refill(0, 2)]
     texts = {each.id: each.text for each in _world()}
     came = [texts[group.task.id] for groups in rounds for group in groups]
-    assert again.metrics()["usual_right"] == pytest.approx(sum(text in {"jet", "done"} for text in came) / 9)
-    assert again.metrics()["similarity"] == pytest.approx(came.count("jet") / 9)
+    assert again.metrics()["prediction_usual"] == pytest.approx(sum(text in {"jet", "done"} for text in came) / 9)
+    assert again.metrics()["prediction_similarity"] == pytest.approx(came.count("jet") / 9)
     names = [member.trajectory.id for groups in rounds for group in groups for member in group.members]
     assert len(names) == len(set(names)) == 18
     assert tasks(made(5), 0) == [group.task.id for group in rounds[0]]

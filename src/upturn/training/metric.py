@@ -41,6 +41,14 @@ METRICS: tuple[Metric, ...] = (
     Metric("score_low", "score", "", "Lower end of the score's 95 % interval, where the evaluation gives one."),
     Metric("score_high", "score", "", "Upper end of it."),
     Metric("score_tasks", "score", "tasks", "How many tasks (or rows) the score is of."),
+    Metric(
+        "held_out_*",
+        "score",
+        "",
+        "What the evaluation measured beside its score; nothing is chosen by it. Of a world model: the share of "
+        "observations predicted right, the share that a tool's most common output would be right, and the mean "
+        "similarity.",
+    ),
     Metric("cost_*", "cost", "", "A cost that the evaluation gave; lower is better. Never added to the score."),
     Metric(
         "missing_cost_*", "cost", "tasks", "Tasks that were not judged for a cost; they are left out of its mean."
@@ -54,6 +62,14 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "staleness", "reward", "iterations", "How many iterations old the weights were that the attempts came from."
     ),
+    Metric(
+        "prediction_usual",
+        "reward",
+        "share",
+        "Transitions of the iteration that a tool's most common output would be right for.",
+    ),
+    Metric("prediction_lift", "reward", "share", "Predictions that were right, less that share."),
+    Metric("prediction_similarity", "reward", "", "Mean similarity of the predictions to what came, in [0, 1]."),
     Metric("curriculum_level", "reward", "", "The level that most of the practice is at."),
     Metric(
         "curriculum_final", "reward", "", "1 once the highest level is learned and the final mix practised, else 0."

@@ -4,6 +4,7 @@ They come from any trajectory with recorded tokens, of successes and failures, a
 answers all of them the same way.
 """
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -148,3 +149,23 @@ def refuse_seen(trained: Iterable[Transition], held_out: Sequence[Transition]) -
             f"{len(seen)} of {len(held_out)} held-out transitions, such as {seen[0].id!r}, continue tokens that "
             "are trained on too: they would say nothing of what was not seen. Leave them out on one side"
         )
+
+
+def of_same_tools(held_out: Sequence[Transition], kept: Sequence[Transition]) -> tuple[Transition, ...]:
+    """What is held out of the tools that are learned: the others were left out for having nothing to teach."""
+    learned = {each.tool for each in kept}
+    found = tuple(each for each in held_out if each.tool in learned)
+    if not found:
+        raise TrainingError(
+            f"none of the {len(held_out)} held-out transitions is of a tool that is learned "
+            f"({', '.join(map(repr, sorted(learned)))}); hold some of those out"
+        )
+    return found
+
+
+def transitions_digest(transitions: Sequence[Transition]) -> str:
+    """The identity of transitions in their order."""
+    found = hashlib.sha256()
+    for each in transitions:
+        found.update(repr((each.id, each.prompt_ids, each.text)).encode())
+    return found.hexdigest()

@@ -9,7 +9,6 @@ Departures: words are compared (ROUGE-L) wherever no other similarity is handed 
 embeddings of observations that are prose; a prediction is written straight after the action, without reasoning.
 """
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +27,15 @@ from upturn.training.run import Progress, check_evaluation
 from upturn.training.sft import epoch_order, run_sft
 from upturn.training.signature import signature
 from upturn.training.stream import NO_STATE, State
-from upturn.training.transition import Transition, capped, most_common, observation_rows, refuse_seen
+from upturn.training.transition import (
+    Transition,
+    capped,
+    most_common,
+    observation_rows,
+    of_same_tools,
+    refuse_seen,
+    transitions_digest,
+)
 from upturn.training.world_model_settings import EasySettings, WorldModelSettings
 
 
@@ -58,7 +65,7 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
     watch = evaluate
     if isinstance(watch, Sequence):
         refuse_seen(transitions, watch)
-        held_out = _of_tools(watch, kept)
+        held_out = of_same_tools(watch, kept)
         watch = _watch(predictor, held_out, usual, settings.threshold)
     if (warm_up := settings.warm_up) is not None:
         watched = None if warm_up.evaluate_every is None else observation_rows(held_out)
@@ -77,18 +84,6 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
         evaluate=watch,
         progress=progress,
     )
-
-
-def _of_tools(held_out: Sequence[Transition], kept: Sequence[Transition]) -> tuple[Transition, ...]:
-    """What is held out of the tools that are learned: the others were left out for having nothing to teach."""
-    learned = {each.tool for each in kept}
-    found = tuple(each for each in held_out if each.tool in learned)
-    if not found:
-        raise TrainingError(
-            f"none of the {len(held_out)} held-out transitions is of a tool that is learned "
-            f"({', '.join(map(repr, sorted(learned)))}); hold some of those out"
-        )
-    return found
 
 
 def _watch(
@@ -186,7 +181,11 @@ class Predictions:
     def metrics(self) -> Mapping[str, float]:
         """Of all predictions of the iteration, at temperature 1; the share that is right is ``mean_return``."""
         found = together(self._seen)
-        return {"usual_right": found.usual, "lift": found.lift, "similarity": found.similarity}
+        return {
+            "prediction_usual": found.usual,
+            "prediction_lift": found.lift,
+            "prediction_similarity": found.similarity,
+        }
 
     def identity(self) -> Mapping[str, object]:
         """How predictions are compared, and the facts."""
@@ -210,11 +209,3 @@ def assessed_lift(
         measure="share of held-out observations predicted right, less that of the tool's most common output",
         figures={"right": found.right, "usual": found.usual, "similarity": found.similarity},
     )
-
-
-def transitions_digest(transitions: Sequence[Transition]) -> str:
-    """The identity of transitions in their order."""
-    found = hashlib.sha256()
-    for each in transitions:
-        found.update(repr((each.id, each.prompt_ids, each.text)).encode())
-    return found.hexdigest()
