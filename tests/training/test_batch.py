@@ -1,5 +1,7 @@
 """How rows become micro-batches."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -98,3 +100,12 @@ def test_what_a_row_does_not_say_weighs_one_and_is_unknown() -> None:
     assert written.scales.tolist() == written.corrections.tolist() == [1.0, 1.0]
     assert np.isnan(written.old_logprobs).all()
     assert np.isnan(written.reference_logprobs).all()
+
+
+def test_turns_are_counted_over_all_rollouts_and_a_row_without_them_is_one_turn() -> None:
+    """Rollout 1 wrote in its turns 0, 2 and, in a second row, 2 again; rollout 2 does not say."""
+    first = replace(_row(1, 6, [1, 2, 4]), turns=np.array([0, 0, 2]))
+    again = replace(_row(1, 6, [3]), turns=np.array([2]))
+    found = written_tokens([first, _row(2, 5, [1, 3]), again])
+    assert found.turns.tolist() == [0, 0, 1, 2, 2, 1]
+    assert found.sequences.tolist() == [0, 0, 0, 1, 1, 0]
