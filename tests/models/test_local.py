@@ -230,7 +230,7 @@ def test_a_context_that_tools_alone_fill_is_refused_before_any_attempt(folder: P
     kit = OfficeKit()
     version = AgentVersion("chat", "1", "local_model", model=str(folder))
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    with pytest.raises(ModelError, match=r"'chat@1' reads \d+ tokens .* but a context may have 400; raise"):
+    with pytest.raises(ModelError, match=r"'chat@1' reads \d{4} tokens .* but a context may have 400; raise"):
         Fleet(kit, Limits(max_tokens=400)).attempt([(version, task, 0)], Purpose("p", 0))
 
 

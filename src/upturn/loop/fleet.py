@@ -123,11 +123,10 @@ class Fleet:
         """Raises ModelError where a context is full before any task: attempts would end before their first turn."""
         opening = len(renderer.open(Observation(""), version.prompt))
         room = self.limits.max_tokens or CONTEXT
-        if opening + self.limits.max_action_tokens > room:
+        if opening >= room:
             raise ModelError(
-                f"agent {version.id!r} reads {opening} tokens of prompt and tools before any task and may write "
-                f"{self.limits.max_action_tokens} in a turn, but a context may have {room}; raise "
-                "environment.max_tokens"
+                f"agent {version.id!r} reads {opening} tokens of prompt and tools before any task, but a context may "
+                f"have {room}; raise environment.max_tokens"
             )
 
     def _engine(self, name: str) -> tuple[Engine, Renderer]:
