@@ -1,5 +1,7 @@
 """What stored trajectories can train: counted by the reason that keeps them from more."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -80,3 +82,10 @@ def test_grouping_by_outcome_would_teach_nothing_and_by_task_does(make_trajector
 @pytest.mark.parametrize(("version", "age"), [("v2", 0), ("v0", 2)])
 def test_ages_are_counted_in_versions(make_trajectory: Make, version: str, age: int) -> None:
     assert Freshness(("v0", "v1", "v2"), 0).age(replace(make_trajectory(), model_version=version)) == age
+
+
+def test_choosing_tasks_and_sorting_logs_load_no_torch() -> None:
+    """A command that only says what would be trained starts fast."""
+    light = ("stored", "offline_settings", "mixture_settings", "curriculum_collect")
+    code = f"import sys, {', '.join(f'upturn.training.{name}' for name in light)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
