@@ -265,7 +265,7 @@ def _about_tokens(answer: Answer, request: GenerationRequest, budget: int) -> tu
         (len(answer.logprobs) != len(ids), f"it gives {len(answer.logprobs)} log-probs for {len(ids)} tokens"),
         (
             bool(bad),
-            f"{len(bad)} of its log-probs are missing or none, such as {bad[:1]!r}; they are finite, at most 0",
+            f"{len(bad)} of its log-probs are missing or none, such as {bad[:1]!r}; allowed is finite, at most 0",
         ),
         (bool(gone_on), f"it went on after stop id {gone_on[:1]!r}"),
         (

@@ -1,9 +1,10 @@
 """Whether an engine sampled the tokens that it returned: a sample of them is scored again with our own weights.
 
 Tokens of an honest engine have our log-probs but for rounding: within 1e-5 nats in float32; the shipped model in
-bfloat16 differs by 0.002 on average and by 0.11 at most (1,639 tokens of office work), larger ones by more. Ids that were made anew from text, log-probs of other tokens or of other
-weights, a prompt that was changed on the way, log-probs at another temperature: each shows as nats. Form alone
-cannot tell, and training on them is silent: the ratio of every such token is wrong. No torch here.
+bfloat16 differs by 0.002 on average and by 0.11 at most (1,639 tokens of office work), larger ones by more. Ids
+made anew from text, log-probs of other tokens or of other weights, a prompt that was changed on the way, log-probs
+at another temperature: each shows as nats. Form alone cannot tell, and training on them is silent: the ratio of
+every such token is wrong. No torch here.
 
 Which trajectories are looked at depends on their ids and a seed, not on where or when they were sampled.
 """
@@ -28,7 +29,7 @@ class RescoringSettings:
     trajectories: int = 8
     """Of one collection."""
     mean_gap: float = 0.05
-    """Largest mean |Δ log p| per token over the sample, in nats: 25 times what the shipped model shows in bfloat16."""
+    """Largest mean |Δ log p| per token of the sample, in nats: 25 times the shipped model's in bfloat16."""
     far_gap: float = 1.0
     """|Δ log p| from which a token counts as another token."""
     far_share: float = 0.001
