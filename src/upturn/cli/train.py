@@ -28,6 +28,7 @@ WAYS: Mapping[str, str] = {
     "iterated": "Attempt and train on the successes, in rounds.",
     "star": "As iterated from the start each time, with the answer as a hint where everything failed.",
     "self-repair": "As star, but told what went wrong instead of the answer.",
+    "rft": "Reinforcement from ten to fifty tasks, with controls that say whether the gain is real.",
     "world-model": "Learn what the environment answers, from attempts in a pool, before practice.",
     "offline": "Policy optimisation on attempts in a pool, with their sampler's log-probs.",
 }

@@ -16,6 +16,7 @@ from upturn.config.learning import (
     OfflineConfig,
     PpoConfig,
     RejectionConfig,
+    RftConfig,
     SelfRepairConfig,
     SftConfig,
     StarConfig,
@@ -65,6 +66,7 @@ class Config(Section):
     iterated: IteratedConfig = IteratedConfig()
     star: StarConfig = StarConfig()
     self_repair: SelfRepairConfig = SelfRepairConfig()
+    rft: RftConfig = RftConfig()
     world_model: WorldModelConfig = WorldModelConfig()
     offline: OfflineConfig = OfflineConfig()
     validation: ValidationConfig = ValidationConfig()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from upturn.config.section import Count, Positive, Probability, Section, Share
+from upturn.config.section import Count, FilePath, Positive, Probability, Section, Share
 
 PresetName = Literal[
     "grpo",
@@ -423,3 +423,26 @@ class CurriculumConfig(Section):
     """When they rest; for ``is_gated = true``."""
     levels: LevelConfig = LevelConfig()
     """The schedule by levels."""
+
+
+class RftConfig(Section):
+    """``upturn train rft``: reinforcement from ten to fifty tasks, with the controls that say whether its gain is
+    real: the same training with other rewards, from several seeds, on a second model."""
+
+    examples: Annotated[int, Field(ge=2, le=1000)] = 30
+    """Training tasks, the only ones that are practised."""
+    iterations: Count = 20
+    """Rounds of attempting and updating."""
+    tasks_per_iteration: Count = 10
+    """Tasks in one round, drawn from the examples."""
+    attempts: Annotated[int, Field(ge=2)] = 8
+    """Attempts at each task."""
+    learning_rate: Positive = 1e-4
+    """Of AdamW."""
+    seeds: Count = 3
+    """Trainings with each reward, the seed of the run and those after it."""
+    controls: tuple[Literal["random", "format"], ...] = ("random", "format")
+    """What the training is repeated with: chance at the success rate from before, and the form of actions alone."""
+    second_base: FilePath = ""
+    """Another local model (``nano``, a folder or a name) that all of it is repeated on; empty = none, and the card
+    says so."""

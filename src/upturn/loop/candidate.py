@@ -8,11 +8,17 @@ from upturn.loop.trainee import Trainee
 from upturn.records import AgentVersion
 from upturn.report.training import read_training
 from upturn.report.training.sentence import ending, keeping
+from upturn.training.place import DESCRIPTION_FILE
 
 
 def training_folder(context: Context, name: str) -> Path:
     """Where the training run of a step lies, with its report."""
     return context.run_dir / "training" / name
+
+
+def has_run(context: Context, name: str) -> bool:
+    """Whether a step of that name trained in a folder of its own."""
+    return (training_folder(context, name) / DESCRIPTION_FILE).is_file()
 
 
 def limits_told(context: Context, name: str) -> str:

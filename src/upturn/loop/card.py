@@ -58,7 +58,9 @@ def _shown(taught: Taught) -> list[str]:
         "",
         f"Guardrails: {taught.validation.words}",
     ]
-    return [*found, "", taught.ending] if taught.ending else found
+    if taught.ending:
+        found += ["", taught.ending]
+    return [*found, *taught.learned.lines]
 
 
 def _by_family(taught: Taught) -> list[str]:

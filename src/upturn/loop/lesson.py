@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from upturn.deployment.validation import Validation
 from upturn.errors import ConfigError
-from upturn.loop.candidate import limits_told
+from upturn.loop.candidate import has_run, limits_told
 from upturn.loop.context import Context
 from upturn.loop.cycle import compare, examine
 from upturn.loop.exam import ExamResult
-from upturn.loop.lessons import dpo, dpo_rounds, grpo, kto, offline, ppo, sft, world_model
-from upturn.loop.lessons.imitation import Imitation, Way
+from upturn.loop.lessons import dpo, dpo_rounds, grpo, kto, offline, ppo, rft, sft, world_model
+from upturn.loop.lessons.imitation import Imitation
+from upturn.loop.lessons.learned import Learned
 from upturn.loop.plan import Plan
 from upturn.records import AgentVersion, Result
 
@@ -24,28 +25,36 @@ class Lesson(NamedTuple):
 
     plan: Callable[[Context, AgentVersion], Plan]
     """What it would do and take; nothing is trained or kept."""
-    train: Callable[[Context, AgentVersion, ExamResult, str], AgentVersion]
-    """The version that it makes of one, given its exam before and the step's name."""
+    train: Callable[[Context, AgentVersion, ExamResult, str], Learned]
+    """What it makes of a version, given its exam before and the step's name."""
 
 
-def _imitation(way: Way) -> Lesson:
-    made = Imitation(way)
-    return Lesson(made.plan, made.train)
+def _lesson(
+    plan: Callable[[Context, AgentVersion], Plan],
+    train: Callable[[Context, AgentVersion, ExamResult, str], AgentVersion],
+) -> Lesson:
+    """One that has nothing to say beside the exams."""
+
+    def learn(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> Learned:
+        return Learned(train(context, parent, before, name))
+
+    return Lesson(plan, learn)
 
 
 LESSONS: Mapping[str, Lesson] = {
-    "sft": Lesson(sft.plan, sft.train),
-    "grpo": Lesson(grpo.plan, grpo.train),
-    "ppo": Lesson(ppo.plan, ppo.train),
-    "dpo": Lesson(dpo.plan, dpo.train),
-    "dpo-rounds": Lesson(dpo_rounds.plan, dpo_rounds.train),
-    "kto": Lesson(kto.plan, kto.train),
-    "rejection": _imitation("rejection"),
-    "iterated": _imitation("iterated"),
-    "star": _imitation("star"),
-    "self-repair": _imitation("self_repair"),
-    "world-model": Lesson(world_model.plan, world_model.train),
-    "offline": Lesson(offline.plan, offline.train),
+    "sft": _lesson(sft.plan, sft.train),
+    "grpo": _lesson(grpo.plan, grpo.train),
+    "ppo": _lesson(ppo.plan, ppo.train),
+    "dpo": _lesson(dpo.plan, dpo.train),
+    "dpo-rounds": _lesson(dpo_rounds.plan, dpo_rounds.train),
+    "kto": _lesson(kto.plan, kto.train),
+    "rejection": _lesson(Imitation("rejection").plan, Imitation("rejection").train),
+    "iterated": _lesson(Imitation("iterated").plan, Imitation("iterated").train),
+    "star": _lesson(Imitation("star").plan, Imitation("star").train),
+    "self-repair": _lesson(Imitation("self_repair").plan, Imitation("self_repair").train),
+    "rft": Lesson(rft.plan, rft.train),
+    "world-model": _lesson(world_model.plan, world_model.train),
+    "offline": _lesson(offline.plan, offline.train),
 }
 """By the name of the command."""
 
@@ -55,14 +64,18 @@ class Taught(NamedTuple):
 
     algorithm: str
     incumbent: AgentVersion
-    candidate: AgentVersion
-    """The incumbent itself where nothing was kept."""
     before: ExamResult
     after: ExamResult
     validation: Validation | None
     """None = there is no new version to compare."""
     ending: str
     """How limits on costs ended training; empty = they did not."""
+    learned: Learned
+
+    @property
+    def candidate(self) -> AgentVersion:
+        """The incumbent itself where nothing was kept."""
+        return self.learned.version
 
     def results(self) -> list[Result]:
         """Success before and after, and the gain with its interval."""
@@ -73,7 +86,7 @@ class Taught(NamedTuple):
         found = [Result(name, each.mean, "share", each.low, each.high, each.n) for name, each in exams.items()]
         if self.validation is not None:
             found.append(Result("validation", self.validation.verdict))
-        return found
+        return [*found, *self.learned.results]
 
 
 def student(context: Context) -> AgentVersion:
@@ -93,12 +106,13 @@ def teach(context: Context, algorithm: str) -> Taught:
     """Runs the lesson, or goes on with it."""
     lesson, incumbent = LESSONS[algorithm], student(context)
     before = examine(context, "exam-before", incumbent)
-    candidate = context.journal.record_step(
-        "train", AgentVersion, lambda: lesson.train(context, incumbent, before, algorithm)
+    learned = context.journal.record_step(
+        "train", Learned, lambda: lesson.train(context, incumbent, before, algorithm)
     )
-    ending = limits_told(context, algorithm)
+    candidate = learned.version
+    ending = limits_told(context, algorithm) if has_run(context, algorithm) else ""
     if candidate.id == incumbent.id:
-        return Taught(algorithm, incumbent, incumbent, before, before, None, ending)
+        return Taught(algorithm, incumbent, before, before, None, ending, learned)
     after = examine(context, "exam-after", candidate)
     validation = compare(context, "validation", before, after)
-    return Taught(algorithm, incumbent, candidate, before, after, validation, ending)
+    return Taught(algorithm, incumbent, before, after, validation, ending, learned)

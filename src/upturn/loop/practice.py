@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from upturn.config import PracticeConfig, RewardConfig
+from upturn.environments import EnvironmentKit
 from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.curriculum import curriculum_collect
@@ -70,6 +71,8 @@ class Course(NamedTuple):
     """Rounds that the weights may be old which attempts are sampled with; 0 = sampling and updating take turns."""
     curriculum: CurriculumSettings | None = None
     """None = families are practised by ``weights`` to the end."""
+    kit: EnvironmentKit | None = None
+    """Where the tasks come from; None = the run's kit."""
 
 
 def practised(
@@ -89,7 +92,8 @@ def practised(
 
     section = course.section
     trainee = Trainee(context.fleet, parent)
-    sampler = TaskSampler(context.kit, course.weights, section.tasks_per_iteration, seed=course.practice.seed)
+    kit, count = course.kit or context.kit, section.tasks_per_iteration
+    sampler = TaskSampler(kit, course.weights, count, seed=course.practice.seed)
     sink = PoolSink(context.pool)
 
     def refill(iteration: int, attempt: int, /) -> list[ScoredGroup]:

@@ -139,6 +139,9 @@ class Practice:
     """What an attempt's outcome is worth, beside what its environment gave for single turns; None = missing."""
     penalty: Callable[[Trajectory], float] | None = None
     """What is added to that, 0 or less; None = nothing."""
+    both: Callable[[Trajectory, Evaluation], float | None] | None = None
+    """What an attempt is worth by itself and its outcome together, in place of ``reward`` and ``penalty``; None =
+    those decide."""
     continuations: int = 0
     """From each state of each attempt, to measure what the state is worth; 0 = the estimator needs no values."""
     gamma: float = 1.0
@@ -147,7 +150,9 @@ class Practice:
     """Which round of further tasks in an iteration; 0 = the iteration's own."""
 
     def earned(self, trajectory: Trajectory, evaluation: Evaluation) -> float | None:
-        """Reward and penalty of an attempt together; None = missing."""
+        """What an attempt is worth; None = missing."""
+        if self.both is not None:
+            return self.both(trajectory, evaluation)
         reward = self.reward(evaluation)
         return reward if reward is None or self.penalty is None else reward + self.penalty(trajectory)
 

@@ -130,7 +130,7 @@ def key_door(colours: int = 4) -> Toy:
     )
 
 
-def language(letters: int = 4, length: int = 3) -> Toy:
+def language(letters: int = 4, length: int = 2) -> Toy:
     """A word is read and must be written backwards; only the whole word counts."""
     symbols = range(FIRST, FIRST + letters)
     words = list(product(symbols, repeat=length))
