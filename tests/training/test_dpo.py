@@ -32,7 +32,8 @@ STILL = OptimiserSettings(learning_rate=1e-12, max_grad_norm=1e9)
 
 
 def _pairs(make: Make) -> list[PreferencePair]:
-    """A beginning of 20 tokens, some of them written, then sides of one to four tokens of their own."""
+    """A beginning of 20 tokens, some of them written, then sides of one to four tokens of their own. The last pair
+    holds two attempts that stand in other pairs too."""
     start = (1, *range(3, 18), 7, 8, 2, 3)
     common = ((0, 5, 9), (1, 16, 18))
     found = []
@@ -42,7 +43,7 @@ def _pairs(make: Make) -> list[PreferencePair]:
             for name, end in (("good", good), ("bad", bad))
         ]
         found.append(PreferencePair(f"p{index}", sides[0], sides[1], "group", 1.0))
-    return found
+    return [*found, PreferencePair("p3", found[0].chosen, found[1].rejected, "group", 1.0)]
 
 
 def _logprob(model: PreTrainedModel, trajectory: Trajectory) -> Tensor:
@@ -75,9 +76,9 @@ def test_loss_and_gradient_are_those_of_the_formula(
     parameters = [each for each in model.parameters() if each.requires_grad]
     expected = torch.autograd.grad(loss, parameters)
     objective = PairObjectiveSettings(beta=0.5)
-    batches = PairBatches(_referred(reference, pairs, objective), 3, objective)
+    batches = PairBatches(_referred(reference, pairs, objective), 4, objective)
     optimiser = replace(STILL, packing=packing, micro_batch_tokens=budget)  # type: ignore[arg-type]
-    step = Trainer(model, optimiser).step(batches.minibatch([0, 1, 2]))
+    step = Trainer(model, optimiser).step(batches.minibatch([2, 0, 3, 1]))
     assert step.loss == pytest.approx(float(loss.detach()), rel=1e-5)
     scale = torch.cat([each.flatten() for each in expected]).norm()
     for parameter, theirs in zip(parameters, expected, strict=True):
@@ -96,20 +97,20 @@ def test_before_the_first_step_every_margin_is_nothing_and_the_loss_log_two(
 
 
 def test_a_supervised_term_has_a_denominator_of_its_own(tiny_model: Model, make_trajectory: Make) -> None:
-    """Three equal margins of 0 and α·(mean −log π over the better sides' tokens), whatever the batch."""
+    """Four equal margins of 0 and α·(mean −log π over the better sides' tokens), whatever the batch."""
     pairs, model = _pairs(make_trajectory), tiny_model()
     objective = PairObjectiveSettings(sft_coefficient=0.5)
     referred = _referred(model, pairs, objective)
     with torch.no_grad():
         total = sum(-float(_logprob(model, each.chosen)) for each in pairs)
     written = sum(span.stop - span.start for each in pairs for span in each.chosen.rows[0].spans)
-    step = Trainer(model, STILL).step(PairBatches(referred, 8, objective).minibatch([0, 1, 2]))
+    step = Trainer(model, STILL).step(PairBatches(referred, 8, objective).minibatch([0, 1, 2, 3]))
     assert step.loss == pytest.approx(math.log(2) + 0.5 * total / written, rel=1e-5)
-    assert step.counts["pair_accuracy"] == 3
+    assert step.counts["pair_accuracy"] == 4
     assert step.counts["token_logprob"] == written
     assert step.sums["token_logprob"] == pytest.approx(-total, rel=1e-5)
-    alone = [Trainer(model, STILL).step(PairBatches(referred, 1, objective).minibatch([each])) for each in range(3)]
-    assert sum(each.loss for each in alone) / 3 == pytest.approx(step.loss, rel=1e-5)
+    alone = [Trainer(model, STILL).step(PairBatches(referred, 1, objective).minibatch([each])) for each in range(4)]
+    assert sum(each.loss for each in alone) / 4 == pytest.approx(step.loss, rel=1e-5)
 
 
 def _copying(task: Any, make: Make) -> list[PreferencePair]:
