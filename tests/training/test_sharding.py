@@ -31,7 +31,9 @@ EXACT = (
     "checkpointed",
     "lora",
     "grpo",
+    "grpo-lora",
     "grpo-kept-close",
+    "dpo",
     "ppo",
 )
 ROUGH = ("bfloat16", "lora-bfloat16-checkpointed")

@@ -21,6 +21,7 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from upturn.errors import TrainingError
 from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
+from upturn.records.preference import PreferencePair
 from upturn.training import (
     GrpoSettings,
     KlSettings,
@@ -35,9 +36,11 @@ from upturn.training import (
 from upturn.training.assessment import Assessment
 from upturn.training.critic import value_model
 from upturn.training.distributed import World, connected, everyone, joined, shared, world_from_environment
+from upturn.training.dpo import run_dpo
 from upturn.training.grpo import run_grpo
 from upturn.training.ppo import run_ppo
 from upturn.training.ppo_settings import CreditSettings, PpoSettings
+from upturn.training.preference_settings import DpoSettings
 from upturn.training.sft import run_sft
 from upturn.training.sharding import gathered, shard
 from upturn.training.trainer import Trainer
@@ -107,6 +110,38 @@ def sft(case: Case, folder: Path, world: World | None) -> PreTrainedModel:
     return trained
 
 
+def attempted(name: str, tokens: Sequence[int], logprobs: Sequence[float]) -> Trajectory:
+    """At copying the second of the tokens, from the fourth on."""
+    row = TokenRow(tuple(tokens), (WrittenSpan(0, 3, len(tokens)),), tuple(logprobs))
+    return Trajectory(
+        id=name,
+        task_id=f"copy {tokens[1]}",
+        agent_version="nano@1",
+        turns=(Turn(Observation(""), "", None),),
+        final_observation=Observation(""),
+        outcome="finished",
+        origin="sampled",
+        rows=(row,),
+        temperature=1.0,
+    )
+
+
+def dpo(folder: Path, world: World | None) -> PreTrainedModel:
+    """Either side of a pair may be longer, so that pairs differ in size."""
+    trained = model()
+    shard(trained, world)
+    pairs = []
+    for index in range(9):
+        symbol, longer = 3 + index % 5, [7, 8, 9][: index % 3]
+        sides = ([1, symbol, 2, symbol], [1, symbol, 2, 0, *longer])
+        good, bad = (
+            attempted(f"{index}/{name}", side, [-1.0] * (len(side) - 3)) for name, side in enumerate(sides)
+        )
+        pairs.append(PreferencePair(f"{index}", good, bad, "group", margin=1.0))
+    run_dpo(trained, pairs, DpoSettings(batch_pairs=3, optimiser=OPTIMISER), seed=SEED, run_dir=folder)
+    return trained
+
+
 @dataclass
 class Copying:
     """Prompt ``[1, x, 2]``, two written tokens, a reward of 1 for x and of 1 more for x again."""
@@ -133,26 +168,13 @@ class Copying:
                 drawn = int(torch.multinomial(chances, 1, generator=generator))
                 tokens.append(drawn)
                 logprobs.append(float(chances[drawn].log()))
-            row = TokenRow(tuple(tokens), (WrittenSpan(0, 3, 5),), tuple(logprobs))
-            name, task = f"{symbol}/{attempt}", f"copy {symbol}"
-            turns = (Turn(Observation(""), "", None),)
-            trajectory = Trajectory(
-                id=name,
-                task_id=task,
-                agent_version="nano@1",
-                turns=turns,
-                final_observation=Observation(""),
-                outcome="finished",
-                origin="sampled",
-                rows=(row,),
-                temperature=1.0,
-            )
+            trajectory = attempted(f"{symbol}/{attempt}", tokens, logprobs)
             members.append(ScoredTrajectory(trajectory, (float(tokens[3:].count(symbol)) + 0.1 * attempt,)))
         return ScoredGroup(Task(f"copy {symbol}", "copy", "copy", "toy"), tuple(members))
 
 
-def grpo(settings: GrpoSettings, folder: Path, world: World | None) -> PreTrainedModel:
-    trained = model()
+def grpo(settings: GrpoSettings, folder: Path, world: World | None, *, lora: bool = False) -> PreTrainedModel:
+    trained = model(lora=lora)
     whole = WholeCopy(trained, world)
     shard(trained, world)
     task = Copying(whole)
@@ -205,6 +227,8 @@ RUNS: dict[str, Callable[[Path, World | None], PreTrainedModel]] = {
         Case(replace(OPTIMISER, precision="bfloat16", gradient_checkpointing=True), lora=True), folder, world
     ),
     "grpo": lambda folder, world: grpo(PLAIN, folder, world),
+    "grpo-lora": lambda folder, world: grpo(PLAIN, folder, world, lora=True),
+    "dpo": dpo,
     "grpo-kept-close": lambda folder, world: grpo(KEPT_CLOSE, folder, world),
     "ppo": ppo,
 }
@@ -233,10 +257,15 @@ def killed(folder: Path, world: World | None) -> None:
     """The last process dies in the third unit, once."""
     assert world is not None
     mark = folder / "killed"
+
+    def die() -> None:
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
     trained = model()
     shard(trained, world)
     if world.rank == world.size - 1 and not mark.exists():
-        _at_step(3, lambda: (mark.touch(), os.kill(os.getpid(), signal.SIGKILL)))
+        _at_step(3, die)
     settings = SftSettings(batch_rows=7, optimiser=OPTIMISER, checkpoint_every=1)
     run_sft(trained, rows(7 * 4), settings, seed=SEED, run_dir=folder / "run")
 
@@ -313,7 +342,7 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def _at_step(step: int, act: Callable[[], object]) -> None:
+def _at_step(step: int, act: Callable[[], None]) -> None:
     before: Any = Trainer.step
     count = 0
 
