@@ -125,8 +125,8 @@ class Fleet:
         room = self.limits.max_tokens or CONTEXT
         if opening >= room:
             raise ModelError(
-                f"agent {version.id!r} reads {opening} tokens of prompt and tools before any task, but a context may "
-                f"have {room}; raise environment.max_tokens"
+                f"agent {version.id!r} reads {opening} tokens of prompt and tools before any task, but a context "
+                f"may have {room}; raise environment.max_tokens"
             )
 
     def _engine(self, name: str) -> tuple[Engine, Renderer]:
