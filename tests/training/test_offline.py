@@ -193,6 +193,22 @@ def test_age_and_versions_go_together(tiny_model: Model, make_trajectory: Make, 
             )
 
 
+def test_tokens_that_the_model_does_not_have_are_refused_by_name(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    (task, known), log = _attempt(make_trajectory, "foreign"), logged(make_trajectory)
+    (row,) = known.trajectory.rows
+    foreign = replace(known.trajectory, rows=(replace(row, token_ids=(1, 3, 2, 20)),))
+    with pytest.raises(TrainingError, match="stored attempt 'foreign' has token 20, the model knows 20 tokens"):
+        run_offline(
+            tiny_model(),
+            [*log, (task, replace(known, trajectory=foreign))],
+            OfflineSettings(policy=PLAIN),
+            seed=0,
+            run_dir=tmp_path,
+        )
+
+
 class _KilledError(Exception):
     """What a test stops a run with."""
 

@@ -8,7 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from transformers import PreTrainedModel
@@ -41,8 +41,10 @@ def run_offline(  # noqa: PLR0913  # a run's seed, place and two callbacks are i
     """Trains the model in place on stored attempts; resumes from ``run_dir`` as ``run_grpo`` does.
 
     ``versions``: hashes of weights, the newest last, which ``settings.max_age`` counts in. Raises TrainingError for
-    attempts that no policy gradient can use, and when none is left.
+    attempts that no policy gradient can use, and when none is left. Tokens of another tokenizer are found only
+    where the model has no such token; else ``mismatch_ess`` near 0 on the curve tells.
     """
+    _refuse_foreign(model, attempts)
     if (settings.max_age is None) != (not versions):
         raise TrainingError(
             f"max_age={settings.max_age!r} with {len(versions)} versions: ages are counted in versions, so one "
@@ -124,6 +126,18 @@ class StoredCollect:
 
     def _shown(self) -> str:
         return "; ".join(f"{count} {REASONS[reason]}" for reason, count in self.left_out.items() if count)
+
+
+def _refuse_foreign(model: PreTrainedModel, attempts: Attempts) -> None:
+    embeddings: Any = model.get_input_embeddings()  # typed for every module that could be one
+    known: int = embeddings.num_embeddings
+    for _, attempt in attempts:
+        largest = max((token for row in attempt.trajectory.rows for token in row.token_ids), default=0)
+        if largest >= known:
+            raise TrainingError(
+                f"stored attempt {attempt.trajectory.id!r} has token {largest!r}, the model knows {known} tokens: "
+                "it was sampled with another tokenizer; leave such attempts out"
+            )
 
 
 def _refuse_unusable(attempts: Attempts, reasons: Sequence[Reason | None]) -> None:
