@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from upturn.bench.credit.contender import CONTENDERS
-from upturn.bench.credit.ledger import FILE, Ledger
 from upturn.bench.credit.office import Office, OfficeSettings
 from upturn.bench.credit.office_part import changes, measure_office, measure_truth, rank
+from upturn.bench.ledger import FILE, Ledger
 from upturn.errors import MeasurementError
 from upturn.loop.values import Continued
 from upturn.records import Observation, Task, Trajectory, Turn

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from upturn.bench.credit.contender import CONTENDERS
 from upturn.bench.credit.finding import PartFindings
 from upturn.bench.credit.key_door_part import KeyDoorSettings, measure_key_door
-from upturn.bench.credit.ledger import Ledger
 from upturn.bench.credit.office import OfficeSettings
 from upturn.bench.credit.summary import ahead, details, results
+from upturn.bench.ledger import Ledger
 from upturn.records import JsonValue, Result
 
 Part: TypeAlias = Literal["key_door", "office"]

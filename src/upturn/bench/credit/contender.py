@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from upturn.bench.credit.ledger import Entry, digest
+from upturn.bench.ledger import Entry, digest
 from upturn.training.advantages import AdvantageSettings
 
 BASELINE = "trajectory"

@@ -15,10 +15,10 @@ from upturn.bench.credit.contender import Contender
 from upturn.bench.credit.crediting import agreement, credit
 from upturn.bench.credit.finding import Choice, PartFindings, Practised, Ranked
 from upturn.bench.credit.key_door import key_door
-from upturn.bench.credit.ledger import Ledger
 from upturn.bench.credit.mdp import Floats, state_values
 from upturn.bench.credit.play import exact_changes, play
 from upturn.bench.credit.policy import SoftmaxPolicy, policy_of_skill, success_rate
+from upturn.bench.ledger import Ledger
 
 PART = "key_door"
 CHOICE_SEED = 1_000_000

@@ -18,9 +18,9 @@ import numpy as np
 from upturn.bench.credit.contender import Contender
 from upturn.bench.credit.crediting import agreement, credit
 from upturn.bench.credit.finding import Ceiling, PartFindings, Practised, Ranked, Truth
-from upturn.bench.credit.ledger import Entry, Ledger
 from upturn.bench.credit.mdp import Floats
 from upturn.bench.credit.office import Office, OfficeSettings, continuations, reward_of
+from upturn.bench.ledger import Entry, Ledger
 from upturn.errors import MeasurementError
 from upturn.loop.exam import exam_tasks, sit
 from upturn.loop.fleet import Purpose

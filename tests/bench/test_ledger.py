@@ -9,7 +9,7 @@ import pytest
 from upturn.bench.credit.contender import Contender
 from upturn.bench.credit.finding import Choice, Practised
 from upturn.bench.credit.key_door_part import KeyDoorSettings
-from upturn.bench.credit.ledger import FILE, Entry, Ledger
+from upturn.bench.ledger import FILE, Entry, Ledger
 from upturn.errors import MeasurementError
 from upturn.training.advantages import AdvantageSettings
 
