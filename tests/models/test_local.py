@@ -5,6 +5,8 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import huggingface_hub
@@ -19,10 +21,15 @@ from upturn.agents import Limits, fork_counts
 from upturn.environments.office.kit import OfficeKit
 from upturn.errors import ModelError
 from upturn.loop.fleet import Fleet, Purpose
+from upturn.loop.trainee import Practice, Trainee
 from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
 from upturn.models.local import find_folder, load_model
 from upturn.models.nano import load_local, model_folder
 from upturn.records import Action, AgentVersion, Observation
+from upturn.training import OptimiserSettings, policy_rows
+from upturn.training.losses import CrossEntropy
+from upturn.training.stream import Stream
+from upturn.training.trainer import Trainer
 from upturn.training.version import save_version
 
 Tokenizers = Callable[..., PreTrainedTokenizerFast]
@@ -113,6 +120,36 @@ def test_a_whole_attempt_in_the_office_from_a_folder(folder: Path) -> None:
     assert "Be brief." in opened and task.instruction in opened
     for tool in kit.tools:
         assert f'"name": "{tool.name}"' in opened
+
+
+class Nowhere:
+    """A sink that keeps nothing."""
+
+    def append(self, run: str, iteration: int, finished: object) -> None:
+        """Forgets it."""
+
+
+def test_a_model_with_a_chat_template_practises_trains_and_serves_again(folder: Path, tmp_path: Path) -> None:
+    kit = OfficeKit()
+    fleet = Fleet(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
+    version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
+    trainee = Trainee(fleet, version)
+    tasks = list(islice(kit.tasks(seed=0, split="train", families=list(kit.families)), 2))
+    groups = trainee.practise(tasks, 0, Practice("run", 0, attempts=2), Nowhere())
+    sampled = [each.trajectory for group in groups for each in group.members]
+    assert [len(each.rows) for each in sampled] == [1, 1, 1, 1]
+    rows = [row for each in sampled for row in policy_rows(each, [1.0, 1.0])]
+    trainer = Trainer(trainee.model, OptimiserSettings(learning_rate=1e-2, warmup_steps=0))
+    trainer.step([Stream(rows, CrossEntropy(), float(sum(len(row.positions) for row in rows)))])
+    saved = tmp_path / "version"
+    digest = save_version(trainee.model, saved, companions=model_folder(str(folder)))
+    trained = replace(version, version="2", model=str(saved))
+    (found,) = fleet.attempt([(trained, tasks[0], 0)], Purpose("p", 0))
+    assert found.model_version == digest != sampled[0].model_version
+    assert (
+        found.rows[0].token_ids[: found.rows[0].spans[0].start]
+        == sampled[0].rows[0].token_ids[: sampled[0].rows[0].spans[0].start]
+    )
 
 
 @pytest.mark.parametrize(
