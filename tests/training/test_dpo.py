@@ -19,7 +19,7 @@ from upturn.training.curve import CurvePoint
 from upturn.training.dpo import PairBatches, run_dpo
 from upturn.training.metric import metric_of
 from upturn.training.pair_row import PairRows, pair_rows, refer
-from upturn.training.place import CURVE_FILE
+from upturn.training.place import CURVE_FILE, read_description
 from upturn.training.preference_settings import DpoSettings, PairObjectiveSettings
 from upturn.training.trainer import Trainer
 from upturn.training.weights import copied, weight_tensors
@@ -255,6 +255,39 @@ def test_best_weights_are_those_of_the_best_evaluated_epoch(
     outcome = run_dpo(model, _pairs(make_trajectory), settings, seed=0, run_dir=tmp_path, evaluate=evaluate)
     assert (asked, outcome.kept_units, outcome.best_score) == ([0, 1, 2], 2, 0.9)
     assert all(torch.equal(at_best[name], tensor) for name, tensor in weight_tensors(model).items())
+
+
+def _more(make: Make) -> list[PreferencePair]:
+    """Two pairs that are held out: one likes what the trained ones like, the other does not."""
+    start = (1, *range(3, 18), 7, 8, 2, 3)
+
+    def pair(name: str, good: tuple[int, ...], bad: tuple[int, ...]) -> PreferencePair:
+        sides = [make((*start, *end), ((2, 20, 20 + len(end)),), name=f"{name} {end}") for end in (good, bad)]
+        return PreferencePair(name, sides[0], sides[1], "group")
+
+    return [pair("like", (4, 9, 9), (5, 5)), pair("unlike", (5, 9), (4, 9, 2))]
+
+
+def test_held_out_pairs_score_by_their_loss(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+    pairs, model, before = _pairs(make_trajectory), tiny_model(), tiny_model()
+    settings = DpoSettings(epochs=3, evaluate_every=1, optimiser=OptimiserSettings(learning_rate=3e-3))
+    held_out = _more(make_trajectory)
+    outcome = run_dpo(model, pairs, settings, seed=0, run_dir=tmp_path, evaluate=held_out)
+    margins = [
+        _logprob(model, each.chosen) - _logprob(before, each.chosen)
+        - _logprob(model, each.rejected) + _logprob(before, each.rejected)
+        for each in held_out
+    ]  # fmt: skip
+    expected = float((0.1 * torch.stack(margins)).sigmoid().log().mean().detach())
+    assert outcome.final_score == pytest.approx(expected, rel=1e-5)
+    scores = [point.metrics["score"] for point in read_curve(tmp_path / CURVE_FILE) if "score" in point.metrics]
+    assert scores[0] == pytest.approx(-math.log(2), rel=1e-6)
+    assert len(scores) == 4
+    assert read_description(tmp_path).measure == "minus the mean loss of pairs that were held out"
+    with pytest.raises(TrainingError, match="held-out pair 'p3' holds trajectory 'good0', which is trained on too"):
+        run_dpo(tiny_model(), pairs[:1], settings, seed=0, run_dir=tmp_path, evaluate=pairs[3:])
+    with pytest.raises(TrainingError, match="another run: held-out pairs is"):
+        run_dpo(tiny_model(), pairs, settings, seed=0, run_dir=tmp_path, evaluate=held_out[:1])
 
 
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:

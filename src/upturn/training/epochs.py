@@ -75,6 +75,13 @@ class EpochSteps:
         return Unit(found.minibatches, {"epoch": float(epoch), **found.metrics})
 
 
+def check_run(seed: int, evaluate: object, settings: EpochSettings) -> None:
+    """Raises TrainingError for what cannot be run; to be called before any work."""
+    if seed < 0:
+        raise TrainingError(f"seed must be 0 or more, got {seed!r}")
+    check_evaluation(evaluate, settings.evaluate_every)
+
+
 @dataclass(frozen=True, slots=True)
 class EpochRun:
     """A run in epochs, in its folder."""
@@ -85,12 +92,6 @@ class EpochRun:
     evaluate: Evaluate | None
     """Of the number of finished epochs, first 0."""
     progress: Progress | None
-
-    def check(self, settings: EpochSettings) -> None:
-        """Raises TrainingError for what cannot be run; to be called before any work."""
-        if self.seed < 0:
-            raise TrainingError(f"seed must be 0 or more, got {self.seed!r}")
-        check_evaluation(self.evaluate, settings.evaluate_every)
 
     def finish(self, trainer: Trainer, steps: EpochSteps, **learned: object) -> TrainingOutcome:
         """Trains to the end. ``learned``: what says what is learned from, by name."""

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.records.preference import RatedTrajectory
-from upturn.training.epochs import EpochRun, Epochs, EpochSteps
+from upturn.training.epochs import EpochRun, Epochs, EpochSteps, check_run
 from upturn.training.losses.preference import RatedPreference
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.preference_settings import KtoSettings
@@ -47,10 +47,10 @@ def run_kto(  # noqa: PLR0913  # a run's seed, place and two callbacks are indep
     the model as it was before training, the same attempts, settings and seed. Raises TrainingError, also for
     attempts without written tokens, attempts rated twice, and ratings that are all alike.
     """
-    run = EpochRun("kto", seed, run_dir, evaluate, progress)
-    run.check(settings)
+    check_run(seed, evaluate, settings)
     told = digest(rated)
     trainer = Epochs(len(rated), settings.batch_trajectories, settings).trainer(model)
+    run = EpochRun("kto", seed, run_dir, evaluate, progress)
     return run.finish(trainer, rated_steps(rated, settings, seed, trainer.score), ratings=told)
 
 

@@ -34,7 +34,8 @@ class ActionValues(Protocol):
     """A critic: what it thinks actions are worth."""
 
     def __call__(self, group: ScoredGroup, /) -> "_Values":
-        """By member, then by turn, on the scale of the rewards; None or NaN = it does not say.
+        """By member, then by turn, on the scale of the rewards; None or NaN = it does not say. The group has only
+        members that can be compared, by id.
 
         May depend on the group and the weights only.
         """
