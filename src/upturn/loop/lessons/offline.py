@@ -45,16 +45,8 @@ def settings(config: Config) -> OfflineSettings:
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take; notes what the pool's attempts can and cannot train."""
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
-    attempts = stored_attempts(context)
-    for line in stored.told(stored.usable_for([each.trajectory for _, each in attempts])):
-        context.progress.note(line)
-    usable = [each.trajectory for _, each in attempts if stored.why_no_policy(each.trajectory, None) is None]
+    usable = [each.trajectory for _, each in usable_attempts(context)]
     rows = [row for each in usable for row in policy_rows(each, (0.0,) * len(each.turns))]
-    if not rows:
-        raise TrainingError(
-            f"{context.config.pool.path!r} holds no attempt with its sampler's log-probs; train on it with sft, "
-            "dpo or kto instead"
-        )
     share = min(1.0, asked.groups / max(1, len({each.task_id for each in usable})))
     return rows_plan(
         trainee,
@@ -70,7 +62,7 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     """The version that learned from them; watched on fresh tasks, as practice is."""
     from upturn.training.offline import run_offline
 
-    asked, attempts = settings(context.config), stored_attempts(context)
+    asked, attempts = settings(context.config), usable_attempts(context)
     trainee, folder = Trainee(context.fleet, parent), training_folder(context, name)
     context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.policy.iterations)
     run_offline(
@@ -87,8 +79,25 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     return keep_version(context, trainee, parent, name)
 
 
+def usable_attempts(context: Context) -> list[tuple[Task, ScoredTrajectory]]:
+    """Those of the stored attempts that a policy gradient can learn from, in the order of arrival.
+
+    Notes how many they are, what the others can train and why not more. Raises TrainingError when there is none.
+    """
+    attempts = stored_attempts(context)
+    for line in stored.told(stored.usable_for([each.trajectory for _, each in attempts])):
+        context.progress.note(line)
+    usable = [each for each in attempts if stored.why_no_policy(each[1].trajectory) is None]
+    if not usable:
+        raise TrainingError(
+            f"{context.config.pool.path!r} holds no attempt with its sampler's log-probs; train on it with sft, "
+            "dpo or kto instead"
+        )
+    return usable
+
+
 def stored_attempts(context: Context) -> list[tuple[Task, ScoredTrajectory]]:
-    """Every attempt of a local model at a training task of the practised families, in the order of arrival.
+    """Every stored attempt at a training task of the practised families, in the order of arrival.
 
     What the pool held when the run began is frozen, so that a resumed run learns from the same. Raises ConfigError
     without a pool to read.
@@ -108,7 +117,6 @@ def stored_attempts(context: Context) -> list[tuple[Task, ScoredTrajectory]]:
             ),
         )
         for each in experiences_in(context.pool, snapshot.id, tenant=context.tenant)
-        if each.trajectory.origin == "sampled"
     ]
 
 

@@ -1,0 +1,82 @@
+"""Learning from a pool: what of it a policy gradient can use, and what is said of the rest."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from upturn.config import AgentConfig
+from upturn.errors import ConfigError, TrainingError
+from upturn.loop.context import open_run, version_of
+from upturn.loop.cycle import serve
+from upturn.loop.fleet import Purpose
+from upturn.loop.lessons.offline import usable_attempts
+from upturn.loop.progress import NoProgress
+from upturn.loop.trainee import Practice, Trainee
+from upturn.pool import PoolSink
+from upturn.training.stored import REASONS
+
+NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+SHORT = {"max_turns": 1, "max_tokens": 128}
+
+
+class Notes(NoProgress):
+    """Keeps what is noted."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def _pool(desk: ModuleType, folder: Path, *, is_practised: bool) -> str:
+    """Four tasks served by a rule; where there is practice, two tasks that nano attempts twice each, and one of the
+    four attempts as if drawn at another temperature."""
+    with desk.opened(folder, desk.config(("solver",), environment=SHORT)) as context:
+        serve(context, "serve", 4)
+        if is_practised:
+            trainee = Trainee(context.fleet, version_of(NANO))
+            tasks = context.next_tasks(2)
+            trainee.practise(tasks, 0, Practice("run/practice", 0, 2), PoolSink(context.pool))
+            version = trainee.serve_as(trainee.version)
+            hot = context.fleet.attempt([(version, tasks[0], 7)], Purpose("hot", 0, temperature=0.5))
+            PoolSink(context.pool).append(
+                "run/hot", 0, [(tasks[0], hot[0], context.fleet.kit.verifier.verify(tasks[0], hot[0]))]
+            )
+    return str(folder / "pool.db")
+
+
+def test_only_what_a_policy_gradient_can_use_is_taken_and_the_rest_is_told(
+    desk: ModuleType, tmp_path: Path
+) -> None:
+    path = _pool(desk, tmp_path / "before", is_practised=True)
+    notes = Notes()
+    settings = desk.config(("solver",), environment=SHORT, pool={"path": path})
+    with open_run(settings, tmp_path / "now", "toy", notes) as context:
+        found = usable_attempts(context)
+    assert len(found) == 4
+    assert {each.trajectory.temperature for _, each in found} == {1.0}
+    assert all(each.turn_rewards is not None for _, each in found)
+    start = notes.lines.index("policy_gradient: 4 of 9 trajectories")
+    assert notes.lines[start + 1 : start + 3] == [
+        f"  4 left out: {REASONS['no_tokens']}",
+        f"  1 left out: {REASONS['temperature']}",
+    ]
+
+
+def test_a_pool_without_sampled_attempts_is_refused_with_what_to_do(desk: ModuleType, tmp_path: Path) -> None:
+    path = _pool(desk, tmp_path / "before", is_practised=False)
+    with (
+        desk.opened(tmp_path / "now", desk.config(("solver",), pool={"path": path})) as context,
+        pytest.raises(TrainingError, match="holds no attempt with its sampler's log-probs; train on it with sft"),
+    ):
+        usable_attempts(context)
+
+
+def test_a_run_with_a_pool_of_its_own_has_nothing_to_learn_from(desk: ModuleType, tmp_path: Path) -> None:
+    with (
+        desk.opened(tmp_path, desk.config(("solver",))) as context,
+        pytest.raises(ConfigError, match=r"learns from evidence that is there already, and pool\.path is empty"),
+    ):
+        usable_attempts(context)
