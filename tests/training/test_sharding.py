@@ -177,6 +177,14 @@ def test_a_loss_that_is_not_finite_stops_all_of_them_alike(told: list[dict[str, 
     assert "the weights are left as they were" in told[0]["explodes"]
 
 
+def test_what_shards_cannot_do_is_refused_with_the_cure(told: list[dict[str, str]]) -> None:
+    for each in told:
+        assert "save the model of its WholeCopy" in each["saved"]
+        assert "make its WholeCopy before it is sharded" in each["copied too late"]
+        assert "the model is sharded already" in each["sharded twice"]
+        assert "collect without staleness" in each["sampled ahead"]
+
+
 def test_more_processes_than_micro_batches_work(told: list[dict[str, str]]) -> None:
     assert told[0]["too many processes"] == told[1]["too many processes"]
     assert json.loads(told[0]["too many processes"])[0] > 0

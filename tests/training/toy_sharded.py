@@ -34,6 +34,7 @@ from upturn.training import (
     TrainingRow,
 )
 from upturn.training.assessment import Assessment
+from upturn.training.asynchronous import AheadCollect
 from upturn.training.critic import value_model
 from upturn.training.distributed import World, connected, everyone, joined, shared, world_from_environment
 from upturn.training.dpo import run_dpo
@@ -44,6 +45,7 @@ from upturn.training.preference_settings import DpoSettings
 from upturn.training.sft import run_sft
 from upturn.training.sharding import gathered, shard
 from upturn.training.trainer import Trainer
+from upturn.training.version import save_version
 from upturn.training.weights import weight_tensors
 from upturn.training.whole import WholeCopy
 
@@ -300,6 +302,10 @@ def refused(folder: Path, world: World | None) -> None:
         "share fails": lambda: joined(fails, world)(0),
         "joined": joined(lambda: [rank, rank + 10], world),
         "explodes": explode,
+        "saved": lambda: save_version(_in_shards(world), folder / "version"),
+        "copied too late": lambda: WholeCopy(_in_shards(world), world),
+        "sharded twice": lambda: shard(_in_shards(world), world),
+        "sampled ahead": lambda: AheadCollect(_in_shards(world), lambda *_: [], staleness=1, iterations=2),
         "too many processes": lambda: [len(each) for each in _alone(model(), world).score(rows(1))],
     }
     told = {}
@@ -331,6 +337,12 @@ PARTS: dict[str, Callable[[Path, World | None], None]] = {
     "refused": refused,
     "left": left,
 }
+
+
+def _in_shards(world: World | None) -> PreTrainedModel:
+    found = model()
+    shard(found, world)
+    return found
 
 
 def _alone(trained: PreTrainedModel, world: World | None) -> Trainer:
