@@ -142,6 +142,7 @@ def _training(config: Config) -> Iterator[Contradiction]:
                 )
     yield from _rounds(config)
     yield from _curriculum(config)
+    yield from _world_model(config)
     yield from _overlong(config)
     if config.trains:
         yield from _improved_agent(config)
@@ -162,6 +163,16 @@ def _rounds(config: Config) -> Iterator[Contradiction]:
                 (f"{prefix}.evaluate_every", f"{prefix}.iterations"),
                 f"{prefix}.evaluate_every = {section.evaluate_every} is never reached with "
                 f"{prefix}.iterations = {section.iterations}",
+            )
+
+
+def _world_model(config: Config) -> Iterator[Contradiction]:
+    section = config.world_model
+    for name, written in _chosen(section, "world_model"):
+        if name == "warm_up_learning_rate" and not section.warm_up_epochs:
+            yield Contradiction(
+                ("world_model.warm_up_learning_rate", "world_model.warm_up_epochs"),
+                f"{written} has no effect with world_model.warm_up_epochs = 0",
             )
 
 

@@ -364,8 +364,10 @@ class WorldModelConfig(RoundsConfig):
     """Likeness from which a prediction is right."""
     common_ratio: Annotated[float, Field(ge=0)] | None = 1.0
     """Answers that are a tool's most common one are kept at most this many times as often as its others."""
-    warm_up_epochs: Annotated[int, Field(ge=0)] = 1
+    warm_up_epochs: Annotated[int, Field(ge=0)] = 3
     """Supervised passes over the answers before practice, for a model that cannot write any; 0 = none."""
+    warm_up_learning_rate: Positive = 3e-4
+    """Of them; with 1e-3 nano was seen to forget how to act."""
 
 
 class OfflineConfig(RoundsConfig):

@@ -58,7 +58,7 @@ def observed(trajectories: Sequence[Trajectory], trainee: Trainee) -> Observed:
     """The transitions of the attempts, on both sides of the split."""
     longest = trainee.fleet.limits.max_tokens or CONTEXT
     observations = RenderedObservations(trainee.renderer)
-    written = [with_rows(each, trainee.renderer) for each in trajectories]
+    written = [with_rows(each, trainee.renderer, trainee.version.prompt) for each in trajectories]
     found, left_out = transitions_of(written, observations, max_tokens=longest)
     trained = tuple(each for each in found if not is_held_out(each.task_id))
     known = {each.prompt_ids for each in trained}
@@ -97,5 +97,5 @@ def train_world_model(
         evaluate=None if settings.practice.evaluate_every is None else world.held_out,
         progress=told(context.progress, right="mean_return"),
     )
-    write_training_report(folder / "practice")
+    write_training_report(folder)
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)

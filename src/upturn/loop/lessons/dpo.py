@@ -1,5 +1,7 @@
 """Pairs that the pool holds: two versions' attempts at one task, and what people corrected."""
 
+from dataclasses import replace
+
 from upturn.config import Config
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.candidate import keep_version, training_folder
@@ -10,9 +12,11 @@ from upturn.loop.plan import Held, Plan, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, pair_objective
 from upturn.loop.trainee import Trainee
+from upturn.loop.training import with_rows
 from upturn.pool import Selection
 from upturn.pool.preference import correction_pairs, deployment_pairs
 from upturn.records import AgentVersion, PreferencePair
+from upturn.records.preference import pair_problem
 from upturn.report.training import write_training_report
 from upturn.training.preference_settings import DpoSettings
 from upturn.training.row import supervised_rows
@@ -42,7 +46,7 @@ def settings(config: Config) -> DpoSettings:
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
-    pairs = stored_pairs(context)
+    pairs = stored_pairs(context, trainee)
     rows = supervised_rows([side for pair in pairs for side in (pair.chosen, pair.rejected)])
     held = Held(copies=0)
     return rows_plan(trainee, "dpo", rows, epochs=asked.epochs, batch_rows=2 * asked.batch_pairs, held=held)
@@ -52,8 +56,8 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     """The version that learned from them."""
     from upturn.training.dpo import run_dpo
 
-    asked, pairs = settings(context.config), stored_pairs(context)
-    trainee = Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    pairs = stored_pairs(context, trainee)
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
     context.progress.stage(f"Learning from {len(pairs)} pairs (DPO)", steps)
     folder = training_folder(context, name)
@@ -64,8 +68,10 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     return keep_version(context, trainee, parent, name)
 
 
-def stored_pairs(context: Context) -> list[PreferencePair]:
+def stored_pairs(context: Context, trainee: Trainee) -> list[PreferencePair]:
     """Of deployments and corrections, by id, so that all runs learn in one order.
+
+    Sides without tokens of the trainee's renderer are rendered.
 
     Raises ConfigError without a pool to read, TrainingError where it holds no pair, with what was left out and why.
     """
@@ -82,8 +88,22 @@ def stored_pairs(context: Context) -> list[PreferencePair]:
                 selection=Selection(families=tuple(context.practised)),
             )
         )
-    left_out = ", ".join(f"{count} {cause}" for each in found for cause, count in each.left_out.items() if count)
-    pairs = sorted((pair for each in found for pair in each.pairs), key=lambda pair: pair.id)
+    left_out = ", ".join(
+        f"{count} {cause}"
+        for each in found
+        for cause, count in each.left_out.items()
+        if count and cause != "tokenless"
+    )
+    rendered = [
+        replace(
+            pair,
+            chosen=with_rows(pair.chosen, trainee.renderer, trainee.version.prompt),
+            rejected=with_rows(pair.rejected, trainee.renderer, trainee.version.prompt),
+        )
+        for each in found
+        for pair in (*each.pairs, *each.tokenless)
+    ]
+    pairs = sorted((pair for pair in rendered if pair_problem(pair) is None), key=lambda pair: pair.id)
     if not pairs:
         versions = f"{section.old!r} and {section.new!r}" if section.old else "no two versions (dpo.old, dpo.new)"
         raise TrainingError(

@@ -1,5 +1,7 @@
 """Thumbs on single attempts that the pool holds."""
 
+from dataclasses import replace
+
 from upturn.config import Config
 from upturn.errors import TrainingError
 from upturn.loop.candidate import keep_version, training_folder
@@ -10,6 +12,7 @@ from upturn.loop.plan import Held, Plan, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made
 from upturn.loop.trainee import Trainee
+from upturn.loop.training import with_rows
 from upturn.pool.preference import thumbs
 from upturn.records import AgentVersion, RatedTrajectory
 from upturn.report.training import write_training_report
@@ -39,7 +42,7 @@ def settings(config: Config) -> KtoSettings:
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
-    rows = supervised_rows([each.trajectory for each in rated(context)])
+    rows = supervised_rows([each.trajectory for each in rated(context, trainee)])
     return rows_plan(trainee, "kto", rows, epochs=asked.epochs, batch_rows=asked.batch_trajectories, held=Held())
 
 
@@ -47,8 +50,8 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     """The version that learned from them."""
     from upturn.training.kto import run_kto
 
-    asked, found = settings(context.config), rated(context)
-    trainee = Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    found = rated(context, trainee)
     steps = asked.epochs * -(-len(found) // asked.batch_trajectories)
     context.progress.stage(f"Learning from thumbs on {len(found)} attempts (KTO)", steps)
     folder = training_folder(context, name)
@@ -59,16 +62,25 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     return keep_version(context, trainee, parent, name)
 
 
-def rated(context: Context) -> list[RatedTrajectory]:
-    """The pool's, by trajectory. Raises ConfigError without a pool to read, TrainingError where it holds none."""
+def rated(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
+    """The pool's, by trajectory; those without tokens of the trainee's renderer are rendered.
+
+    Raises ConfigError without a pool to read, TrainingError where it holds none."""
     needed_pool(context, "kto")
     found = thumbs(context.pool, tenant=context.tenant)
-    left_out = ", ".join(f"{count} {cause}" for cause, count in found.left_out.items() if count)
-    if not found.rated:
+    left_out = ", ".join(
+        f"{count} {cause}" for cause, count in found.left_out.items() if count and cause != "tokenless"
+    )
+    rendered = [
+        replace(each, trajectory=with_rows(each.trajectory, trainee.renderer, trainee.version.prompt))
+        for each in (*found.rated, *found.tokenless)
+    ]
+    usable = [each for each in rendered if any(row.spans for row in each.trajectory.rows)]
+    if not usable:
         raise TrainingError(
             f"{context.config.pool.path!r} holds no thumbs to learn from (left out: {left_out or 'nothing'}); "
             "ingest feedback with the metric 'thumbs' on trajectories"
         )
     if left_out:
         context.progress.note(f"left out of the thumbs: {left_out}")
-    return sorted(found.rated, key=lambda each: each.trajectory.id)
+    return sorted(usable, key=lambda each: each.trajectory.id)

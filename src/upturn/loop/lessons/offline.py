@@ -11,6 +11,8 @@ from upturn.loop.practice import practice_of, watcher
 from upturn.loop.progress import told
 from upturn.loop.settings import made, watch
 from upturn.loop.trainee import Trainee, scored
+from upturn.loop.training import with_rows
+from upturn.models import Renderer
 from upturn.pool import Selection
 from upturn.pool.snapshot import experiences_in, take_snapshot
 from upturn.records import AgentVersion, Snapshot, Task
@@ -45,7 +47,7 @@ def settings(config: Config) -> OfflineSettings:
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take; notes what the pool's attempts can and cannot train."""
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
-    usable = [each.trajectory for _, each in usable_attempts(context)]
+    usable = [each.trajectory for _, each in usable_attempts(context, trainee.renderer)]
     rows = [row for each in usable for row in policy_rows(each, (0.0,) * len(each.turns))]
     share = min(1.0, asked.groups / max(1, len({each.task_id for each in usable})))
     return rows_plan(
@@ -62,8 +64,8 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     """The version that learned from them; watched on fresh tasks, as practice is."""
     from upturn.training.offline import run_offline
 
-    asked, attempts = settings(context.config), usable_attempts(context)
-    trainee, folder = Trainee(context.fleet, parent), training_folder(context, name)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    attempts, folder = usable_attempts(context, trainee.renderer), training_folder(context, name)
     context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.policy.iterations)
     run_offline(
         trainee.model,
@@ -79,12 +81,12 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     return keep_version(context, trainee, parent, name)
 
 
-def usable_attempts(context: Context) -> list[tuple[Task, ScoredTrajectory]]:
+def usable_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, ScoredTrajectory]]:
     """Those of the stored attempts that a policy gradient can learn from, in the order of arrival.
 
     Notes how many they are, what the others can train and why not more. Raises TrainingError when there is none.
     """
-    attempts = stored_attempts(context)
+    attempts = stored_attempts(context, renderer)
     for line in stored.told(stored.usable_for([each.trajectory for _, each in attempts])):
         context.progress.note(line)
     usable = [each for each in attempts if stored.why_no_policy(each[1].trajectory) is None]
@@ -96,11 +98,11 @@ def usable_attempts(context: Context) -> list[tuple[Task, ScoredTrajectory]]:
     return usable
 
 
-def stored_attempts(context: Context) -> list[tuple[Task, ScoredTrajectory]]:
+def stored_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, ScoredTrajectory]]:
     """Every stored attempt at a training task of the practised families, in the order of arrival.
 
-    What the pool held when the run began is frozen, so that a resumed run learns from the same. Raises ConfigError
-    without a pool to read.
+    What the pool held when the run began is frozen, so that a resumed run learns from the same. Attempts in tokens
+    of another renderer count as rendered. Raises ConfigError without a pool to read.
     """
     needed_pool(context, "offline")
     chosen = Selection(families=tuple(context.practised), splits=("train",))
@@ -112,7 +114,7 @@ def stored_attempts(context: Context) -> list[tuple[Task, ScoredTrajectory]]:
         (
             each.task,
             scored(
-                each.trajectory,
+                with_rows(each.trajectory, renderer) if each.trajectory.rows else each.trajectory,
                 None if each.evaluation is None else practice.earned(each.trajectory, each.evaluation),
             ),
         )

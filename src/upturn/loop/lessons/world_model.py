@@ -29,7 +29,13 @@ def settings(config: Config) -> WorldModelSettings:
             transitions_per_iteration=section.transitions_per_iteration,
             attempts=section.attempts,
             common_ratio=section.common_ratio,
-            warm_up=SftSettings(epochs=section.warm_up_epochs, decay="linear") if section.warm_up_epochs else None,
+            warm_up=SftSettings(
+                epochs=section.warm_up_epochs,
+                optimiser=OptimiserSettings(learning_rate=section.warm_up_learning_rate),
+                decay="linear",
+            )
+            if section.warm_up_epochs
+            else None,
             practice=replace(
                 preset("grpo"),
                 iterations=section.iterations,
@@ -46,7 +52,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     needed_pool(context, "world-model")
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
     attempts = demonstrations_in(context, take_world_snapshot(context))
-    rows = supervised_rows([with_rows(each, trainee.renderer) for each in attempts])
+    rows = supervised_rows([with_rows(each, trainee.renderer, trainee.version.prompt) for each in attempts])
     predicted = asked.practice.iterations * asked.transitions_per_iteration * asked.attempts
     return rows_plan(
         trainee,
