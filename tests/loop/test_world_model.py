@@ -53,7 +53,7 @@ def test_attempts_of_all_kinds_teach_the_world_and_become_a_version(desk: Module
         snapshot = take_world_snapshot(context)
         world = observed(demonstrations_in(context, snapshot), Trainee(context.fleet, version_of(NANO)))
         version = train_world_model(context, version_of(NANO), snapshot, "world", settings=SHORT)
-        folder = training_folder(context, "world") / "practice"
+        folder = training_folder(context, "world")
     trajectories = {name.rpartition("/")[0] for name in (each.id for each in world.trained)}
     assert len(snapshot.trajectory_ids) == 32
     assert trajectories < set(snapshot.trajectory_ids)

@@ -168,7 +168,7 @@ def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, se
     assert before < 0.3
     assert _rate(model) >= 0.95
     assert (outcome.final_score, outcome.units) == (0.75, 70)
-    first, *_, last = curve = read_curve(tmp_path / "practice" / CURVE_FILE)
+    first, *_, last = curve = read_curve(tmp_path / CURVE_FILE)
     assert [first.metrics[name] for name in ("held_out_usual", "score_tasks")] == [0.25, 4.0]
     assert [last.metrics[name] for name in ("held_out_right", "held_out_similarity")] == [1.0, 1.0]
     assert {point.metrics["groups"] for point in curve[1:]} == {4.0}, "the end, always 'done', is not learned"
@@ -325,7 +325,7 @@ def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
         run(_world()[1:], settings)
     with pytest.raises(TrainingError, match="world model is"):
         run(_world(), replace(settings, threshold=0.8))
-    assert "WordSimilarity(exact_words=4)" in read_description(tmp_path / "practice").identity["similarity"]
+    assert "WordSimilarity(exact_words=4)" in read_description(tmp_path).identity["similarity"]
 
 
 def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_p
     ):
         model = tiny_model(vocabulary=260)
         run_world_model(model, _predictor(model), _presses(), settings, seed=0, run_dir=tmp_path / name)
-        (point,) = read_curve(tmp_path / name / "practice" / CURVE_FILE)
+        (point,) = read_curve(tmp_path / name / CURVE_FILE)
         assert (point.metrics["mean_return"] > 0.5) == expected  # type: ignore[operator]
         assert (_rate(model) > 0.5) == expected
 

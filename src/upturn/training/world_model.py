@@ -52,11 +52,10 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
 ) -> TrainingOutcome:
     """Trains the model in place to predict the transitions; resumes from ``run_dir``.
 
-    The warm-up lies in its folder ``warm-up``, practice in ``practice``; ``progress`` and the outcome are of
-    practice. ``evaluate`` is called with the iterations of practice done; transitions in its place are held out,
-    and the score is the lift of greedy predictions of those whose tool is learned. Resuming needs the model as it
-    was before training, the same transitions, settings and seed. Raises TrainingError, also when no transition is
-    left to learn from.
+    A warm-up lies in the folder's ``warm-up``; ``progress`` and the outcome are of practice. ``evaluate`` is called
+    with the iterations of practice done; transitions in its place are held out, and the score is the lift of greedy
+    predictions of those whose tool is learned. Resuming needs the model as it was before training, the same
+    transitions, settings and seed. Raises TrainingError, also when no transition is left to learn from.
     """
     check_evaluation(evaluate, settings.practice.evaluate_every)
     kept = _kept(transitions, settings, seed)
@@ -79,7 +78,7 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
         collect,
         settings.practice,
         seed=seed,
-        run_dir=run_dir / "practice",
+        run_dir=run_dir,
         refill=None if settings.practice.dynamic_sampling is None else collect.refill,
         evaluate=watch,
         progress=progress,
