@@ -1,15 +1,18 @@
 """Observations written by a model: the tokens of a rollout, read back, for any renderer that brackets its texts."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from upturn.errors import ModelError
 from upturn.models import SPECIAL_TOKENS, CompactRenderer, Written
+from upturn.models.chat_template import ChatRenderer
 from upturn.models.nano import NANO_FOLDER
 from upturn.models.observation import RenderedObservations
 from upturn.records import Action, Observation
@@ -70,7 +73,7 @@ def test_the_shipped_tokenizer_writes_observations() -> None:
 
 
 class _Chat:
-    """A chat template in letters: ``#tool:text%#me:``, where ``%`` ends every message."""
+    """A chat template in letters: ``#tool:text%#me:``, where ``%`` ends every message and stands in no text."""
 
     stop_ids = (ord("%"),)
 
@@ -82,32 +85,46 @@ class _Chat:
         return (*map(ord, f"#sys:{prompt}%#user:{observation.text}%#me:"),)
 
     def extend(self, observation: Observation) -> tuple[int, ...]:
-        kind = "fault" if observation.is_error else "tool"
-        return (*map(ord, f"#{kind}:{observation.text}{self._end}#me:"),)
+        kind = "%fault%" if observation.is_error else "tool"
+        text = observation.text.replace("%", "")
+        return (*map(ord, f"#{kind}:{text}{self._end}#me:"),)
 
     def write(self, action: Action) -> tuple[int, ...]:
         return (*map(ord, f"{action.target}.{action.operation}%"),)
 
     def read(self, token_ids: Sequence[int]) -> Written:
         text = "".join(map(chr, token_ids))
-        return Written(text.upper() if self._is_lossy else text, None)
+        return Written(text[::-1] if self._is_lossy else text, None)
 
 
-def test_a_chat_template_is_found_out_too() -> None:
+def test_what_always_stands_around_a_text_is_written_but_not_compared() -> None:
     own = RenderedObservations(_Chat())
-    assert own.beginning == tuple(map(ord, "#tool:"))
-    assert own.stop_ids == (ord("%"),)
-    assert own.read(own.write(Observation("deleted: m27"))) == "deleted: m27"
-    assert own.read((*map(ord, "a#b%"),)) == "a#b"
-    assert own.read((*map(ord, "a%b%"),)) is None
+    assert (own.beginning, own.stop_ids) == ((), (ord("%"),))
+    written = own.write(Observation("deleted: #m27"))
+    assert "".join(map(chr, written)) == "#tool:deleted: #m27%"
+    assert own.read(written) == "deleted: #m27"
+    assert own.read((*map(ord, "deleted%"),)) is None
+    assert own.read((*map(ord, "#tool:a%b%"),)) is None
+
+
+@pytest.mark.parametrize("family", ["qwen2_5", "qwen3", "llama3_1", "mistral"])
+def test_chat_templates_of_real_families_write_observations(
+    chat_tokenizer: Callable[..., PreTrainedTokenizerFast], family: str
+) -> None:
+    """Their tokenizers join the end of a text with what the template puts behind it; nothing is cut apart there."""
+    renderer = ChatRenderer(chat_tokenizer(family))
+    own = RenderedObservations(renderer)
+    for text in ("moved", "m12 hal: launch *\nm13 bo: x", "{'a': [1, 'x'], 'b': 'é'}", "user\n[tool]"):
+        written = own.write(Observation(text))
+        whole = (*own.beginning, *written)
+        assert renderer.extend(Observation(text))[: len(whole)] == whole
+        assert own.read(written) in {text, json.dumps(text, ensure_ascii=False)[1:-1]}, "Llama's writes JSON"
 
 
 def test_renderers_that_cannot_let_a_model_write_observations_are_refused_with_the_cure() -> None:
-    with pytest.raises(
-        ModelError, match="do not begin with one of their own: a model that writes an observation could not"
-    ):
+    with pytest.raises(ModelError, match="without a token of structure behind their text: a model that writes one"):
         RenderedObservations(_Chat(end="e"))
-    with pytest.raises(ModelError, match="reads the observation 'moved m27 to archive' back as 'MOVED M27 TO ARCH"):
+    with pytest.raises(ModelError, match="reads the observation 'moved m27 to archive' back as 'evihcra"):
         RenderedObservations(_Chat(is_lossy=True))
-    with pytest.raises(ModelError, match=r"renders the observation 'gone' \(code 'not_found'\) unlike others"):
+    with pytest.raises(ModelError, match=r"renders the observation 'gone' \(code 'not_found'\) with the structure"):
         RenderedObservations(_Chat()).write(Observation("gone", "not_found"))

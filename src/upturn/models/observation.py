@@ -1,13 +1,12 @@
 """Observations written by a model: what an agent otherwise only reads, as a continuation of what it did.
 
-Nothing here knows a grammar. How an observation begins and ends is found out from the renderer that agents use:
-whatever stands before and after the text in every observation. So a prediction continues exactly the tokens that
-a rollout would have continued with.
+Nothing here knows a grammar or a template. Where an observation begins and ends is found out from the renderer that
+agents use: its text stands between two tokens of structure, which no text is made of. So a prediction continues
+exactly the tokens that a rollout would have continued with, and ends where the next message would begin.
 """
 
-from collections.abc import Sequence
-from itertools import takewhile
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from upturn.errors import ModelError
 from upturn.models.renderer import Renderer
@@ -22,84 +21,123 @@ class ObservationWriter(Protocol):
 
     @property
     def beginning(self) -> tuple[int, ...]:
-        """What follows an action's ids, up to where the observation's text begins."""
+        """What follows an action's ids in every rollout, up to where the observation is written; may be empty."""
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
         """An observation ends after one of these; it is part of what is written."""
 
     def write(self, observation: Observation) -> tuple[int, ...]:
-        """The ids of its text as agents read it, stop token included."""
+        """The ids that follow ``beginning`` in a rollout, stop token included; raises ModelError if it cannot."""
 
     def read(self, token_ids: Sequence[int]) -> str | None:
-        """The text of written ids; None = they do not end, or hold what belongs between texts. Never raises."""
+        """The text in written ids, as agents read it; None = they are no observation. Never raises."""
+
+
+class _Parts(NamedTuple):
+    """Tokens between tokens of structure."""
+
+    segments: tuple[tuple[int, ...], ...]
+    """One more than marks."""
+    marks: tuple[int, ...]
 
 
 class RenderedObservations:
-    """An ObservationWriter for any renderer whose observations begin and end alike."""
+    """An ObservationWriter for any renderer whose observations stand between tokens of structure."""
 
     def __init__(self, renderer: Renderer) -> None:
-        """Raises ModelError when the renderer's observations cannot be told apart from what surrounds them."""
+        """Raises ModelError where observations cannot be told apart from what surrounds them."""
         self._renderer = renderer
-        rendered = [tuple(renderer.extend(Observation(text))) for text in PROBES]
-        self._beginning = _common(rendered)
-        inner = [each[len(self._beginning) :] for each in rendered]
-        self._ending = _common([each[::-1] for each in inner])[::-1]
-        bodies = [each[: len(each) - len(self._ending)] for each in inner]
-        self._between = frozenset[int]()
-        if not self._ending or any(self._ending[0] in body for body in bodies):
+        known = {*renderer.extend(Observation("x")), *renderer.open(Observation(""), ""), *renderer.stop_ids}
+        self._structure = frozenset(token for token in known if not self._is_text(token))
+        parts = [self._parts(renderer.extend(Observation(text))) for text in PROBES]
+        differing = [
+            place
+            for place, found in enumerate(zip(*(each.segments for each in parts), strict=False))
+            if len(set(found)) > 1
+        ]
+        first = parts[0]
+        if len({each.marks for each in parts}) > 1 or len(differing) != 1 or differing[0] >= len(first.marks):
             raise ModelError(
-                f"{type(renderer).__name__} ends observations with the tokens {self._ending!r}, which do not begin "
-                "with one of their own: a model that writes an observation could not say where it ends. Use a "
-                "renderer with such a token"
+                f"{type(renderer).__name__} renders observations without a token of structure behind their text: a "
+                "model that writes one could not say where it ends. Use a renderer with such a token, that texts "
+                "are never made of"
             )
-        for text, body in zip(PROBES, bodies, strict=True):
-            read = self.read((*body, *self.stop_ids))
-            if read != text:
+        self._place = differing[0]
+        self._first = first
+        self._head, self._tail = "", ""
+        self._head, self._tail = self._frame()
+
+    @property
+    def beginning(self) -> tuple[int, ...]:
+        """Up to the last token of structure before the text."""
+        marks = self._first.marks[: self._place]
+        return tuple(
+            token for segment, mark in zip(self._first.segments, marks, strict=False) for token in (*segment, mark)
+        )
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """The first token of structure behind it."""
+        return (self._first.marks[self._place],)
+
+    def write(self, observation: Observation) -> tuple[int, ...]:
+        """Raises ModelError for an observation that the renderer surrounds by something else."""
+        parts, place = self._parts(self._renderer.extend(observation)), self._place
+        if parts.marks != self._first.marks or parts.segments[:place] != self._first.segments[:place]:
+            raise ModelError(
+                f"{type(self._renderer).__name__} renders the observation {observation.text[:80]!r} (code "
+                f"{observation.code!r}) with the structure {parts.marks!r}, others with {self._first.marks!r}"
+            )
+        return (*parts.segments[place], *self.stop_ids)
+
+    def read(self, token_ids: Sequence[int]) -> str | None:
+        """Without what always stands around it, and without space."""
+        if not token_ids or token_ids[-1] not in self.stop_ids or self._structure.intersection(token_ids[:-1]):
+            return None
+        text = self._renderer.read(token_ids[:-1]).text
+        if len(text) < len(self._head) + len(self._tail):
+            return None
+        if not (text.startswith(self._head) and text.endswith(self._tail)):
+            return None
+        return text[len(self._head) : len(text) - len(self._tail)].strip()
+
+    def _frame(self) -> tuple[str, str]:
+        """The text that always stands around an observation's own, where it is written."""
+        frames = set()
+        for text in PROBES:
+            written = self.read(self.write(Observation(text))) or ""
+            head, found, tail = written.partition(text)
+            if not found:
                 raise ModelError(
-                    f"{type(renderer).__name__} reads the observation {text!r} back as {read!r}: predictions could "
-                    "not be compared with what came. Use a renderer whose read() gives the text of any tokens"
+                    f"{type(self._renderer).__name__} reads the observation {text!r} back as {written!r}: "
+                    "predictions could not be compared with what came. Use a renderer whose read() gives the text "
+                    "of any tokens"
                 )
-        structure = {*self._beginning, *self._ending, *renderer.stop_ids, *renderer.open(Observation(""), "")}
-        self._between = frozenset(token for token in structure if not self._is_text(token)).union(self.stop_ids)
+            frames.add((head, tail))
+        if len(frames) > 1:
+            raise ModelError(
+                f"{type(self._renderer).__name__} puts different texts around observations, such as "
+                f"{sorted(frames)[:2]!r}; predictions could not be compared with what came"
+            )
+        return frames.pop()
 
     def _is_text(self, token: int) -> bool:
         """True for a token that texts are made of as well, such as a line break."""
         piece = self._renderer.read((token,)).text
-        texts = (piece, f"x{piece}x", f"x{piece} x")
-        return any(token in self.write(Observation(text))[:-1] for text in texts)
+        usual = self._count(token, "x")
+        return any(self._count(token, text) > usual for text in (piece, f"x{piece}x", f"x{piece} x"))
 
-    @property
-    def beginning(self) -> tuple[int, ...]:
-        """What stands before the text in every observation."""
-        return self._beginning
+    def _count(self, token: int, text: str) -> int:
+        return self._renderer.extend(Observation(text)).count(token)
 
-    @property
-    def stop_ids(self) -> tuple[int, ...]:
-        """The first token of what stands after it."""
-        return self._ending[:1]
-
-    def write(self, observation: Observation) -> tuple[int, ...]:
-        """Raises ModelError for an observation that the renderer surrounds by something else."""
-        rendered = tuple(self._renderer.extend(observation))
-        begins, ends = len(self._beginning), len(rendered) - len(self._ending)
-        if rendered[:begins] != self._beginning or rendered[ends:] != self._ending or ends < begins:
-            raise ModelError(
-                f"{type(self._renderer).__name__} renders the observation {observation.text[:80]!r} (code "
-                f"{observation.code!r}) unlike others; it must begin with {self._beginning!r} and end with "
-                f"{self._ending!r}"
-            )
-        return (*rendered[begins:ends], *self.stop_ids)
-
-    def read(self, token_ids: Sequence[int]) -> str | None:
-        """Without space around it."""
-        if not token_ids or token_ids[-1] not in self.stop_ids:
-            return None
-        body = tuple(token_ids[:-1])
-        return None if self._between.intersection(body) else self._renderer.read(body).text.strip()
-
-
-def _common(rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """What all of them begin with."""
-    alike = takewhile(lambda column: len(set(column)) == 1, zip(*rows, strict=False))
-    return tuple(column[0] for column in alike)
+    def _parts(self, token_ids: Iterable[int]) -> _Parts:
+        segments: list[list[int]] = [[]]
+        marks = []
+        for token in token_ids:
+            if token in self._structure:
+                marks.append(token)
+                segments.append([])
+            else:
+                segments[-1].append(token)
+        return _Parts(tuple(map(tuple, segments)), tuple(marks))
