@@ -13,7 +13,7 @@ from upturn.loop.context import Context, version_of
 from upturn.loop.cycle import serve
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in
-from upturn.loop.world_model import is_held_out, observed, take_world_snapshot, train_world_model
+from upturn.loop.world_model import is_held_out, observed, own_rows, take_world_snapshot, train_world_model
 from upturn.models.nano import load_local
 from upturn.training import GrpoSettings, SftSettings
 from upturn.training.curve import read_curve
@@ -52,10 +52,15 @@ def test_attempts_of_all_kinds_teach_the_world_and_become_a_version(desk: Module
         serve(context, "serve", 32)
         snapshot = take_world_snapshot(context)
         world = observed(demonstrations_in(context, snapshot), Trainee(context.fleet, version_of(NANO)))
+        attempts = demonstrations_in(context, snapshot)
+        own = [each for each in attempts if each.agent_version == version_of(NANO).id]
+        rehearsed = own_rows(attempts, version_of(NANO))
         version = train_world_model(context, version_of(NANO), snapshot, "world", settings=SHORT)
         folder = training_folder(context, "world")
     trajectories = {name.rpartition("/")[0] for name in (each.id for each in world.trained)}
     assert len(snapshot.trajectory_ids) == 32
+    assert {row.trajectory_id for row in rehearsed} == {each.id for each in own}
+    assert 0 < len(own) < 32
     assert trajectories < set(snapshot.trajectory_ids)
     assert {"mail.move", "user.finish"} <= {each.tool for each in world.trained}
     assert {is_held_out(each.task_id) for each in world.trained} == {False}

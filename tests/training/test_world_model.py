@@ -21,7 +21,8 @@ from upturn.training.curve import CurvePoint
 from upturn.training.place import CURVE_FILE, read_description
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
 from upturn.training.prediction import Foresight, Predictor, foresight, together
-from upturn.training.sft import run_sft
+from upturn.training.row import supervised_rows
+from upturn.training.sft import held_out_loss, run_sft
 from upturn.training.trainer import Trainer
 from upturn.training.transition import Transition, most_common, observation_rows, transitions_of
 from upturn.training.weights import copied, put_back, weight_tensors
@@ -343,6 +344,29 @@ def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_p
         assert (_rate(model) > 0.5) == expected
 
 
+def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: Path) -> None:
+    """Four observations, and the four walks that the model is to go on writing."""
+    short = replace(
+        SETTINGS,
+        warm_up=SftSettings(epochs=50, batch_rows=4, optimiser=OptimiserSettings(learning_rate=5e-3)),
+        easy=None,
+        practice=replace(PRACTICE, iterations=1, evaluate_every=None),
+    )
+    acting = supervised_rows(_walk(number, shown) for number, shown in enumerate(COLOURS))
+    losses = {}
+    for name, rehearsal in (("without", ()), ("with", acting)):
+        model = guessing()
+        run_sft(model, acting, SftSettings(epochs=30), seed=0, run_dir=tmp_path / name / "acting")
+        losses["before", name] = held_out_loss(Trainer(model, OptimiserSettings()), acting)
+        run_world_model(
+            model, _predictor(model), _presses(), short, seed=0, run_dir=tmp_path / name, rehearsal=rehearsal
+        )
+        losses["after", name] = held_out_loss(Trainer(model, OptimiserSettings()), acting)
+        assert _rate(model) > 0.7
+    assert losses["after", "without"] > 2 * losses["before", "without"]
+    assert losses["after", "with"] <= losses["before", "with"]
+
+
 def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: Path) -> None:
     model = guessing()
     predictor = Predictor(_Says("jet"), _observations())
@@ -369,6 +393,9 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
         TrainingError, match=r"none of the 2 held-out transitions is of a tool that is learned \('l\.press"
     ):
         run([*_presses(), *ends[:2]], evaluate=ends[2:])
+    rehearsal = observation_rows(ends)
+    with pytest.raises(TrainingError, match="4 rows to rehearse would do nothing with warm_up=None"):
+        run(_world(), evaluate=lambda _: 0.0, rehearsal=rehearsal)
     assert not list(tmp_path.iterdir())
 
 

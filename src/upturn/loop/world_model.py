@@ -20,6 +20,7 @@ from upturn.pool import Selection
 from upturn.pool.snapshot import take_snapshot
 from upturn.records import AgentVersion, Snapshot, Trajectory
 from upturn.report.training import write_training_report
+from upturn.training.row import TrainingRow, supervised_rows
 from upturn.training.transition import LeftOut, Transition, transitions_of
 from upturn.training.world_model_settings import WorldModelSettings
 
@@ -71,19 +72,26 @@ def is_held_out(task_id: str) -> bool:
     return hashlib.blake2b(task_id.encode(), digest_size=8).digest()[0] % HELD_OUT == 0
 
 
+def own_rows(attempts: Sequence[Trajectory], version: AgentVersion) -> tuple[TrainingRow, ...]:
+    """What the version itself wrote in them, as it is likely to write it: to be rehearsed."""
+    own = [each for each in attempts if each.agent_version == version.id and each.temperature == 1.0]
+    return supervised_rows(own)
+
+
 def train_world_model(
     context: Context, parent: AgentVersion, snapshot: Snapshot, name: str, *, settings: WorldModelSettings
 ) -> AgentVersion:
     """The parent after learning to predict what the snapshot's attempts were answered; practice goes on from it.
 
-    Its weights are those with the highest lift on held-out tasks. Raises TrainingError where the snapshot leaves
-    nothing to predict, or nothing to hold out.
+    A warm-up rehearses what the parent itself wrote in them. The weights are those with the highest lift on
+    held-out tasks. Raises TrainingError where the snapshot leaves nothing to predict, or nothing to hold out.
     """
     from upturn.training.prediction import Predictor
     from upturn.training.world_model import run_world_model
 
     trainee = Trainee(context.fleet, parent)
-    world = observed(demonstrations_in(context, snapshot), trainee)
+    attempts = demonstrations_in(context, snapshot)
+    world = observed(attempts, trainee)
     folder = training_folder(context, name)
     title = f"World model on {len(world.trained)} transitions"
     context.progress.stage(title, settings.practice.iterations)
@@ -95,6 +103,7 @@ def train_world_model(
         seed=context.seed,
         run_dir=folder,
         evaluate=None if settings.practice.evaluate_every is None else world.held_out,
+        rehearsal=() if settings.warm_up is None else own_rows(attempts, parent),
         progress=told(context.progress, right="mean_return"),
     )
     write_training_report(folder)

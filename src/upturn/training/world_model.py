@@ -23,6 +23,7 @@ from upturn.training.assessment import Assessment, Evaluate
 from upturn.training.grpo import run_grpo
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.prediction import Foresight, Prediction, Predictor, foresight, task_of, together
+from upturn.training.row import TrainingRow
 from upturn.training.run import Progress, check_evaluation
 from upturn.training.sft import epoch_order, run_sft
 from upturn.training.signature import signature
@@ -47,17 +48,24 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
     *,
     seed: int,
     run_dir: Path,
+    rehearsal: Sequence[TrainingRow] = (),
     evaluate: Evaluate | Sequence[Transition] | None = None,
     progress: Progress | None = None,
 ) -> TrainingOutcome:
     """Trains the model in place to predict the transitions; resumes from ``run_dir``.
 
+    ``rehearsal``: what the model wrote itself when it acted, gone through in the warm-up beside the observations.
+    Its cross-entropy is KL(before ‖ now) but for a constant, so that learning the world does not unlearn acting.
     A warm-up lies in the folder's ``warm-up``; ``progress`` and the outcome are of practice. ``evaluate`` is called
     with the iterations of practice done; transitions in its place are held out, and the score is the lift of greedy
     predictions of those whose tool is learned. Resuming needs the model as it was before training, the same
     transitions, settings and seed. Raises TrainingError, also when no transition is left to learn from.
     """
     check_evaluation(evaluate, settings.practice.evaluate_every)
+    if rehearsal and settings.warm_up is None:
+        raise TrainingError(
+            f"{len(rehearsal)} rows to rehearse would do nothing with warm_up=None; set it, or give none"
+        )
     kept = _kept(transitions, settings, seed)
     usual = most_common(transitions)
     held_out: Sequence[Transition] = ()
@@ -68,7 +76,7 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
         watch = _watch(predictor, held_out, usual, settings.threshold)
     if (warm_up := settings.warm_up) is not None:
         watched = None if warm_up.evaluate_every is None else observation_rows(held_out)
-        rows = observation_rows(kept)
+        rows = (*observation_rows(kept), *rehearsal)
         run_sft(model, rows, warm_up, seed=seed, run_dir=run_dir / "warm-up", evaluate=watched)
     used = kept if settings.easy is None else unknown(predictor, kept, settings.threshold, settings.easy)
     facts = {"world model": settings, "transitions": transitions_digest(kept)}
