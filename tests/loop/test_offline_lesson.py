@@ -13,11 +13,17 @@ from upturn.loop.fleet import Purpose
 from upturn.loop.lessons.offline import usable_attempts
 from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Practice, Trainee
+from upturn.models import CompactRenderer, Renderer
+from upturn.models.nano import load_local
 from upturn.pool import PoolSink
 from upturn.training.stored import REASONS
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano")
 SHORT = {"max_turns": 1, "max_tokens": 128}
+
+
+def _renderer() -> Renderer:
+    return CompactRenderer(load_local("nano").tokenizer)
 
 
 class Notes(NoProgress):
@@ -54,7 +60,7 @@ def test_only_what_a_policy_gradient_can_use_is_taken_and_the_rest_is_told(
     notes = Notes()
     settings = desk.config(("solver",), environment=SHORT, pool={"path": path})
     with open_run(settings, tmp_path / "now", "toy", notes) as context:
-        found = usable_attempts(context)
+        found = usable_attempts(context, _renderer())
     assert len(found) == 4
     assert {each.trajectory.temperature for _, each in found} == {1.0}
     assert all(each.turn_rewards is not None for _, each in found)
@@ -71,7 +77,7 @@ def test_a_pool_without_sampled_attempts_is_refused_with_what_to_do(desk: Module
         desk.opened(tmp_path / "now", desk.config(("solver",), pool={"path": path})) as context,
         pytest.raises(TrainingError, match="holds no attempt with its sampler's log-probs; train on it with sft"),
     ):
-        usable_attempts(context)
+        usable_attempts(context, _renderer())
 
 
 def test_a_run_with_a_pool_of_its_own_has_nothing_to_learn_from(desk: ModuleType, tmp_path: Path) -> None:
@@ -79,4 +85,4 @@ def test_a_run_with_a_pool_of_its_own_has_nothing_to_learn_from(desk: ModuleType
         desk.opened(tmp_path, desk.config(("solver",))) as context,
         pytest.raises(ConfigError, match=r"learns from evidence that is there already, and pool\.path is empty"),
     ):
-        usable_attempts(context)
+        usable_attempts(context, _renderer())
