@@ -14,9 +14,11 @@ from upturn.config.learning import (
     IteratedConfig,
     KtoConfig,
     OfflineConfig,
+    OptimiserConfig,
     PpoConfig,
     RejectionConfig,
     RftConfig,
+    RolloutConfig,
     SelfRepairConfig,
     SftConfig,
     StarConfig,
@@ -55,6 +57,8 @@ class Config(Section):
     tasks: TaskConfig = TaskConfig()
     routing: RoutingConfig = RoutingConfig()
     rewards: RewardConfig = RewardConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
+    rollouts: RolloutConfig = RolloutConfig()
     sft: SftConfig = SftConfig()
     grpo: GrpoConfig = GrpoConfig()
     curriculum: CurriculumConfig = CurriculumConfig()

@@ -143,6 +143,7 @@ def _training(config: Config) -> Iterator[Contradiction]:
     yield from _rounds(config)
     yield from _curriculum(config)
     yield from _world_model(config)
+    yield from _rollouts(config)
     yield from _overlong(config)
     if config.trains:
         yield from _improved_agent(config)
@@ -164,6 +165,26 @@ def _rounds(config: Config) -> Iterator[Contradiction]:
                 f"{prefix}.evaluate_every = {section.evaluate_every} is never reached with "
                 f"{prefix}.iterations = {section.iterations}",
             )
+
+
+def _rollouts(config: Config) -> Iterator[Contradiction]:
+    place = f"rollouts.place = {config.rollouts.place!r}"
+    used = {
+        "process": ("place",),
+        "ray": ("place", "workers", "address", "folder"),
+        "engine": ("place", "url", "dialect", "folder"),
+    }[config.rollouts.place]
+    for name, written in _chosen(config.rollouts, "rollouts"):
+        if name not in used:
+            yield Contradiction((f"rollouts.{name}", "rollouts.place"), f"{written} has no effect with {place}")
+    if config.rollouts.place == "engine" and not config.rollouts.url:
+        yield Contradiction(("rollouts.url", "rollouts.place"), f"{place} needs rollouts.url; set it")
+    if config.rollouts.place == "engine" and config.rollouts.dialect == "vllm":
+        yield Contradiction(
+            ("rollouts.dialect", "rollouts.place"),
+            "rollouts.dialect = 'vllm' takes adapters while it runs, and whole models are trained here; let SGLang "
+            "sample, or train an adapter with the library (docs/training.md)",
+        )
 
 
 def _world_model(config: Config) -> Iterator[Contradiction]:

@@ -25,6 +25,41 @@ PresetName = Literal[
 """Named algorithms; their settings stand in ``upturn.training.presets``."""
 
 
+class OptimiserConfig(Section):
+    """How weights are stepped, whatever they learn from."""
+
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """AdamW's."""
+    max_grad_norm: Positive = 1.0
+    """The whole gradient is scaled down to this norm when it is longer."""
+    micro_batch_tokens: Count = 16_384
+    """Tokens computed at once. Bounds memory, never changes the gradient beyond rounding."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of forward and backward pass; weights and optimiser stay in float32."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again in the backward pass: less memory, a third slower."""
+
+
+class RolloutConfig(Section):
+    """Where practice samples its attempts."""
+
+    place: Literal["process", "ray", "engine"] = "process"
+    """``process``: here. ``ray``: in workers of a Ray cluster. ``engine``: by an engine at a URL that returns token
+    ids and log-probs."""
+    workers: Count = 2
+    """ray: how many."""
+    address: str = ""
+    """ray: ``host:port`` or ``auto`` of a running cluster; empty = one of its own on this machine."""
+    url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
+    """engine: such as ``http://localhost:30000``."""
+    dialect: Literal["vllm", "sglang"] = "sglang"
+    """engine: how it is asked. Whole models are handed over, which SGLang takes while it runs; vLLM takes adapters
+    only."""
+    folder: FilePath = ""
+    """ray, engine: where weights are handed over, readable under the same path for whoever samples; empty = in the
+    run's folder."""
+
+
 class SftConfig(Section):
     """Training on the agents' own verified successes."""
 
@@ -199,6 +234,32 @@ class CriticConfig(Section):
     """How far a value may move in a round before its error has no gradient; left out = any."""
 
 
+class CreditConfig(Section):
+    """Generalised advantage estimation: how rewards and values become advantages."""
+
+    step: Literal["turn", "token"] = "turn"
+    """What has a value and an advantage: a whole action, or each written token."""
+    gamma: Share = 1.0
+    """Discount per step."""
+    trace: Share | None = None
+    """λ: 0 trusts the next value alone, 1 the rewards alone; left out = 0.9 by turn, 1 by token."""
+    value_trace: Share | None = None
+    """λ of the returns that values are fitted to; left out = the same."""
+    is_whitened: bool = True
+    """Whether a round's advantages are given mean 0 and standard deviation 1."""
+
+
+class ClipConfig(Section):
+    """Bounds on how much likelier or less likely an action may become in a round."""
+
+    by: Literal["token", "turn"] = "token"
+    """Whose ratio is bounded: each token's own, or one for a turn."""
+    low: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Ratios are bounded at 1 − low …"""
+    high: Positive | None = None
+    """… and at 1 + high; left out = 0.2 and 0.28 by token, 0.05 and 0.07 by turn."""
+
+
 class PpoConfig(PracticeConfig):
     """``upturn train ppo``: practice with a critic, which says what each turn was worth."""
 
@@ -206,18 +267,10 @@ class PpoConfig(PracticeConfig):
     """Optimiser steps a round is split over."""
     passes: Count = 1
     """How often a round's attempts are used."""
-    step: Literal["turn", "token"] = "turn"
-    """What has a value and an advantage: a whole action, or each written token."""
-    gamma: Share = 1.0
-    """Discount per step."""
-    trace: Share | None = None
-    """λ of generalised advantage estimation; left out = 0.9 by turn, 1 by token."""
-    ratio: Literal["token", "turn"] = "token"
-    """What probability ratios are clipped by: each token's own, or one for a turn."""
-    clip_low: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Ratios are bounded at 1 − clip_low …"""
-    clip_high: Positive | None = None
-    """… and at 1 + clip_high; left out = 0.2 and 0.28."""
+    credit: CreditConfig = CreditConfig()
+    """How rewards and values become advantages."""
+    clip: ClipConfig = ClipConfig()
+    """How far a round may move the policy."""
     critic: CriticConfig = CriticConfig()
     """The value network."""
 

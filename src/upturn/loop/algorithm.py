@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from upturn.config import Config, Section
 from upturn.errors import ConfigError
+from upturn.loop.settings import optimiser
 from upturn.training.advantages import AdvantageSettings, advantage_of
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
@@ -14,7 +15,7 @@ from upturn.training.policy_settings import (
     ObjectiveSettings,
 )
 from upturn.training.presets import preset
-from upturn.training.settings import GrpoSettings, OptimiserSettings, is_ratio_one
+from upturn.training.settings import GrpoSettings, is_ratio_one
 
 Made = TypeVar("Made")
 CONTINUATIONS = 8
@@ -49,7 +50,7 @@ def algorithm_settings(config: Config) -> GrpoSettings:
             advantage=advantage or base.advantage,
             mismatch=mismatch,
             dynamic_sampling=_sampling(base.dynamic_sampling, own.sampling_rounds),
-            optimiser=OptimiserSettings(learning_rate=grpo.learning_rate),
+            optimiser=optimiser(config, grpo.learning_rate),
             decay=grpo.decay,
             evaluate_every=grpo.evaluate_every,
             target_score=grpo.target_score,

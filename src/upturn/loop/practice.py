@@ -17,6 +17,7 @@ from upturn.loop.curriculum import curriculum_collect
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.fleet import Fleet
 from upturn.loop.progress import told
+from upturn.loop.sampling import follow, sampling
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.models.nano import load_local
 from upturn.pool import PoolSink
@@ -90,35 +91,21 @@ def practised(
     """
     from upturn.training.weights import blend, weight_tensors
 
-    section = course.section
-    trainee = Trainee(context.fleet, parent)
-    kit, count = course.kit or context.kit, section.tasks_per_iteration
-    sampler = TaskSampler(kit, course.weights, count, seed=course.practice.seed)
-    sink = PoolSink(context.pool)
-
-    def refill(iteration: int, attempt: int, /) -> list[ScoredGroup]:
-        tasks = sampler.further_tasks(iteration, attempt)
-        return trainee.practise(tasks, iteration, replace(course.practice, refill=attempt), sink)
-
-    def practise(who: Trainee, iteration: int) -> list[ScoredGroup]:
-        return who.practise(sampler.tasks(iteration), iteration, course.practice, sink)
-
-    context.progress.stage(course.title, section.iterations)
-    folder, evaluate = training_folder(context, name), watcher(context, trainee, name)
-    progress = told(context.progress, reward="mean_return")
-    if course.curriculum is not None:
-        guided = curriculum_collect(
-            trainee,
-            course.weights,
-            section.tasks_per_iteration,
-            settings=course.curriculum,
-            practice=course.practice,
-            sink=sink,
-        )
-        outcome = learn(Practising(trainee, guided, guided.refill, evaluate, folder, progress))
-    else:
-        with collecting(context, trainee, parent, course=course, practise=practise) as collect:
-            outcome = learn(Practising(trainee, collect, refill, evaluate, folder, progress))
+    section, folder = course.section, training_folder(context, name)
+    with sampling(context, parent, name) as fleet:
+        trainee = Trainee(context.fleet if course.staleness else fleet, parent)
+        context.progress.stage(course.title, section.iterations)
+        with _collecting(context, parent, trainee, course=course, fleet=fleet) as (collect, refill):
+            outcome = learn(
+                Practising(
+                    trainee,
+                    collect,
+                    refill,
+                    watcher(context, trainee, name),
+                    folder,
+                    told(context.progress, reward="mean_return"),
+                )
+            )
     write_training_report(folder)
     if outcome.stopped == "limit" and outcome.best_score is None:
         return parent
@@ -139,21 +126,36 @@ def practice_of(context: Context, name: str, attempts: int, *, reward: Reward | 
     )
 
 
+class _Source(NamedTuple):
+    collect: Collect
+    refill: Refill
+
+
 @contextmanager
-def collecting(
-    context: Context,
-    trainee: Trainee,
-    parent: AgentVersion,
-    *,
-    course: Course,
-    practise: Callable[[Trainee, int], list[ScoredGroup]],
-) -> Iterator[Collect]:
-    """``practise`` with the trainee, or where staleness is configured with another that samples ahead beside it.
+def _collecting(
+    context: Context, parent: AgentVersion, trainee: Trainee, *, course: Course, fleet: Fleet
+) -> Iterator[_Source]:
+    """Groups by the trainee, or where staleness is configured by another that samples ahead beside it.
 
     Whoever samples ahead has a model, an engine and agents of its own, and half of the threads meanwhile.
     """
+    section, practice = course.section, course.practice
+    kit, count = course.kit or context.kit, section.tasks_per_iteration
+    sampler, sink = TaskSampler(kit, course.weights, count, seed=practice.seed), PoolSink(context.pool)
+
+    def refill(iteration: int, attempt: int, /) -> list[ScoredGroup]:
+        tasks = sampler.further_tasks(iteration, attempt)
+        return trainee.practise(tasks, iteration, replace(practice, refill=attempt), sink)
+
     if not course.staleness:
-        yield lambda iteration: practise(trainee, iteration)
+        follow(fleet, trainee.model, parent)
+        if course.curriculum is None:
+            yield _Source(lambda each: trainee.practise(sampler.tasks(each), each, practice, sink), refill)
+        else:
+            guided = curriculum_collect(
+                trainee, course.weights, count, settings=course.curriculum, practice=practice, sink=sink
+            )
+            yield _Source(guided, guided.refill)
         return
     import torch
 
@@ -161,20 +163,19 @@ def collecting(
     from upturn.training.trainer import torch_threads
     from upturn.training.weights import put_back
 
-    ahead = Trainee(Fleet(context.kit, context.fleet.limits), parent)
+    ahead = Trainee(Fleet(context.kit, fleet.limits) if fleet is context.fleet else fleet, parent)
+    follow(fleet, ahead.model, parent)
 
     def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
         torch.set_flush_denormal(True)  # as in the run's own thread; each thread has its own
         put_back(ahead.model, weights)
-        return practise(ahead, iteration)
+        return ahead.practise(sampler.tasks(iteration), iteration, practice, sink)
 
     with (
         torch_threads(max(1, torch.get_num_threads() // 2)),
-        AheadCollect(
-            trainee.model, sample, staleness=course.staleness, iterations=course.section.iterations
-        ) as collect,
+        AheadCollect(trainee.model, sample, staleness=course.staleness, iterations=section.iterations) as collect,
     ):
-        yield collect
+        yield _Source(collect, refill)
 
 
 def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
@@ -188,7 +189,7 @@ def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
 
     def evaluate(_iterations: int) -> Assessment:
         version = trainee.serve_as(trainee.version)
-        found = sit(context.fleet, version, tasks, context.purpose(f"{name}/watch"), pool=None)
+        found = sit(trainee.fleet, version, tasks, context.purpose(f"{name}/watch"), pool=None)
         context.progress.figure("unseen worlds", found.rate())
         interval, costs = found.interval(), found.costs()
         return Assessment(

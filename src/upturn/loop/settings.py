@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import TypedDict, TypeVar
 
-from upturn.config import RoundsConfig
+from upturn.config import Config, RoundsConfig
 from upturn.config.learning import CurriculumConfig, PairConfig
 from upturn.errors import ConfigError
 from upturn.training.curriculum_settings import CurriculumSettings, GateSettings, LevelSettings
 from upturn.training.preference_settings import PairObjectiveSettings
+from upturn.training.settings import OptimiserSettings
 
 Made = TypeVar("Made")
 
@@ -32,6 +33,23 @@ def watch(section: RoundsConfig) -> Watch:
     """As the section says."""
     return Watch(
         evaluate_every=section.evaluate_every, target_score=section.target_score, patience=section.patience
+    )
+
+
+def optimiser(config: Config, learning_rate: float, *, warmup_steps: int = 0) -> OptimiserSettings:
+    """What ``[optimiser]`` asks for, at this rate."""
+    section = config.optimiser
+    return made(
+        "optimiser",
+        lambda: OptimiserSettings(
+            learning_rate=learning_rate,
+            warmup_steps=warmup_steps,
+            weight_decay=section.weight_decay,
+            max_grad_norm=section.max_grad_norm,
+            micro_batch_tokens=section.micro_batch_tokens,
+            precision=section.precision,
+            gradient_checkpointing=section.gradient_checkpointing,
+        ),
     )
 
 

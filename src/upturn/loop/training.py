@@ -15,7 +15,7 @@ from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.practice import Course, Practising, Reward, practice_of, practised
 from upturn.loop.progress import told
-from upturn.loop.settings import curriculum_settings
+from upturn.loop.settings import curriculum_settings, optimiser
 from upturn.loop.trainee import Trainee
 from upturn.models import Renderer
 from upturn.pool import Selection
@@ -54,7 +54,7 @@ def take_training_snapshot(context: Context) -> Snapshot:
 def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: str) -> AgentVersion:
     """The parent after supervised training on the snapshot, with loss on what agents wrote only."""
     from upturn.training.row import supervised_rows
-    from upturn.training.settings import OptimiserSettings, SftSettings
+    from upturn.training.settings import SftSettings
     from upturn.training.sft import run_sft
 
     config = context.config.sft
@@ -64,7 +64,7 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
     settings = SftSettings(
         epochs=config.epochs,
         batch_rows=config.batch_rows,
-        optimiser=OptimiserSettings(learning_rate=config.learning_rate, warmup_steps=10),
+        optimiser=optimiser(context.config, config.learning_rate, warmup_steps=10),
         decay="linear",
         checkpoint_every=20,
     )

@@ -10,7 +10,7 @@ from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.plan import Held, Plan, rows_plan
 from upturn.loop.progress import told
-from upturn.loop.settings import made, pair_objective
+from upturn.loop.settings import made, optimiser, pair_objective
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import with_rows
 from upturn.pool import Selection
@@ -20,7 +20,6 @@ from upturn.records.preference import pair_problem
 from upturn.report.training import write_training_report
 from upturn.training.preference_settings import DpoSettings
 from upturn.training.row import supervised_rows
-from upturn.training.settings import OptimiserSettings
 
 
 def settings(config: Config) -> DpoSettings:
@@ -36,7 +35,7 @@ def settings(config: Config) -> DpoSettings:
             batch_pairs=section.batch_pairs,
             objective=pair_objective(section.objective),
             reference=section.reference,
-            optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+            optimiser=optimiser(config, section.learning_rate),
             decay="linear",
             checkpoint_every=20,
         ),

@@ -7,11 +7,10 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
-from upturn.loop.settings import made, pair_objective, watch
+from upturn.loop.settings import made, optimiser, pair_objective, watch
 from upturn.records import AgentVersion
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.preference_settings import DpoRoundsSettings, PairSettings
-from upturn.training.settings import OptimiserSettings
 
 
 def settings(config: Config) -> DpoRoundsSettings:
@@ -26,7 +25,7 @@ def settings(config: Config) -> DpoRoundsSettings:
             batch_pairs=section.batch_pairs,
             objective=pair_objective(section.objective),
             reference=section.reference,
-            optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+            optimiser=optimiser(config, section.learning_rate),
             decay=section.decay,
             **watch(section),
         ),

@@ -11,11 +11,10 @@ from upturn.loop.exam import ExamResult
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.second import SecondAttempts
-from upturn.loop.settings import made, watch
+from upturn.loop.settings import made, optimiser, watch
 from upturn.records import AgentVersion
 from upturn.training.imitation_settings import ImitationSettings, SelectionSettings, imitation
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.settings import OptimiserSettings
 
 Way = Literal["rejection", "iterated", "star", "self_repair"]
 """As sections and presets are called; commands have hyphens."""
@@ -55,7 +54,7 @@ def settings(config: Config, way: Way) -> ImitationSettings:
             restart=base.restart and section.iterations > 1,
             epochs=section.epochs,
             batch_rows=section.batch_rows,
-            optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+            optimiser=optimiser(config, section.learning_rate),
             decay=section.decay,
             **watch(section),
         ),

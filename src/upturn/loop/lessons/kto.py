@@ -10,7 +10,7 @@ from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.plan import Held, Plan, rows_plan
 from upturn.loop.progress import told
-from upturn.loop.settings import made
+from upturn.loop.settings import made, optimiser
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import with_rows
 from upturn.pool.preference import thumbs
@@ -18,7 +18,6 @@ from upturn.records import AgentVersion, RatedTrajectory
 from upturn.report.training import write_training_report
 from upturn.training.preference_settings import KtoSettings
 from upturn.training.row import supervised_rows
-from upturn.training.settings import OptimiserSettings
 
 
 def settings(config: Config) -> KtoSettings:
@@ -32,7 +31,7 @@ def settings(config: Config) -> KtoSettings:
             beta=section.beta,
             desirable_weight=section.desirable_weight,
             undesirable_weight=section.undesirable_weight,
-            optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+            optimiser=optimiser(config, section.learning_rate),
             decay="linear",
             checkpoint_every=20,
         ),

@@ -9,7 +9,7 @@ from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.plan import Held, Plan, rows_plan
 from upturn.loop.practice import practice_of, watcher
 from upturn.loop.progress import told
-from upturn.loop.settings import made, watch
+from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee, scored
 from upturn.loop.training import with_rows
 from upturn.models import Renderer
@@ -21,7 +21,7 @@ from upturn.training import stored
 from upturn.training.advantage import ScoredTrajectory
 from upturn.training.offline_settings import CORRECTION, OfflineSettings
 from upturn.training.row import policy_rows
-from upturn.training.settings import GrpoSettings, OptimiserSettings
+from upturn.training.settings import GrpoSettings
 
 
 def settings(config: Config) -> OfflineSettings:
@@ -36,7 +36,7 @@ def settings(config: Config) -> OfflineSettings:
                 iterations=section.iterations,
                 minibatches=section.minibatches,
                 mismatch=type(CORRECTION)(weight="token", weight_cap=section.weight_cap),
-                optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+                optimiser=optimiser(config, section.learning_rate),
                 decay=section.decay,
                 **watch(section),
             ),

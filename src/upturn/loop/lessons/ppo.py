@@ -7,12 +7,11 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
-from upturn.loop.settings import curriculum_settings, made, watch
+from upturn.loop.settings import curriculum_settings, made, optimiser, watch
 from upturn.records import AgentVersion
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_settings import ObjectiveSettings
 from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
-from upturn.training.settings import OptimiserSettings
 
 
 def settings(config: Config) -> PpoSettings:
@@ -25,11 +24,17 @@ def settings(config: Config) -> PpoSettings:
             minibatches=section.minibatches,
             passes=section.passes,
             objective=ObjectiveSettings(
-                kind="turn" if section.ratio == "turn" else "clipped",
-                clip_low=section.clip_low,
-                clip_high=section.clip_high,
+                kind="turn" if section.clip.by == "turn" else "clipped",
+                clip_low=section.clip.low,
+                clip_high=section.clip.high,
             ),
-            credit=CreditSettings(step=section.step, gamma=section.gamma, trace=section.trace),
+            credit=CreditSettings(
+                step=section.credit.step,
+                gamma=section.credit.gamma,
+                trace=section.credit.trace,
+                value_trace=section.credit.value_trace,
+                is_whitened=section.credit.is_whitened,
+            ),
             critic=CriticSettings(
                 learning_rate=section.critic.learning_rate,
                 minibatches=section.critic.minibatches,
@@ -37,7 +42,7 @@ def settings(config: Config) -> PpoSettings:
                 alone_iterations=section.critic.alone_iterations,
                 value_clip=section.critic.value_clip,
             ),
-            optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+            optimiser=optimiser(config, section.learning_rate),
             decay=section.decay,
             **watch(section),
         ),

@@ -22,12 +22,13 @@ from upturn.loop.kit import FileKit
 from upturn.loop.lessons.learned import Learned
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practised
+from upturn.loop.settings import optimiser
 from upturn.loop.trainee import Practice
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.rewards.acceptance import accepted_and_formed, random_acceptance, well_formed
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import IntArray
-from upturn.training.settings import GrpoSettings, OptimiserSettings
+from upturn.training.settings import GrpoSettings
 from upturn.training.small_data import SMALL_DATA
 
 RewardKind = Literal["true", "random", "format"]
@@ -103,7 +104,7 @@ def settings(context: Context) -> GrpoSettings:
     return replace(
         SMALL_DATA.settings,
         iterations=section.iterations,
-        optimiser=OptimiserSettings(learning_rate=section.learning_rate),
+        optimiser=optimiser(context.config, section.learning_rate),
         evaluate_every=None,
         patience=None,
         keep="final",

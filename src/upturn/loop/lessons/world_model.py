@@ -7,21 +7,21 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.plan import Held, Plan, rows_plan
-from upturn.loop.settings import made, watch
+from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in, with_rows
 from upturn.loop.world_model import take_world_snapshot, train_world_model
 from upturn.records import AgentVersion, Snapshot
 from upturn.training.presets import preset
 from upturn.training.row import supervised_rows
-from upturn.training.settings import OptimiserSettings, SftSettings
+from upturn.training.settings import SftSettings
 from upturn.training.world_model_settings import WorldModelSettings
 
 
 def settings(config: Config) -> WorldModelSettings:
     """What ``[world_model]`` asks for. Raises ConfigError."""
     section = config.world_model
-    rate = OptimiserSettings(learning_rate=section.learning_rate)
+    rate = optimiser(config, section.learning_rate)
     return made(
         "world_model",
         lambda: WorldModelSettings(
@@ -31,7 +31,7 @@ def settings(config: Config) -> WorldModelSettings:
             common_ratio=section.common_ratio,
             warm_up=SftSettings(
                 epochs=section.warm_up_epochs,
-                optimiser=OptimiserSettings(learning_rate=section.warm_up_learning_rate),
+                optimiser=optimiser(config, section.warm_up_learning_rate),
                 decay="linear",
             )
             if section.warm_up_epochs

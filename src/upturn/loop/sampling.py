@@ -1,0 +1,55 @@
+"""Where a version in training is sampled from: this process, workers of a Ray cluster, or an engine at a URL."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upturn.loop.context import Context
+from upturn.loop.crew import CrewFleet, OpenTrainee
+from upturn.loop.fleet import Fleet
+from upturn.loop.remote import RemoteFleet
+from upturn.models.nano import model_folder
+from upturn.records import AgentVersion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_UNNAMED = "default"
+"""What SGLang calls weights that nobody named."""
+
+
+@contextmanager
+def sampling(context: Context, parent: AgentVersion, name: str) -> Iterator[Fleet]:
+    """The fleet that attempts are made by in the training step ``name``; the run's own where nothing is configured.
+
+    Raises ClusterError for workers that are not to be had, ModelError for an engine that does not answer.
+    """
+    config, limits = context.config.rollouts, context.fleet.limits
+    base = Path(config.folder) / context.run_id if config.folder else context.run_dir / "handed-over"
+    handed = base / name
+    match config.place:
+        case "process":
+            yield context.fleet
+        case "ray":
+            from upturn.agents.ray_crew import CrewSettings, RayCrew
+
+            opened = OpenTrainee(context.config.environment.name, limits, parent)
+            settings = CrewSettings(workers=config.workers, address=config.address or None)
+            with RayCrew(opened, settings) as crew:
+                fleet = CrewFleet(context.kit, limits, crew, handed)
+                yield fleet
+                if fleet.lost_workers:
+                    lost = f"{fleet.lost_attempts} attempts with {len(fleet.lost_workers)} workers"
+                    context.progress.note(f"lost and made again: {lost} ({fleet.lost_workers[0]})")
+        case "engine":
+            from upturn.models.remote import RemoteEngine, RemoteSettings
+
+            engine = RemoteEngine(RemoteSettings(config.url, dialect=config.dialect), _UNNAMED)
+            yield RemoteFleet(context.kit, limits, engine, handed)
+
+
+def follow(fleet: Fleet, model: "PreTrainedModel", parent: AgentVersion) -> None:
+    """Whoever samples elsewhere does so with this model's weights from now on."""
+    if isinstance(fleet, CrewFleet | RemoteFleet):
+        fleet.follow(model, companions=model_folder(parent.model))
