@@ -6,21 +6,17 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from upturn.config.learning import (
-    CurriculumConfig,
+from upturn.config.learning import CurriculumConfig, GrpoConfig, OptimiserConfig, RolloutConfig, SftConfig
+from upturn.config.lesson import (
     DpoConfig,
     DpoRoundsConfig,
-    GrpoConfig,
     IteratedConfig,
     KtoConfig,
     OfflineConfig,
-    OptimiserConfig,
     PpoConfig,
     RejectionConfig,
     RftConfig,
-    RolloutConfig,
     SelfRepairConfig,
-    SftConfig,
     StarConfig,
     WorldModelConfig,
 )

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import TypedDict, TypeVar
 
 from upturn.config import Config, RoundsConfig
-from upturn.config.learning import CurriculumConfig, PairConfig
+from upturn.config.learning import CurriculumConfig
+from upturn.config.lesson import PairConfig
 from upturn.errors import ConfigError
 from upturn.training.curriculum_settings import CurriculumSettings, GateSettings, LevelSettings
 from upturn.training.preference_settings import PairObjectiveSettings

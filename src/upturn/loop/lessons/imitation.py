@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from upturn.config import Config
-from upturn.config.learning import ImitationConfig, SelfRepairConfig, StarConfig
+from upturn.config.lesson import ImitationConfig, SelfRepairConfig, StarConfig
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.plan import Held, Plan, practice_plan
