@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from typer.main import get_command as as_command
 
 from upturn.cli.app import app
-from upturn.config import Config, learning, section
+from upturn.config import Config, learning, lesson, section
 from upturn.training.metric import GROUPS, METRICS
 
 ROOT = Path(__file__).resolve().parent.parent
