@@ -87,9 +87,8 @@ def _sentence(text: str | None) -> str:
 
 def configuration_page() -> str:
     """The reference of every setting as Markdown."""
-    words = field_words(
-        "\n".join(Path(str(each.__file__)).read_text(encoding="utf-8") for each in (section, learning))
-    )
+    sources = [Path(str(each.__file__)).read_text(encoding="utf-8") for each in (section, learning, lesson)]
+    words = field_words("\n".join(sources))
     lines = [
         NOTICE,
         "# Configuration: `upturn.toml`",
