@@ -2,8 +2,8 @@
 
 Importing this package loads no torch. What needs torch is imported by name: the runs (``sft.run_sft``,
 ``grpo.run_grpo``, ``ppo.run_ppo``, ``dpo.run_dpo``, ``dpo_rounds.run_dpo_rounds``, ``kto.run_kto``,
-``imitation.run_imitation``, ``world_model.run_world_model``, ``offline.run_offline``, ``mixture.run_mixture``), several
-processes (``sharding``), ``version`` and ``weights``.
+``imitation.run_imitation``, ``world_model.run_world_model``, ``offline.run_offline``, ``mixture.run_mixture``),
+several processes (``sharding``), ``version`` and ``weights``.
 """
 
 from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup, ScoredTrajectory, StateValue
