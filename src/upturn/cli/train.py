@@ -87,8 +87,17 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
 
 def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bool) -> None:
     from upturn.config import load_config
+    from upturn.loop.peer import attend, leading, refuse_together
+    from upturn.training.distributed import world_from_environment
 
+    world = world_from_environment()
+    if world is not None and not world.is_first:
+        if not attend(world):
+            raise typer.Exit(1)
+        return
     config = load_config(config_path, os.environ)
+    if world is not None:
+        refuse_together(config, algorithm)
     _look_beside(config_path)
     with LiveView(f"Upturn train {algorithm}") as view:
         from upturn.cli.run_report import write_summary
@@ -100,7 +109,13 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
         name = f"train-{algorithm}"
         run_dir = chosen_run(Path(config.run.directory), name, resume)
         again = ["upturn", "train", algorithm, "--config", str(config_path), "--resume", str(run_dir)]
-        with resumable(shlex.join(again)), open_run(config, run_dir, name, view) as context:
+        if world is not None:
+            again = ["torchrun", "--nproc-per-node", str(world.size), "--no-python", *again]
+        with (
+            resumable(shlex.join(again)),
+            leading(world),
+            open_run(config, run_dir, name, view, world=world) as context,
+        ):
             taught = teach(context, algorithm)
             card = write_card(context, taught)
             context.finish()

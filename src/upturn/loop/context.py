@@ -23,6 +23,7 @@ from upturn.loop.service import Service
 from upturn.loop.trouble import TroubleProgress
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
+from upturn.training.distributed import World
 
 LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
 
@@ -42,6 +43,8 @@ class Context:
     policy: LearnedPolicy
     service: Service
     progress: Progress
+    world: World | None = None
+    """The processes that train together, of which this is the first; None = it trains alone."""
     tasks_served: int = 0
     """Of the stream of this run's service."""
     cycle: int = 1
@@ -111,7 +114,13 @@ class Context:
 
 @contextmanager
 def open_run(
-    config: Config, run_dir: Path, command: str, progress: Progress, *, api_keys: Mapping[str, str] | None = None
+    config: Config,
+    run_dir: Path,
+    command: str,
+    progress: Progress,
+    *,
+    api_keys: Mapping[str, str] | None = None,
+    world: World | None = None,
 ) -> Iterator[Context]:
     """Opens the run in ``run_dir``, begun here or before; raises ConfigError for what it names and is not there.
 
@@ -122,7 +131,7 @@ def open_run(
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
-        _torch_set(config.run.threads) if needs_torch else nullcontext(),
+        torch_set(_threads(config, world)) if needs_torch else nullcontext(),
     ):
         (run_dir / "config.json").write_text(config.to_json())
         fleet = Fleet(kit, limits_of(config), api_keys)
@@ -135,7 +144,7 @@ def open_run(
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
         service = Service(fleet, router, pool, Purpose(f"{run_id}/service", config.run.seed))
         told = TroubleProgress(progress, service.troubles)
-        context = Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, told)
+        context = Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, told, world)
         context.begin()
         yield context
 
@@ -187,8 +196,13 @@ def policy_of(config: Config) -> LearnedPolicy:
     return RuleBasedRouting(routing.rules, routing.default_agent, floor=routing.floor, tally=tally)
 
 
+def _threads(config: Config, world: World | None) -> int:
+    """Of torch, in each process: as configured, else this process's cores, which all of them share."""
+    return config.run.threads or max(1, len(os.sched_getaffinity(0)) // (1 if world is None else world.size))
+
+
 @contextmanager
-def _torch_set(threads: int | None) -> Iterator[None]:
+def torch_set(threads: int) -> Iterator[None]:
     """Threads are set, never left to chance: two torch processes that each take all cores crawl.
 
     Numbers below 2^-1022 count as 0 meanwhile, here and in torch: they slow small models down and say nothing.
@@ -196,7 +210,7 @@ def _torch_set(threads: int | None) -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     try:
         yield

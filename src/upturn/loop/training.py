@@ -13,6 +13,7 @@ from upturn.errors import TrainingError
 from upturn.loop.algorithm import algorithm_settings, continuations
 from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
+from upturn.loop.peer import jointly
 from upturn.loop.practice import Course, Practising, Reward, practice_of, practised
 from upturn.loop.progress import told
 from upturn.loop.settings import curriculum_settings, optimiser
@@ -70,8 +71,10 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
     )
     steps = config.epochs * math.ceil(len(rows) / config.batch_rows)
     context.progress.stage(f"Supervised training on {len(rows)} verified successes", steps)
-    run_sft(
-        trainee.model,
+    jointly(
+        context.world,
+        trainee,
+        run_sft,
         rows,
         settings,
         seed=context.seed,
@@ -104,8 +107,10 @@ def train_grpo(
     settings = algorithm_settings(context.config)
 
     def learn(own: Practising) -> TrainingOutcome:
-        return run_grpo(
-            own.trainee.model,
+        return jointly(
+            context.world,
+            own.trainee,
+            run_grpo,
             own.collect,
             settings,
             seed=context.seed,

@@ -4,8 +4,8 @@ Which process needs which: sampling, evaluating and saving need all weights in o
 weights from before training, in shards like the trained ones.
 """
 
-import copy
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 from transformers import PreTrainedModel
@@ -25,14 +25,26 @@ class WholeCopy:
     Made before the model is sharded, and refreshed before each use. One process: the model itself, always fresh.
     """
 
-    def __init__(self, model: PreTrainedModel, world: World | None, *, everywhere: bool = False) -> None:
-        """``everywhere``: every process has one (to sample side by side); False = the first only."""
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        world: World | None,
+        *,
+        everywhere: bool = False,
+        copy: PreTrainedModel | None = None,
+    ) -> None:
+        """``everywhere``: every process has one (to sample side by side); False = the first only.
+
+        ``copy``: one of the same weights that this process has already; None = it is made where there is to be one.
+        """
         if world_of(model) is not None:
             raise TrainingError("a sharded model cannot be copied; make its WholeCopy before it is sharded")
         self._trained = model
         self._world = world
         has_one = world is None or world.is_first or everywhere
-        self._model = None if not has_one else model if world is None else copy.deepcopy(model)
+        self._model = copy
+        if self._model is None and has_one:
+            self._model = model if world is None else deepcopy(model)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -61,7 +73,7 @@ def frozen_scorer(trainer: Trainer) -> Scorer:
     Costs one more copy of the weights, in shards where they are sharded.
     """
     if trainer.world is None:
-        return Trainer(copy.deepcopy(trainer.model), trainer.settings).score
+        return Trainer(deepcopy(trainer.model), trainer.settings).score
     return _Former(trainer).score
 
 

@@ -8,6 +8,7 @@ from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser, pair_objective
@@ -60,8 +61,15 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
     context.progress.stage(f"Learning from {len(pairs)} pairs (DPO)", steps)
     folder = training_folder(context, name)
-    run_dpo(
-        trainee.model, pairs, asked, seed=context.seed, run_dir=folder, progress=told(context.progress, loss="loss")
+    jointly(
+        context.world,
+        trainee,
+        run_dpo,
+        pairs,
+        asked,
+        seed=context.seed,
+        run_dir=folder,
+        progress=told(context.progress, loss="loss"),
     )
     write_training_report(folder)
     return keep_version(context, trainee, parent, name)

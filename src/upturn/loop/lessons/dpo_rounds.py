@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from upturn.config import Config
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
+from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.settings import made, optimiser, pair_objective, watch
@@ -47,8 +48,10 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, name: str)
     asked = settings(context.config)
 
     def learn(own: Practising) -> TrainingOutcome:
-        return run_dpo_rounds(
-            own.trainee.model,
+        return jointly(
+            context.world,
+            own.trainee,
+            run_dpo_rounds,
             own.collect,
             asked,
             seed=context.seed,

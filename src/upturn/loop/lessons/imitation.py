@@ -8,6 +8,7 @@ from upturn.config import Config
 from upturn.config.lesson import ImitationConfig, SelfRepairConfig, StarConfig
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
+from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.second import SecondAttempts
@@ -84,8 +85,10 @@ class Imitation(NamedTuple):
         asked = settings(context.config, self.way)
 
         def learn(own: Practising) -> TrainingOutcome:
-            return run_imitation(
-                own.trainee.model,
+            return jointly(
+                context.world,
+                own.trainee,
+                run_imitation,
                 own.collect,
                 asked,
                 seed=context.seed,

@@ -8,6 +8,7 @@ from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser
@@ -54,8 +55,15 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     steps = asked.epochs * -(-len(found) // asked.batch_trajectories)
     context.progress.stage(f"Learning from thumbs on {len(found)} attempts (KTO)", steps)
     folder = training_folder(context, name)
-    run_kto(
-        trainee.model, found, asked, seed=context.seed, run_dir=folder, progress=told(context.progress, loss="loss")
+    jointly(
+        context.world,
+        trainee,
+        run_kto,
+        found,
+        asked,
+        seed=context.seed,
+        run_dir=folder,
+        progress=told(context.progress, loss="loss"),
     )
     write_training_report(folder)
     return keep_version(context, trainee, parent, name)

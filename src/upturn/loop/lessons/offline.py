@@ -6,6 +6,7 @@ from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, rows_plan
 from upturn.loop.practice import practice_of, watcher
 from upturn.loop.progress import told
@@ -67,8 +68,10 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
     attempts, folder = usable_attempts(context, trainee.renderer), training_folder(context, name)
     context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.policy.iterations)
-    run_offline(
-        trainee.model,
+    jointly(
+        context.world,
+        trainee,
+        run_offline,
         attempts,
         asked,
         seed=context.seed,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from upturn.config import Config
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
+from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.settings import curriculum_settings, made, optimiser, watch
@@ -63,8 +64,10 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, name: str)
     asked = settings(context.config)
 
     def learn(own: Practising) -> TrainingOutcome:
-        return run_ppo(
-            own.trainee.model,
+        return jointly(
+            context.world,
+            own.trainee,
+            run_ppo,
             own.collect,
             asked,
             seed=context.seed,

@@ -20,6 +20,7 @@ from upturn.loop.cycle import examine
 from upturn.loop.exam import ExamResult
 from upturn.loop.kit import FileKit
 from upturn.loop.lessons.learned import Learned
+from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practised
 from upturn.loop.settings import optimiser
@@ -180,8 +181,10 @@ def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: in
         from upturn.training.grpo import run_grpo
 
         def learn(own: Practising) -> TrainingOutcome:
-            return run_grpo(
-                own.trainee.model,
+            return jointly(
+                context.world,
+                own.trainee,
+                run_grpo,
                 own.collect,
                 settings(context),
                 seed=seed,

@@ -1,0 +1,238 @@
+"""Several processes that train one model from the command line: the first one does all, the others lend a hand.
+
+Only training is shared. The first process holds the journal, the pool and the agents; it attempts tasks, judges,
+examines, prints and saves, as a single one does. The others (peers) open nothing: they wait until the first one
+trains, load the same weights, and take part in that training with their shards. What samples or evaluates during it
+happens in the first process, with a whole copy of the weights that is brought up to date each time.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, cast
+
+from upturn.config import Config
+from upturn.errors import ConfigError, TrainingError, UpturnError, described
+from upturn.loop.context import torch_set
+from upturn.loop.trainee import Trainee
+from upturn.training.advantage import ScoredGroup
+from upturn.training.collection import StatefulCollect
+from upturn.training.distributed import Limits, World, agreed, connected, everyone, shared
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.stream import State
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from upturn.training.whole import WholeCopy
+
+Given = ParamSpec("Given")
+
+LIMITS = Limits(silence_seconds=24 * 3600.0)
+"""Peers hear nothing while the first process examines; one that ends is missed at once all the same."""
+LAST_WORDS_SECONDS = 5.0
+"""That a peer waits before it ends in failure: launchers end all processes as soon as one has, and the first one
+has something to say."""
+
+
+def jointly(
+    world: World | None,
+    trainee: Trainee,
+    run: "Callable[Concatenate[PreTrainedModel, Given], TrainingOutcome]",
+    *given: Given.args,
+    **named: Given.kwargs,
+) -> TrainingOutcome:
+    """``run(trainee.model, *given, **named)``, by all processes of the world; to be called in the first one.
+
+    What is given must be known by value (rows, settings, a seed), or be a function that the first process calls for
+    all. The trainee must hold its version's weights, and afterwards holds the trained ones. None = one process.
+    """
+    if world is None:
+        return run(trainee.model, *given, **named)
+    import torch
+
+    work = _Work(
+        run,
+        trainee.version.model,
+        tuple(_word(each) for each in given),
+        {name: None if name == "progress" else _word(each) for name, each in named.items()},
+        torch.get_num_threads(),
+    )
+    agreed(world, lambda: work)
+    return _done(work, world, _Own(trainee.model, given, named))
+
+
+@contextmanager
+def leading(world: World | None) -> Iterator[None]:
+    """Inside, peers may be called for; afterwards they are told that all is done. None = there are none."""
+    with connected(world, LIMITS):
+        yield
+        agreed(world, lambda: None)
+
+
+def attend(world: World) -> bool:
+    """The life of a peer: takes part in whatever the first process trains, until that one is done.
+
+    True when that one ended well; False when it was stopped or did not, which it says itself: what goes wrong in
+    training goes wrong in all processes. Raises TrainingError where the others cannot be met.
+    """
+    has_met = False
+    try:
+        with connected(world, LIMITS):
+            has_met = True
+            while (work := agreed(world, _nothing)) is not None:
+                _done(work, world, None)
+                gc.collect()  # models in shards refer to themselves
+    except UpturnError:
+        if not has_met:
+            raise
+        time.sleep(LAST_WORDS_SECONDS)
+        return False
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+def refuse_together(config: Config, algorithm: str) -> None:
+    """Raises ConfigError for what several processes cannot do together."""
+    if algorithm == "world-model":
+        raise ConfigError(
+            [
+                "`upturn train world-model` predicts with the model that it trains, which several processes cannot "
+                "yet: start it in one process, and train what it leaves in several"
+            ]
+        )
+    if algorithm == "grpo" and config.grpo.algorithm.staleness:
+        raise ConfigError(
+            [
+                f"grpo.algorithm.staleness = {config.grpo.algorithm.staleness} samples while one process trains; "
+                "several processes take turns: leave it out, or start one process"
+            ]
+        )
+
+
+class _Asked(NamedTuple):
+    """Stands for a function that only the first process has."""
+
+    remembers: bool
+    """Whether it is a ``StatefulCollect``."""
+
+
+class _Work(NamedTuple):
+    """A training run, as peers hear of it."""
+
+    run: Callable[..., TrainingOutcome]
+    model: str
+    """What to load before training."""
+    given: tuple[object, ...]
+    named: Mapping[str, object]
+    threads: int
+
+
+class _Own(NamedTuple):
+    """What the first process has of it, and nobody else."""
+
+    model: "PreTrainedModel"
+    """To be kept like the trained one."""
+    given: tuple[Any, ...]  # the run's own arguments, of which some are functions
+    named: Mapping[str, Any]
+
+
+def _nothing() -> _Work | None:
+    raise AssertionError("only the first process says what is to be done")
+
+
+def _word(value: object) -> object:
+    return _Asked(isinstance(value, StatefulCollect)) if callable(value) else value
+
+
+def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
+    """The run's outcome, with the weights where they belong."""
+    from upturn.training.ppo import run_ppo
+    from upturn.training.sharding import shard
+    from upturn.training.whole import WholeCopy
+
+    with torch_set(work.threads):
+        model = _loaded(work.model, world)
+        whole = WholeCopy(model, world, copy=None if own is None else own.model)
+        named: dict[str, Any] = dict(work.named)
+        if work.run is run_ppo:
+            from upturn.training.critic import value_model
+
+            named["critic"] = value_model(model)
+            shard(named["critic"], world)
+        shard(model, world)
+        for name, value in named.items():
+            if isinstance(value, _Asked):
+                named[name] = _asked(value, None if own is None else own.named[name], world, whole)
+        given = [
+            _asked(value, None if own is None else own.given[place], world, whole)
+            if isinstance(value, _Asked)
+            else value
+            for place, value in enumerate(work.given)
+        ]
+        if own is not None and "progress" in named:
+            named["progress"] = own.named["progress"]
+        outcome = work.run(model, *given, **named)
+        whole.refresh()
+    return outcome
+
+
+def _loaded(name: str, world: World) -> "PreTrainedModel":
+    """The model, in every process; raises TrainingError in all where one does not have it."""
+    from upturn.models.nano import load_local
+
+    try:
+        found = load_local(name).model
+    except Exception as exc:
+        everyone(world, described(exc))
+        raise
+    for rank, trouble in enumerate(everyone(world, "")):
+        if trouble:
+            raise TrainingError(f"process {rank} cannot load the model {name!r}: {trouble}")
+    return found
+
+
+def _asked(word: _Asked, own: Any, world: World, whole: "WholeCopy") -> object:
+    """The function for all processes. ``own``: the first process's; None = this is another."""
+    if word.remembers:
+        return _SharedCollect(cast(StatefulCollect | None, own), world, whole)
+    return shared(_absent if own is None else own, world, whole.refresh)
+
+
+def _absent(*_: object) -> object:
+    raise AssertionError("only the first process has it")
+
+
+class _SharedCollect:
+    """A ``StatefulCollect`` that lives in the first process and answers all."""
+
+    # the lambdas matter: other processes have no ``_there`` to look at
+
+    def __init__(self, own: StatefulCollect | None, world: World, whole: "WholeCopy") -> None:
+        """``own``: None = this is another process."""
+        self._own = own
+        self._world = world
+        self._whole = whole
+
+    def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
+        self._whole.refresh()
+        return agreed(self._world, lambda: self._there(iteration))
+
+    def state(self) -> State:
+        return agreed(self._world, lambda: self._there.state())  # noqa: PLW0108
+
+    def load_state(self, state: State) -> None:
+        agreed(self._world, lambda: self._there.load_state(state))
+
+    def metrics(self) -> Mapping[str, float]:
+        return agreed(self._world, lambda: self._there.metrics())  # noqa: PLW0108
+
+    def identity(self) -> Mapping[str, object]:
+        return agreed(self._world, lambda: self._there.identity())  # noqa: PLW0108
+
+    @property
+    def _there(self) -> StatefulCollect:
+        assert self._own is not None
+        return self._own
