@@ -62,6 +62,10 @@ COMMANDS: dict[str, dict[str, Target]] = {
             "upturn.cli.bench_credit:bench_credit",
             "Which estimators find the turn that mattered; who learns faster.",
         ),
+        "algorithms": Target(
+            "upturn.cli.bench_algorithms:bench_algorithms",
+            "What every way of learning reaches: on toys, with TRL, in the office.",
+        ),
     },
 }
 """Commands by group, in the order of the help text."""

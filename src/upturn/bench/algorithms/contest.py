@@ -1,36 +1,53 @@
-"""Every way of learning on a toy: how it is set there, and what the policy is worth afterwards.
+"""One way of learning on one toy with one seed: what it is given, and what the policy is worth afterwards.
 
-One learning rate and one size of rounds for all toys; every way may take as many rounds as it likes, up to a bound,
-and stops when it has almost all there is. What it gets depends on what it is for: demonstrations, fresh attempts,
-pairs, thumbs, or stored attempts.
+What a way is given depends on what it is for: demonstrations, fresh attempts, pairs, thumbs, or stored attempts.
+All begin with random weights, but for those that by their nature build on an ability: second attempts with a hint
+need a model that can follow hints at all, so it is taught to copy hints first, random ones, which say nothing of
+any task; without a hint it goes on guessing.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from upturn.agents.hint import Hint
 from upturn.bench.algorithms.player import Player, toy_model
-from upturn.bench.algorithms.toy import Toy
-from upturn.records import Observation, PreferencePair, RatedTrajectory, record
+from upturn.bench.algorithms.toy import ACTED, FIRST, HINT, Toy
+from upturn.records import Observation, PreferencePair, RatedTrajectory, Trajectory, record
 from upturn.training.advantage import ScoredGroup
-from upturn.training.imitation_settings import ImitationSettings, SecondSettings, SelectionSettings
+from upturn.training.dpo import run_dpo
+from upturn.training.dpo_rounds import run_dpo_rounds
+from upturn.training.grpo import run_grpo
+from upturn.training.imitation import run_imitation
+from upturn.training.imitation_settings import ImitationSettings
+from upturn.training.kto import run_kto
+from upturn.training.mixture import run_mixture
+from upturn.training.mixture_parts import policy_part, supervised_part
 from upturn.training.mixture_settings import MixtureSettings
+from upturn.training.offline import run_offline
 from upturn.training.offline_settings import OfflineSettings
-from upturn.training.ppo_settings import CriticSettings, PpoSettings
-from upturn.training.preference_settings import DpoRoundsSettings, DpoSettings, KtoSettings, PairSettings
+from upturn.training.ppo import run_ppo
+from upturn.training.ppo_settings import PpoSettings
+from upturn.training.preference_settings import DpoRoundsSettings, DpoSettings, KtoSettings
 from upturn.training.row import supervised_rows
 from upturn.training.second import HintedGroup
 from upturn.training.settings import GrpoSettings, OptimiserSettings, SftSettings
+from upturn.training.sft import run_sft
 
-ENOUGH = 0.98
-"""Of the optimum; training stops there, so that easy toys do not take long."""
-RATE = OptimiserSettings(learning_rate=3e-3)
-ROUNDS = 150
-"""At most."""
-_STORED_ROUNDS = 12
-"""Of attempts by beginners that those who learn from the past are given."""
+_STORED = 4
+"""Rounds of attempts by another model before its lessons, and as many after, for those who learn from the past."""
+_SOME_WAY = 0.35
+_OTHER = 1_000
+"""Added to the seed for that model's weights."""
+_LESSON = SftSettings(epochs=4, batch_rows=16, optimiser=OptimiserSettings(learning_rate=1e-3))
+_COPYING = SftSettings(epochs=4, batch_rows=64, optimiser=OptimiserSettings(learning_rate=5e-3), decay="linear")
+_COPIED = 2_048
+"""Rows of random hints, and as many without one, that copying is learned from."""
+_FEW = 16
 
 
 @record
@@ -43,10 +60,11 @@ class Reached:
     """Before."""
     tokens: int
     """Sampled for it; 0 = it learned from what was there."""
+    seconds: float
+    """Processor time of learning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
+class Contest(NamedTuple):
     """One seed of one toy."""
 
     toy: Toy
@@ -54,60 +72,65 @@ class Contest:
     folder: Path
     """For the run's files; empty."""
 
-    def player(self) -> Player:
-        """With weights of the seed's own."""
-        return Player(self.toy, toy_model(self.toy, self.seed), attempts=32, seed=self.seed)
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A way of learning as it is set on toys."""
+
+    settings: Any
+    """Of its algorithm: a dataclass."""
+    learn: Callable[[Contest, Player, Any], None]
+    """``(contest, player, settings)``: trains the player's model."""
+    count: str
+    """The setting that bounds how long it learns: its rounds, epochs, …; with a dot where it is one of a setting's
+    own."""
+    attempts: int = 32
+    """At each task, at once."""
+    prepare: Callable[[Contest, Player], None] | None = None
+    """Teaches what the way builds on; None = it begins with random weights."""
+    toys: tuple[str, ...] = ACTED
+
+    def shortened(self, count: int) -> "Contestant":
+        """The same with so few rounds or epochs, and few attempts."""
+        outer, _, inner = self.count.partition(".")
+        changed = replace(getattr(self.settings, outer), **{inner: count}) if inner else count
+        return replace(self, settings=replace(self.settings, **{outer: changed}), attempts=min(self.attempts, _FEW))
+
+    def reached(self, contest: Contest) -> Reached:
+        """What it comes to."""
+        model = toy_model(contest.toy, contest.seed)
+        player = Player(contest.toy, model, attempts=self.attempts, seed=contest.seed)
+        contest.folder.mkdir(parents=True, exist_ok=True)
+        if self.prepare is not None:
+            self.prepare(contest, player)
+        start, began = player.worth(), time.process_time()
+        self.learn(contest, player, self.settings)
+        return Reached(player.worth(), start, player.tokens, time.process_time() - began)
 
 
-def reached(name: str, contest: Contest) -> Reached:
-    """What the way of that name comes to."""
-    player = contest.player()
-    start = player.worth()
-    CONTESTANTS[name](contest, player)
-    return Reached(player.worth(), start, player.tokens)
+def _run(contest: Contest, player: Player) -> Mapping[str, Any]:
+    """Seed, folder and the exact worth as evaluation."""
+    return {"seed": contest.seed, "run_dir": contest.folder / "run", "evaluate": lambda _: player.worth()}
 
 
-def _sft(contest: Contest, player: Player) -> None:
-    from upturn.training.sft import run_sft
-
+def learn_sft(contest: Contest, player: Player, settings: SftSettings) -> None:
+    """From a demonstration of each task."""
     rows = supervised_rows(player.demonstrations())
-    settings = SftSettings(epochs=ROUNDS, batch_rows=16, optimiser=RATE, decay="linear")
-    run_sft(player.model, rows, settings, seed=contest.seed, run_dir=contest.folder)
+    run_sft(player.model, rows, settings, seed=contest.seed, run_dir=contest.folder / "run")
 
 
-def _grpo(contest: Contest, player: Player) -> None:
-    from upturn.training.grpo import run_grpo
-
-    settings = GrpoSettings(iterations=ROUNDS, optimiser=RATE, target_score=ENOUGH)
-    run_grpo(
-        player.model,
-        player.collect,
-        settings,
-        seed=contest.seed,
-        run_dir=contest.folder,
-        evaluate=lambda _: player.worth(),
-    )
+def learn_grpo(contest: Contest, player: Player, settings: GrpoSettings) -> None:
+    """From fresh attempts."""
+    run_grpo(player.model, player.collect, settings, **_run(contest, player))
 
 
-def _ppo(contest: Contest, player: Player) -> None:
-    from upturn.training.ppo import run_ppo
-
-    critic = CriticSettings(learning_rate=RATE.learning_rate)
-    settings = PpoSettings(iterations=ROUNDS, optimiser=RATE, critic=critic, target_score=ENOUGH)
-    run_ppo(
-        player.model,
-        player.collect,
-        settings,
-        seed=contest.seed,
-        run_dir=contest.folder,
-        evaluate=lambda _: player.worth(),
-    )
+def learn_ppo(contest: Contest, player: Player, settings: PpoSettings) -> None:
+    """From fresh attempts."""
+    run_ppo(player.model, player.collect, settings, **_run(contest, player))
 
 
-def _dpo(contest: Contest, player: Player) -> None:
-    """Pairs of a demonstration and an attempt that earned less."""
-    from upturn.training.dpo import run_dpo
-
+def learn_dpo(contest: Contest, player: Player, settings: DpoSettings) -> None:
+    """From pairs of a demonstration and a beginner's attempt that earned less."""
     best = {each.task_id: each for each in player.demonstrations()}
     pairs = [
         PreferencePair(f"{group.task.id}/{place}", best[group.task.id], member.trajectory, "correction")
@@ -115,30 +138,19 @@ def _dpo(contest: Contest, player: Player) -> None:
         for place, member in enumerate(group.members)
         if sum(member.turn_rewards or ()) < 1
     ]
-    settings = DpoSettings(epochs=60, batch_pairs=32, optimiser=RATE, decay="linear")
-    run_dpo(player.model, pairs, settings, seed=contest.seed, run_dir=contest.folder)
+    run_dpo(player.model, pairs, settings, seed=contest.seed, run_dir=contest.folder / "run")
 
 
-def _dpo_rounds(contest: Contest, player: Player) -> None:
-    from upturn.training.dpo_rounds import run_dpo_rounds
-
-    settings = DpoRoundsSettings(
-        rounds=ROUNDS, pairs=PairSettings(), batch_pairs=8, optimiser=RATE, evaluate_every=5, target_score=ENOUGH
-    )
-    run_dpo_rounds(
-        player.model,
-        player.collect,
-        settings,
-        seed=contest.seed,
-        run_dir=contest.folder,
-        evaluate=lambda _: player.worth(),
-    )
+def learn_dpo_rounds(contest: Contest, player: Player, settings: DpoRoundsSettings) -> None:
+    """From pairs of fresh attempts."""
+    run_dpo_rounds(player.model, player.collect, settings, **_run(contest, player))
 
 
-def _kto(contest: Contest, player: Player) -> None:
-    """Thumbs up for demonstrations, thumbs up and down for attempts by what they earned."""
-    from upturn.training.kto import run_kto
+def learn_kto(contest: Contest, player: Player, settings: KtoSettings) -> None:
+    """From demonstrations with thumbs up and a beginner's attempts with thumbs up or down, by what they earned.
 
+    The good ones weigh as much together as the bad ones: the paper's advice, which depends on how many there are.
+    """
     rated = [RatedTrajectory(each, is_desirable=True) for each in player.demonstrations()]
     rated += [
         RatedTrajectory(member.trajectory, is_desirable=sum(member.turn_rewards or ()) >= 1)
@@ -146,121 +158,84 @@ def _kto(contest: Contest, player: Player) -> None:
         for member in group.members
     ]
     bad = sum(not each.is_desirable for each in rated)
-    weight = bad / (len(rated) - bad)
-    settings = KtoSettings(epochs=60, desirable_weight=weight, optimiser=RATE, decay="linear")
-    run_kto(player.model, rated, settings, seed=contest.seed, run_dir=contest.folder)
+    weighed = replace(settings, desirable_weight=bad / (len(rated) - bad))
+    run_kto(player.model, rated, weighed, seed=contest.seed, run_dir=contest.folder / "run")
 
 
-def _imitation(settings: ImitationSettings) -> Callable[[Contest, Player], None]:
-    def learn(contest: Contest, player: Player) -> None:
-        from upturn.training.imitation import run_imitation
+def learn_imitation(contest: Contest, player: Player, settings: ImitationSettings) -> None:
+    """From its own successes; second attempts are told the answer, or what was written the first time."""
+    second = None
+    if settings.second is not None:
+        kind = settings.second.kind
 
-        run_imitation(
-            player.model,
-            player.collect,
-            settings,
-            seed=contest.seed,
-            run_dir=contest.folder,
-            second=None if settings.second is None else _second(player),
-            evaluate=lambda _: player.worth(),
-        )
+        def second(iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
+            return _second(player, iteration, failed, is_told=kind == "rationalisation")
 
-    return learn
+    run_imitation(player.model, player.collect, settings, second=second, **_run(contest, player))
 
 
-def _second(player: Player) -> Callable[[int, Sequence[ScoredGroup]], list[HintedGroup]]:
-    """Attempts with the best tokens standing before the task."""
-
-    def attempt(iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
-        toy = player.toy
-        tasks = [group.task for group in failed]
-        told = [tuple(token for turn in toy.best(task.id).written for token in turn) for task in tasks]
-        groups = player.play(tasks, iteration, 1, hints=told) if tasks else []
-        return [
-            HintedGroup(group, (_hint(told[place], toy.openings[group.task.id]),) * len(group.members))
-            for place, group in enumerate(groups)
-        ]
-
-    return attempt
+def _second(player: Player, iteration: int, failed: Sequence[ScoredGroup], *, is_told: bool) -> list[HintedGroup]:
+    """Attempts with the best tokens, or those of the first attempt that failed, standing before the task."""
+    toy = player.toy
+    tasks = [group.task for group in failed]
+    hints = [
+        _flat(toy.best(group.task.id).written)
+        if is_told
+        else tuple(int(token) for turn in group.members[0].trajectory.turns for token in turn.text.split())
+        for group in failed
+    ]
+    groups = player.play(tasks, iteration, 1, hints=[(HINT, *hint) for hint in hints]) if tasks else []
+    return [
+        HintedGroup(group, (_hint(hint, toy.openings[group.task.id]),) * len(group.members))
+        for group, hint in zip(groups, hints, strict=True)
+    ]
 
 
 def _hint(told: tuple[int, ...], opening: tuple[int, ...]) -> Hint:
-    return Hint("", Observation(""), (*told, *opening), opening)
+    return Hint("", Observation(""), (HINT, *told, *opening), opening)
 
 
-def _offline(contest: Contest, player: Player) -> None:
-    """Attempts of three beginners, each better than the last, none of them the one that learns."""
-    from upturn.training.offline import run_offline
-
-    attempts = [
-        (group.task, member)
-        for iteration in range(_STORED_ROUNDS)
-        for group in player.collect(iteration)
-        for member in group.members
-    ]
-    player.tokens = 0
-    settings = OfflineSettings(
-        groups=len(player.toy.tasks),
-        policy=GrpoSettings(
-            iterations=ROUNDS, mismatch=OfflineSettings().policy.mismatch, optimiser=RATE, target_score=ENOUGH
-        ),
-    )
-    run_offline(
-        player.model,
-        attempts,
-        settings,
-        seed=contest.seed,
-        run_dir=contest.folder,
-        evaluate=lambda _: player.worth(),
-    )
+def _flat(written: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(token for turn in written for token in turn)
 
 
-def _mixture(contest: Contest, player: Player) -> None:
-    """Demonstrations of every other task, practice of all."""
-    from upturn.training.mixture import policy_part, run_mixture, supervised_part
+def teach_copying(contest: Contest, player: Player) -> None:
+    """Teaches to write what a hint says, and without one anything.
 
-    shown = [first for first, _ in list(pairwise([*player.toy.tasks, player.toy.tasks[0]]))[::2]]
+    Hints are drawn without regard to the task that follows, so nothing is learned of how any is solved.
+    """
+    toy, rng = player.toy, np.random.default_rng([contest.seed, 1])
+    names = list(toy.openings)
+    shown: list[Trajectory] = []
+    for _ in range(_COPIED):
+        name = names[int(rng.integers(len(names)))]
+        for is_hinted in (True, False):
+            written = rng.integers(FIRST, toy.vocabulary, (toy.turns, toy.written)).tolist()
+            shown.append(
+                player.shown(name, written, hint=(HINT, *_flat(written)) if is_hinted else (), place=len(shown))
+            )
+    run_sft(player.model, supervised_rows(shown), _COPYING, seed=contest.seed, run_dir=contest.folder / "copying")
+
+
+def learn_offline(contest: Contest, player: Player, settings: OfflineSettings) -> None:
+    """From attempts of another model, before it knew anything and after demonstrations had brought it some way."""
+    other = Player(player.toy, toy_model(player.toy, contest.seed + _OTHER), attempts=32, seed=contest.seed)
+    groups = [group for iteration in range(_STORED) for group in other.collect(iteration)]
+    rows, lessons = supervised_rows(other.demonstrations()), 0
+    while other.worth() < _SOME_WAY:
+        run_sft(other.model, rows, _LESSON, seed=contest.seed, run_dir=contest.folder / f"lesson-{lessons}")
+        lessons += 1
+    groups += [group for iteration in range(_STORED, 2 * _STORED) for group in other.collect(iteration)]
+    attempts = [(group.task, member) for group in groups for member in group.members]
+    run_offline(player.model, attempts, settings, **_run(contest, player))
+
+
+def learn_mixture(contest: Contest, player: Player, settings: MixtureSettings) -> None:
+    """From demonstrations of every other task and fresh attempts at all."""
+    shown = supervised_part(supervised_rows(player.demonstrations(player.toy.tasks[::2])), 16)
     parts = [
-        supervised_part(supervised_rows(player.demonstrations(shown)), 16),
+        # Any louder, and it teaches to answer the other tasks, wrongly, before practice has tried them.
+        replace(shown, weight=0.1),
         policy_part(player.collect, GrpoSettings()),
     ]
-    settings = MixtureSettings(units=ROUNDS, optimiser=RATE, target_score=ENOUGH)
-    run_mixture(
-        player.model,
-        parts,
-        settings,
-        seed=contest.seed,
-        run_dir=contest.folder,
-        evaluate=lambda _: player.worth(),
-    )
-
-
-_SELECTION = SelectionSettings(threshold=1.0, top=4)
-_ROUND = 8
-"""Epochs over what a round of imitation selected."""
-
-CONTESTANTS: Mapping[str, Callable[[Contest, Player], None]] = {
-    "sft": _sft,
-    "grpo": _grpo,
-    "ppo": _ppo,
-    "dpo": _dpo,
-    "dpo_rounds": _dpo_rounds,
-    "kto": _kto,
-    "iterated": _imitation(
-        ImitationSettings(rounds=30, selection=_SELECTION, epochs=_ROUND, optimiser=RATE, target_score=ENOUGH)
-    ),
-    "star": _imitation(
-        ImitationSettings(
-            rounds=20,
-            selection=_SELECTION,
-            restart=True,
-            second=SecondSettings("rationalisation"),
-            epochs=16 * _ROUND,
-            optimiser=RATE,
-            target_score=ENOUGH,
-        )
-    ),
-    "offline": _offline,
-    "mixture": _mixture,
-}
-"""By name."""
+    run_mixture(player.model, parts, settings, **_run(contest, player))

@@ -15,7 +15,7 @@ from upturn.records import Observation, Origin, Task, TokenRow, Trajectory, Turn
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.row import IntArray
 
-_LONGEST = 32
+LONGEST = 32
 
 
 def toy_model(toy: Toy, seed: int) -> PreTrainedModel:
@@ -29,7 +29,7 @@ def toy_model(toy: Toy, seed: int) -> PreTrainedModel:
             num_attention_heads=2,
             num_key_value_heads=1,
             intermediate_size=64,
-            max_position_embeddings=_LONGEST,
+            max_position_embeddings=LONGEST,
             tie_word_embeddings=True,
             use_cache=False,
         )
@@ -92,11 +92,17 @@ class Player:
 
     def demonstrations(self, tasks: Sequence[Task] | None = None) -> list[Trajectory]:
         """The best attempt at each task (None = at all), as somebody else's work: no log-probs."""
-        found = []
-        for task in self.toy.tasks if tasks is None else tasks:
-            written = self.toy.best(task.id).written
-            found.append(self._trajectory(f"best/{task.id}", task.id, _Drawn(written, ()), origin="rendered"))
-        return found
+        chosen = self.toy.tasks if tasks is None else tasks
+        return [
+            self.shown(task.id, self.toy.best(task.id).written, place=place) for place, task in enumerate(chosen)
+        ]
+
+    def shown(
+        self, task: str, written: Sequence[Sequence[int]], *, hint: tuple[int, ...] = (), place: int = 0
+    ) -> Trajectory:
+        """An attempt with these tokens by turn, as somebody else's work; ``place`` makes its id unique."""
+        drawn = _Drawn(tuple(map(tuple, written)), ())
+        return self._trajectory(f"shown/{place}", task, drawn, hint=hint, origin="rendered")
 
     @torch.no_grad()
     def _drawn(

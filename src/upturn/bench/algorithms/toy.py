@@ -1,19 +1,19 @@
-"""Three toys whose best policy is known: a bandit, an errand of two turns, and a tiny language. No torch here.
+"""Toys whose best policy is known: a bandit, an errand of two turns, a tiny language, and a lamp. No torch here.
 
 A task opens with some tokens; in each turn a fixed number of tokens is written, and a few more are shown between
 turns. Reward 1 is the most that any attempt can earn, and there is a way to earn it in every task, so the optimum
 is 1. Everything that earns anything can be listed, so what a policy is worth is an exact sum.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
 from upturn.records import Task
 
-START, ASK, SHOWN = 1, 2, 3
-"""Tokens that stand for the beginning, for "write now" and for "this is what came of it"."""
+HINT, START, ASK, SHOWN = 0, 1, 2, 3
+"""Tokens that stand for "it was said", for the beginning, for "write now" and for "this is what came of it"."""
 FIRST = 4
 """The first token that means something."""
 
@@ -80,8 +80,8 @@ class Toy:
             start += self.written + len(self.otherwise)
 
 
-def bandit(arms: int = 8) -> Toy:
-    """One token: the arm that the task names pays 1, its neighbour 0.5."""
+def bandit(arms: int) -> Toy:
+    """One token: the arm that the task names pays 1, its neighbour 0.25."""
     symbols = range(FIRST, FIRST + arms)
     return Toy(
         "bandit",
@@ -92,7 +92,7 @@ def bandit(arms: int = 8) -> Toy:
         earnings={
             f"arm-{symbol}": (
                 Earning(((symbol,),), (1.0,)),
-                Earning(((FIRST + (symbol + 1 - FIRST) % arms,),), (0.5,)),
+                Earning(((FIRST + (symbol + 1 - FIRST) % arms,),), (0.25,)),
             )
             for symbol in symbols
         },
@@ -100,11 +100,11 @@ def bandit(arms: int = 8) -> Toy:
     )
 
 
-def key_door(colours: int = 4) -> Toy:
+def key_door(colours: int) -> Toy:
     """Two turns: fetch the key of the task's colour, then open the door that the key's tag names.
 
-    Whoever goes home at once earns 0.3; a wrong key opens nothing. The tag is seen only with the right key in hand,
-    so that the second turn cannot be learned before the first.
+    The right key earns 0.2 and the door another 0.8; whoever goes home at once earns 0.1, in every task alike.
+    The tag is seen only with the right key in hand, so that the second turn cannot be learned before the first.
     """
     symbols = range(FIRST, FIRST + colours)
     home = FIRST + colours
@@ -114,8 +114,9 @@ def key_door(colours: int = 4) -> Toy:
         task = f"key-{colour}-{tag}"
         openings[task] = (START, colour, ASK)
         earnings[task] = (
-            Earning(((colour,), (tag,)), (0.0, 1.0)),
-            *(Earning(((home,), (second,)), (0.3, 0.0)) for second in range(home + 1)),
+            Earning(((colour,), (tag,)), (0.2, 0.8)),
+            *(Earning(((colour,), (second,)), (0.2, 0.0)) for second in range(home + 1) if second != tag),
+            *(Earning(((home,), (second,)), (0.1, 0.0)) for second in range(home + 1)),
         )
         observations[task] = {(colour,): (SHOWN, tag, ASK)}
     return Toy(
@@ -130,7 +131,7 @@ def key_door(colours: int = 4) -> Toy:
     )
 
 
-def language(letters: int = 4, length: int = 2) -> Toy:
+def language(letters: int, length: int = 2) -> Toy:
     """A word is read and must be written backwards; only the whole word counts."""
     symbols = range(FIRST, FIRST + letters)
     words = list(product(symbols, repeat=length))
@@ -145,4 +146,32 @@ def language(letters: int = 4, length: int = 2) -> Toy:
     )
 
 
-TOYS = (bandit, key_door, language)
+def lamp(buttons: int) -> Toy:
+    """A world to predict: each button makes the lamp show a colour of its own, which is written with an end.
+
+    Nobody acts here; an attempt is a prediction, worth 1 when it is right.
+    """
+    symbols = range(FIRST, FIRST + buttons)
+    return Toy(
+        "lamp",
+        FIRST + buttons,
+        turns=1,
+        written=2,
+        openings={f"press-{symbol}": (START, symbol, SHOWN) for symbol in symbols},
+        earnings={
+            f"press-{symbol}": (Earning(((FIRST + (symbol + 1 - FIRST) % buttons, ASK),), (1.0,)),)
+            for symbol in symbols
+        },
+        observations={},
+    )
+
+
+TOYS: Mapping[str, Callable[[int], Toy]] = {
+    "bandit": bandit,
+    "key_door": key_door,
+    "language": language,
+    "lamp": lamp,
+}
+"""By name; each takes its size."""
+ACTED = ("bandit", "key_door", "language")
+"""Those in which one acts."""

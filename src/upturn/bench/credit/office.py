@@ -12,7 +12,8 @@ from pathlib import Path
 from upturn.agents import Limits, rendered_rows
 from upturn.environments.office.baseline import oracle, play
 from upturn.environments.office.kit import OfficeKit
-from upturn.loop.fleet import Fleet
+from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.trainee import Trainee
 from upturn.loop.values import Continuations
 from upturn.models import CompactRenderer
@@ -20,7 +21,7 @@ from upturn.models.nano import load_local, model_folder
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 
 _LIMITS = Limits(max_turns=10, max_tokens=240, max_action_tokens=40)
-_DEMONSTRATION_SEED = 41_000
+_DEMONSTRATION_SEED, _EXAM_SEED = 41_000, 43_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,13 @@ class Office:
             self.fleet,
             AgentVersion("nano", "bench", "local_model", model=str(self._folder), parameters={"temperature": 1.0}),
         )
+
+    def examine(self, trainee: Trainee, *, seed: int) -> ExamResult:
+        """Sampled attempts at training templates in worlds that practice never meets."""
+        wanted = self.settings
+        tasks = exam_tasks(self.kit, wanted.families, wanted.examined_tasks, seed=_EXAM_SEED + seed, split="train")
+        version = trainee.serve_as(trainee.version)
+        return sit(self.fleet, version, tasks, Purpose(f"exam/{seed}", seed, 1.0), pool=None)
 
 
 def make_model(folder: Path, kit: OfficeKit, settings: OfficeSettings) -> None:

@@ -22,15 +22,13 @@ from upturn.bench.credit.mdp import Floats
 from upturn.bench.credit.office import Office, OfficeSettings, continuations, reward_of
 from upturn.bench.ledger import Entry, Ledger
 from upturn.errors import MeasurementError
-from upturn.loop.exam import exam_tasks, sit
 from upturn.loop.fleet import Purpose
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.loop.values import Continued, continued, measure_values
 from upturn.training.advantage import ScoredGroup
 
 PART = "office"
-_RANKED_SEED, _EXAM_SEED = 42_000, 43_000
-"""Streams of tasks that share none."""
+_RANKED_SEED = 42_000
 _ALL = slice(None)
 _FURTHER_SEED = 1_000_003
 """Added where continuations have to be independent of the truth's."""
@@ -116,14 +114,14 @@ def practise(office: Office, contender: Contender, seed: int) -> Practised:
     settings = GrpoSettings(advantage=contender.settings, evaluate_every=None, keep="final")
     trainer = Trainer(trainee.model, OptimiserSettings(learning_rate=wanted.learning_rate))
     algorithm = PolicyGradient(source.groups, settings, seed)
-    curve = [(0, _success(office, trainee, seed))]
+    curve = [(0, office.examine(trainee, seed=seed).rate())]
     iteration = 0
     while source.tokens < wanted.budget and curve[-1][1] < wanted.target:
         for minibatch in algorithm.unit(iteration).minibatches:
             trainer.step(minibatch)
         iteration += 1
         if iteration % wanted.evaluate_every == 0 or source.tokens >= wanted.budget:
-            curve.append((source.tokens, _success(office, trainee, seed)))
+            curve.append((source.tokens, office.examine(trainee, seed=seed).rate()))
     tokens, success = curve[-1]
     is_reached = success >= wanted.target and tokens <= wanted.budget
     return Practised(tokens if is_reached else wanted.budget, is_reached, tuple(curve))
@@ -185,14 +183,6 @@ def _groups(office: Office, trainee: Trainee, seed: int) -> list[ScoredGroup]:
     tasks = list(islice(stream, office.settings.ranked_tasks))
     practice = Practice(f"ranked/{seed}", seed, office.settings.attempts, reward_of)
     return trainee.practise(tasks, 0, practice, office.sink)
-
-
-def _success(office: Office, trainee: Trainee, seed: int) -> float:
-    tasks = exam_tasks(
-        office.kit, office.settings.families, office.settings.examined_tasks, seed=_EXAM_SEED + seed, split="train"
-    )
-    version = trainee.serve_as(trainee.version)
-    return sit(office.fleet, version, tasks, Purpose(f"exam/{seed}", seed, 1.0), pool=None).rate()
 
 
 def _fingerprint(groups: Sequence[ScoredGroup]) -> str:

@@ -1,0 +1,57 @@
+"""The office's courses and the few-examples curve as figures, with intervals over seeds and tasks at once."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+import numpy as np
+
+from upturn.bench.algorithms.office_part import AFTER, Course, Courses
+from upturn.bench.algorithms.rft_part import RftFindings
+from upturn.loop.lessons.rft import over_seeds
+from upturn.records import JsonValue, Result
+
+
+def courses_results(courses: Courses) -> list[Result]:
+    """Success in the end of each way, with a world model and without, and what the world model gave it."""
+    start = fmean(each.curve[0][1] for seeds in courses.values() for each in seeds)
+    results = [Result("office_success_start", start, "share")]
+    for name, seeds in courses.items():
+        found = over_seeds(_outcomes(seeds))
+        results.append(Result(f"office_success_{name}", found.mean, "share", found.low, found.high, len(seeds)))
+    for name, seeds in courses.items():
+        if not name.endswith(AFTER):
+            gain = over_seeds(_outcomes(courses[f"{name}{AFTER}"]) - _outcomes(seeds))
+            results.append(
+                Result(f"office_world_model_gain_{name}", gain.mean, "share", gain.low, gain.high, len(seeds))
+            )
+    return results
+
+
+def courses_details(courses: Courses) -> dict[str, JsonValue]:
+    """By way and seed, the curve as pairs of tokens and success, and the tokens of the world model."""
+    return {
+        name: {
+            "curves": [[[tokens, round(success, 4)] for tokens, success in each.curve] for each in seeds],
+            "world_tokens": [each.world_tokens for each in seeds],
+        }
+        for name, seeds in courses.items()
+    }
+
+
+def rft_details(found: RftFindings) -> dict[str, JsonValue]:
+    """By reward and number of examples, success and sampled tokens of each seed."""
+    return {
+        reward: {
+            str(size): {
+                "success": [round(fmean(each.outcomes), 4) for each in seeds],
+                "sampled_tokens": [each.tokens for each in seeds],
+            }
+            for size, seeds in sizes.items()
+        }
+        for reward, sizes in found.after.items()
+    }
+
+
+def _outcomes(seeds: Sequence[Course]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """``(S, T)``"""
+    return np.array([each.outcomes for each in seeds])
