@@ -205,7 +205,7 @@ class WorldModelConfig(RoundsConfig):
     """Answers that are predicted in one round."""
     attempts: Annotated[int, Field(ge=2)] = 8
     """Predictions of each, which are compared with each other."""
-    threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
+    threshold: Annotated[float, Field(ge=0.5, le=1)] = 0.9
     """Likeness from which a prediction is right."""
     common_ratio: Annotated[float, Field(ge=0)] | None = 1.0
     """Answers that are a tool's most common one are kept at most this many times as often as its others."""
