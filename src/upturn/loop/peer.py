@@ -10,12 +10,13 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 
 from upturn.config import Config
 from upturn.errors import ConfigError, TrainingError, UpturnError, described
 from upturn.loop.context import torch_set
 from upturn.loop.trainee import Trainee
+from upturn.rewards.similarity import Similarity
 from upturn.training.advantage import ScoredGroup
 from upturn.training.collection import StatefulCollect
 from upturn.training.distributed import Limits, World, agreed, connected, everyone, shared
@@ -25,6 +26,7 @@ from upturn.training.stream import State
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from upturn.training.prediction import Predictor
     from upturn.training.whole import WholeCopy
 
 Given = ParamSpec("Given")
@@ -82,7 +84,8 @@ def attend(world: World) -> bool:
         with connected(world, LIMITS):
             has_met = True
             while (work := agreed(world, _nothing)) is not None:
-                _done(work, world, None)
+                with torch_set(work.threads):
+                    _done(work, world, None)
                 gc.collect()  # models in shards refer to themselves
     except UpturnError:
         if not has_met:
@@ -96,13 +99,6 @@ def attend(world: World) -> bool:
 
 def refuse_together(config: Config, algorithm: str) -> None:
     """Raises ConfigError for what several processes cannot do together."""
-    if algorithm == "world-model":
-        raise ConfigError(
-            [
-                "`upturn train world-model` predicts with the model that it trains, which several processes cannot "
-                "yet: start it in one process, and train what it leaves in several"
-            ]
-        )
     if algorithm == "grpo" and config.grpo.algorithm.staleness:
         raise ConfigError(
             [
@@ -115,8 +111,15 @@ def refuse_together(config: Config, algorithm: str) -> None:
 class _Asked(NamedTuple):
     """Stands for a function that only the first process has."""
 
-    remembers: bool
-    """Whether it is a ``StatefulCollect``."""
+
+class _Collects(NamedTuple):
+    """Stands for a ``StatefulCollect`` there."""
+
+
+class _Predicts(NamedTuple):
+    """Stands for a ``Predictor`` there."""
+
+    similarity: Similarity
 
 
 class _Work(NamedTuple):
@@ -144,7 +147,14 @@ def _nothing() -> _Work | None:
 
 
 def _word(value: object) -> object:
-    return _Asked(isinstance(value, StatefulCollect)) if callable(value) else value
+    """What the others are told of an argument."""
+    from upturn.training.prediction import Predictor
+
+    if isinstance(value, Predictor):
+        return _Predicts(value.similarity)
+    if isinstance(value, StatefulCollect):
+        return _Collects()
+    return _Asked() if callable(value) else value
 
 
 def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
@@ -153,29 +163,26 @@ def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
     from upturn.training.sharding import shard
     from upturn.training.whole import WholeCopy
 
-    with torch_set(work.threads):
-        model = _loaded(work.model, world)
-        whole = WholeCopy(model, world, copy=None if own is None else own.model)
-        named: dict[str, Any] = dict(work.named)
-        if work.run is run_ppo:
-            from upturn.training.critic import value_model
+    model = _loaded(work.model, world)
+    whole = WholeCopy(model, world, copy=None if own is None else own.model)
+    named: dict[str, Any] = {}
+    if work.run is run_ppo:
+        from upturn.training.critic import value_model
 
-            named["critic"] = value_model(model)
-            shard(named["critic"], world)
-        shard(model, world)
-        for name, value in named.items():
-            if isinstance(value, _Asked):
-                named[name] = _asked(value, None if own is None else own.named[name], world, whole)
-        given = [
-            _asked(value, None if own is None else own.given[place], world, whole)
-            if isinstance(value, _Asked)
-            else value
-            for place, value in enumerate(work.given)
-        ]
-        if own is not None and "progress" in named:
-            named["progress"] = own.named["progress"]
-        outcome = work.run(model, *given, **named)
-        whole.refresh()
+        named["critic"] = value_model(model)
+        shard(named["critic"], world)
+    shard(model, world)
+    there = _There(world, whole)
+    given = [
+        there.answering(value, None if own is None else own.given[place]) for place, value in enumerate(work.given)
+    ]
+    named |= {
+        name: there.answering(value, None if own is None else own.named[name]) for name, value in work.named.items()
+    }
+    if own is not None and "progress" in named:
+        named["progress"] = own.named["progress"]
+    outcome = work.run(model, *given, **named)
+    whole.refresh()
     return outcome
 
 
@@ -194,11 +201,27 @@ def _loaded(name: str, world: World) -> "PreTrainedModel":
     return found
 
 
-def _asked(word: _Asked, own: Any, world: World, whole: "WholeCopy") -> object:
-    """The function for all processes. ``own``: the first process's; None = this is another."""
-    if word.remembers:
-        return _SharedCollect(cast(StatefulCollect | None, own), world, whole)
-    return shared(_absent if own is None else own, world, whole.refresh)
+class _There(NamedTuple):
+    """The first process, as all ask it."""
+
+    world: World
+    whole: "WholeCopy"
+
+    def answering(self, word: object, own: Any) -> object:
+        """The argument that a word stands for, in any process. ``own``: what it is; None = this is another one."""
+        match word:
+            case _Asked():
+                return self.asked(own)
+            case _Collects():
+                return _SharedCollect(own, self)
+            case _Predicts(similarity):
+                return _SharedPredictor(own, self, similarity)
+            case _:
+                return word
+
+    def asked(self, own: Callable[..., Any] | None) -> Callable[..., Any]:
+        """The function for all, by the weights as they are."""
+        return shared(_absent if own is None else own, self.world, self.whole.refresh)
 
 
 def _absent(*_: object) -> object:
@@ -206,33 +229,42 @@ def _absent(*_: object) -> object:
 
 
 class _SharedCollect:
-    """A ``StatefulCollect`` that lives in the first process and answers all."""
+    """A ``StatefulCollect`` that lives in the first process."""
 
-    # the lambdas matter: other processes have no ``_there`` to look at
-
-    def __init__(self, own: StatefulCollect | None, world: World, whole: "WholeCopy") -> None:
-        """``own``: None = this is another process."""
+    def __init__(self, own: StatefulCollect | None, there: _There) -> None:
+        self._collect = there.asked(own)
         self._own = own
-        self._world = world
-        self._whole = whole
+        self._world = there.world
 
     def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
-        self._whole.refresh()
-        return agreed(self._world, lambda: self._there(iteration))
+        found: Sequence[ScoredGroup] = self._collect(iteration)
+        return found
 
     def state(self) -> State:
-        return agreed(self._world, lambda: self._there.state())  # noqa: PLW0108
+        return agreed(self._world, lambda: self._first.state())  # noqa: PLW0108  # elsewhere there is none
 
     def load_state(self, state: State) -> None:
-        agreed(self._world, lambda: self._there.load_state(state))
+        agreed(self._world, lambda: self._first.load_state(state))
 
     def metrics(self) -> Mapping[str, float]:
-        return agreed(self._world, lambda: self._there.metrics())  # noqa: PLW0108
+        return agreed(self._world, lambda: self._first.metrics())  # noqa: PLW0108
 
     def identity(self) -> Mapping[str, object]:
-        return agreed(self._world, lambda: self._there.identity())  # noqa: PLW0108
+        return agreed(self._world, lambda: self._first.identity())  # noqa: PLW0108
 
     @property
-    def _there(self) -> StatefulCollect:
+    def _first(self) -> StatefulCollect:
         assert self._own is not None
         return self._own
+
+
+class _SharedPredictor:
+    """A ``Predictor`` that lives in the first process; what was predicted is compared in each."""
+
+    def __init__(self, own: "Predictor | None", there: _There, similarity: Similarity) -> None:
+        from upturn.training.prediction import Predictor
+
+        self.similarity = similarity
+        self.predict = there.asked(None if own is None else own.predict)
+        nobody: Any = None  # comparing asks no model
+        self.compared = Predictor(nobody, nobody, similarity).compared

@@ -12,6 +12,7 @@ from upturn.errors import TrainingError
 from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.fleet import CONTEXT
+from upturn.loop.peer import jointly
 from upturn.loop.progress import told
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in, with_rows
@@ -95,8 +96,10 @@ def train_world_model(
     folder = training_folder(context, name)
     title = f"World model on {len(world.trained)} transitions"
     context.progress.stage(title, settings.practice.iterations)
-    run_world_model(
-        trainee.model,
+    jointly(
+        context.world,
+        trainee,
+        run_world_model,
         Predictor(trainee.engine, RenderedObservations(trainee.renderer)),
         world.trained,
         settings,
