@@ -31,6 +31,7 @@ WAYS: Mapping[str, str] = {
     "rft": "Reinforcement from ten to fifty tasks, with controls that say whether the gain is real.",
     "world-model": "Learn what the environment answers, from attempts in a pool, before practice.",
     "offline": "Policy optimisation on attempts in a pool, with their sampler's log-probs.",
+    "mixture": "Practice with successes, pairs or thumbs from a pool in the same steps.",
 }
 """Each as the list of commands tells it; ``upturn.loop.lesson`` has one lesson for each."""
 

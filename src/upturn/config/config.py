@@ -12,6 +12,7 @@ from upturn.config.lesson import (
     DpoRoundsConfig,
     IteratedConfig,
     KtoConfig,
+    MixtureConfig,
     OfflineConfig,
     PpoConfig,
     RejectionConfig,
@@ -69,6 +70,7 @@ class Config(Section):
     rft: RftConfig = RftConfig()
     world_model: WorldModelConfig = WorldModelConfig()
     offline: OfflineConfig = OfflineConfig()
+    mixture: MixtureConfig = MixtureConfig()
     validation: ValidationConfig = ValidationConfig()
     canary: CanaryConfig = CanaryConfig()
     loop: LoopConfig = LoopConfig()

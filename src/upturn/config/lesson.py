@@ -251,3 +251,20 @@ class RftConfig(Section):
     second_base: FilePath = ""
     """Another local model (``nano``, a folder or a name) that all of it is repeated on; empty = none, and the card
     says so."""
+
+
+class MixtureConfig(PracticeConfig):
+    """``upturn train mixture``: practice with successes, pairs or thumbs from a pool in the same steps, each part
+    with its own denominator. Practice is told by ``[grpo.algorithm]`` and ``[grpo.advantage]``, the other parts by
+    the sections of their name."""
+
+    attempts: Annotated[int, Field(ge=2)] = 8
+    """Attempts at each task, which are compared with each other."""
+    minibatches: Count = 2
+    """Optimiser steps that a round of practice is split over; each other part has one step in a round."""
+    sft: Annotated[float, Field(ge=0)] = 1.0
+    """Weight of supervised training on the pool's verified successes beside practice's 1; 0 = none."""
+    dpo: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of pairs; 0 = none."""
+    kto: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of thumbs; 0 = none."""

@@ -13,7 +13,7 @@ from upturn.loop.candidate import has_run, limits_told
 from upturn.loop.context import Context
 from upturn.loop.cycle import compare, examine
 from upturn.loop.exam import ExamResult
-from upturn.loop.lessons import dpo, dpo_rounds, grpo, kto, offline, ppo, rft, sft, world_model
+from upturn.loop.lessons import dpo, dpo_rounds, grpo, kto, mixture, offline, ppo, rft, sft, world_model
 from upturn.loop.lessons.imitation import Imitation
 from upturn.loop.lessons.learned import Learned
 from upturn.loop.plan import Plan
@@ -55,6 +55,7 @@ LESSONS: Mapping[str, Lesson] = {
     "rft": Lesson(rft.plan, rft.train),
     "world-model": _lesson(world_model.plan, world_model.train),
     "offline": _lesson(offline.plan, offline.train),
+    "mixture": _lesson(mixture.plan, mixture.train),
 }
 """By the name of the command."""
 
