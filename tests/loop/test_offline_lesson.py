@@ -80,6 +80,21 @@ def test_a_pool_without_sampled_attempts_is_refused_with_what_to_do(desk: Module
         usable_attempts(context, _renderer())
 
 
+def test_a_pool_where_every_task_was_attempted_once_is_refused_with_what_to_do(
+    desk: ModuleType, tmp_path: Path
+) -> None:
+    """Before anything is planned or trained, though their log-probs are there."""
+    with desk.opened(tmp_path / "before", desk.config(("solver",), environment=SHORT)) as context:
+        trainee = Trainee(context.fleet, version_of(NANO))
+        trainee.practise(context.next_tasks(3), 0, Practice("run/practice", 0, 1), PoolSink(context.pool))
+    settings = desk.config(("solver",), pool={"path": str(tmp_path / "before" / "pool.db")})
+    with (
+        desk.opened(tmp_path / "now", settings) as context,
+        pytest.raises(TrainingError, match=r"each of the 3 attempts .* is the only one at its task.*train grpo"),
+    ):
+        usable_attempts(context, _renderer())
+
+
 def test_a_run_with_a_pool_of_its_own_has_nothing_to_learn_from(desk: ModuleType, tmp_path: Path) -> None:
     with (
         desk.opened(tmp_path, desk.config(("solver",))) as context,

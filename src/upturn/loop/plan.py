@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from upturn.config import RoundsConfig
 from upturn.loop.context import Context
+from upturn.loop.fleet import SLOTS
 from upturn.loop.practice import SELECTION_TASKS, Course
+from upturn.loop.settings import optimiser
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.training.estimate import Memory, memory, shape_of
@@ -21,6 +24,8 @@ PROBED_ATTEMPTS = 48
 """At most."""
 BACKWARD = 3.0
 """A step forward and back, in passes forward."""
+AGAIN = 1.0
+"""What is added to that where activations are computed again."""
 FEW_ROWS = 64
 """Rows that are scored to measure how long a step takes."""
 
@@ -76,6 +81,26 @@ class Held:
     """Of the model, trained."""
 
 
+class Walk(NamedTuple):
+    """What a run over rows that are there already goes through."""
+
+    rows: Sequence[TrainingRow]
+    words: str
+    """What they are of, with the number, such as ``36 pairs``."""
+    units: int
+    unit: str
+    taken: int
+    """Rows trained on, all units together."""
+    batch_rows: int
+    """In one optimiser step."""
+
+
+def in_epochs(rows: Sequence[TrainingRow], words: str, *, epochs: int, batch_rows: int) -> Walk:
+    """Passes over all of them in batches."""
+    steps = epochs * -(-len(rows) // batch_rows)
+    return Walk(rows, words, steps, "optimiser step", epochs * len(rows), batch_rows)
+
+
 def practice_plan(
     context: Context,
     parent: AgentVersion,
@@ -91,15 +116,16 @@ def practice_plan(
     sampler = TaskSampler(context.kit, course.weights, section.tasks_per_iteration, seed=practice.seed)
     attempts = min(practice.attempts, PROBED_ATTEMPTS)
     tasks = sampler.tasks(0)[: max(1, PROBED_ATTEMPTS // attempts)]
-    cost = probed(trainee, tasks, replace(practice, attempts=attempts))
+    settings = optimiser(context.config, section.learning_rate)
+    cost = probed(trainee, tasks, replace(practice, attempts=attempts), settings)
     rows = section.iterations * section.tasks_per_iteration * practice.attempts
-    watched = SELECTION_TASKS * (1 + section.iterations // section.evaluate_every)
+    watched = SELECTION_TASKS * evaluations(section) if course.is_watched else 0
     exams = 2 * context.config.tasks.heldout_count
     seconds = (rows + watched + exams) * cost.sampling_seconds + rows * passes * cost.update_seconds * (
         1 + held.critics + held.copies / BACKWARD
     )
     alive = section.tasks_per_iteration * practice.attempts
-    taken = _memory(trainee, cost, held=held, alive=alive)
+    taken = _memory(trainee, cost, settings, held=held, batch_rows=alive, alive=alive)
     return Plan(
         algorithm,
         f"{practice.attempts} fresh attempts at each of {section.tasks_per_iteration} tasks a round",
@@ -113,40 +139,45 @@ def practice_plan(
     )
 
 
+def evaluations(section: RoundsConfig) -> int:
+    """How often a run in rounds is evaluated: before it, when it is due, and at its end."""
+    due, rest = divmod(section.iterations, section.evaluate_every)
+    return 1 + due + (1 if rest else 0)
+
+
 def rows_plan(
+    context: Context,
     trainee: Trainee,
     algorithm: str,
-    rows: Sequence[TrainingRow],
+    walk: Walk,
     *,
-    epochs: int,
-    batch_rows: int,
     held: Held = Held(),  # frozen
 ) -> Plan:
     """Of a run over rows that are there already. Exams are not in it."""
-    cost = scored(trainee, rows)
-    steps = epochs * -(-len(rows) // batch_rows)
-    walk = sum(len(row.token_ids) for row in rows)
+    settings = optimiser(context.config, 1.0)  # at any rate
+    cost = scored(trainee, walk.rows, settings)
+    mean = sum(len(row.token_ids) for row in walk.rows) / len(walk.rows)
     return Plan(
         algorithm,
-        f"{len(rows)} rows of what the pool holds",
-        steps,
-        "optimiser step",
-        epochs * len(rows),
-        epochs * walk,
-        _memory(trainee, cost, held=held, alive=0).total,
-        epochs * len(rows) * cost.update_seconds * (1 + held.copies / BACKWARD),
+        f"{walk.words} that the pool holds",
+        walk.units,
+        walk.unit,
+        walk.taken,
+        round(walk.taken * mean),
+        _memory(trainee, cost, settings, held=held, batch_rows=walk.batch_rows).total,
+        walk.taken * cost.update_seconds * (1 + held.copies / BACKWARD),
         "the rows themselves, and a probe of how long a pass over some of them takes here; without exams",
     )
 
 
-def probed(trainee: Trainee, tasks: Sequence[Task], practice: Practice) -> Cost:
+def probed(trainee: Trainee, tasks: Sequence[Task], practice: Practice, settings: OptimiserSettings) -> Cost:
     """What one attempt takes; nothing of it is kept."""
     started = time.perf_counter()
     groups = trainee.practise(tasks, 0, replace(practice, run=f"{practice.run}/probe", continuations=0), _Nowhere())
     sampling = time.perf_counter() - started
     attempts = [member.trajectory for group in groups for member in group.members]
     rows = [row for each in attempts if each.rows for row in policy_rows(each, (0.0,) * len(each.turns))]
-    cost = scored(trainee, rows)
+    cost = scored(trainee, rows, settings)
     written = sum(map(written_count, attempts)) / len(attempts)
     return Cost(
         sum(len(row.token_ids) for row in rows) / len(attempts),
@@ -157,12 +188,12 @@ def probed(trainee: Trainee, tasks: Sequence[Task], practice: Practice) -> Cost:
     )
 
 
-def scored(trainee: Trainee, rows: Sequence[TrainingRow]) -> Cost:
+def scored(trainee: Trainee, rows: Sequence[TrainingRow], settings: OptimiserSettings) -> Cost:
     """What one row takes to train on; nothing is trained."""
     from upturn.training.trainer import Trainer
 
     some = list(rows[:FEW_ROWS])
-    trainer = Trainer(trainee.model, OptimiserSettings())
+    trainer = Trainer(trainee.model, settings)
     trainer.score(some)  # the first pass checks the tree against the padded one
     started = time.perf_counter()
     trainer.score(some)
@@ -171,22 +202,26 @@ def scored(trainee: Trainee, rows: Sequence[TrainingRow]) -> Cost:
         sum(len(row.token_ids) for row in some) / len(some),
         sum(len(row.positions) for row in some) / len(some),
         0.0,
-        BACKWARD * seconds,
-        max(len(row.token_ids) for row in some),
+        (BACKWARD + (AGAIN if settings.gradient_checkpointing else 0.0)) * seconds,
+        max(len(row.token_ids) for row in rows),
     )
 
 
-def _memory(trainee: Trainee, cost: Cost, *, held: Held, alive: int) -> Memory:
+def _memory(
+    trainee: Trainee, cost: Cost, settings: OptimiserSettings, *, held: Held, batch_rows: int, alive: int = 0
+) -> Memory:
+    """At most: common beginnings are computed once and take less. ``alive``: attempts sampled at the same time."""
     shape = shape_of(trainee.model)
-    tokens = OptimiserSettings().micro_batch_tokens
+    tokens = max(cost.longest, min(settings.micro_batch_tokens, round(batch_rows * cost.tokens)))
     own = memory(
         shape,
         micro_batch_tokens=tokens,
         written_tokens=round(tokens * cost.written / max(cost.tokens, 1.0)),
+        is_checkpointed=settings.gradient_checkpointing,
         copies=held.copies + (1 if alive else 0),  # whoever samples has a copy laid out for sampling
-        cached_tokens=alive * cost.longest,
+        cached_tokens=min(alive, SLOTS) * cost.longest,
     )
-    critics = held.critics * (own.optimiser + own.weights // (1 + held.copies))
+    critics = held.critics * (own.optimiser + own.weights // (1 + held.copies + (1 if alive else 0)))
     return replace(own, optimiser=own.optimiser + critics)
 
 

@@ -74,6 +74,8 @@ class Course(NamedTuple):
     """None = families are practised by ``weights`` to the end."""
     kit: EnvironmentKit | None = None
     """Where the tasks come from; None = the run's kit."""
+    is_watched: bool = True
+    """Whether evaluations on fresh tasks choose the weights; False: the last ones are kept."""
 
 
 def practised(

@@ -1,5 +1,6 @@
 """Pairs that the pool holds: two versions' attempts at one task, and what people corrected."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from upturn.config import Config
@@ -9,14 +10,14 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.peer import jointly
-from upturn.loop.plan import Held, Plan, rows_plan
+from upturn.loop.plan import Plan, Walk, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser, pair_objective
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import with_rows
 from upturn.pool import Selection
 from upturn.pool.preference import correction_pairs, deployment_pairs
-from upturn.records import AgentVersion, PreferencePair
+from upturn.records import AgentVersion, PreferencePair, PreferenceSource, record
 from upturn.records.preference import pair_problem
 from upturn.report.training import write_training_report
 from upturn.training.preference_settings import DpoSettings
@@ -48,8 +49,11 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
     pairs = stored_pairs(context, trainee)
     rows = supervised_rows([side for pair in pairs for side in (pair.chosen, pair.rejected)])
-    held = Held(copies=0)
-    return rows_plan(trainee, "dpo", rows, epochs=asked.epochs, batch_rows=2 * asked.batch_pairs, held=held)
+    steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
+    walk = Walk(
+        rows, f"{len(pairs)} pairs", steps, "optimiser step", asked.epochs * len(rows), 2 * asked.batch_pairs
+    )
+    return rows_plan(context, trainee, "dpo", walk)
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
@@ -78,11 +82,49 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
 def stored_pairs(context: Context, trainee: Trainee) -> list[PreferencePair]:
     """Of deployments and corrections, by id, so that all runs learn in one order.
 
-    Sides without tokens of the trainee's renderer are rendered.
-
-    Raises ConfigError without a pool to read, TrainingError where it holds no pair, with what was left out and why.
+    Sides without tokens of the trainee's renderer are rendered. What the pool held when the run began is frozen, so
+    that a resumed run learns from the same. Raises ConfigError without a pool to read, TrainingError where it holds
+    no pair, with what was left out and why.
     """
     needed_pool(context, "dpo")
+    frozen = context.journal.record_step("pairs", FrozenPairs, lambda: _frozen(_found(context, trainee)))
+    names = sorted({name for pair in frozen.pairs for name in (pair.chosen, pair.rejected)})
+    stored = {
+        each.trajectory.id: with_rows(each.trajectory, trainee.renderer, trainee.version.prompt)
+        for each in context.pool.experiences_of(names, tenant=context.tenant)
+    }
+    return [
+        PreferencePair(pair.id, stored[pair.chosen], stored[pair.rejected], pair.source, pair.margin)
+        for pair in frozen.pairs
+    ]
+
+
+@record
+class PairEnds:
+    """A pair by its attempts' ids."""
+
+    id: str
+    chosen: str
+    rejected: str
+    source: PreferenceSource
+    margin: float | None
+
+
+@record
+class FrozenPairs:
+    """The pairs of a run."""
+
+    pairs: tuple[PairEnds, ...]
+
+
+def _frozen(pairs: Sequence[PreferencePair]) -> FrozenPairs:
+    return FrozenPairs(
+        tuple(PairEnds(each.id, each.chosen.id, each.rejected.id, each.source, each.margin) for each in pairs)
+    )
+
+
+def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
+    """What the pool holds now."""
     section, found = context.config.dpo, [correction_pairs(context.pool, tenant=context.tenant)]
     if section.old:
         found.append(

@@ -1,5 +1,6 @@
 """Thumbs on single attempts that the pool holds."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from upturn.config import Config
@@ -9,13 +10,13 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.peer import jointly
-from upturn.loop.plan import Held, Plan, rows_plan
+from upturn.loop.plan import Plan, in_epochs, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import with_rows
 from upturn.pool.preference import thumbs
-from upturn.records import AgentVersion, RatedTrajectory
+from upturn.records import AgentVersion, RatedTrajectory, record
 from upturn.report.training import write_training_report
 from upturn.training.preference_settings import KtoSettings
 from upturn.training.row import supervised_rows
@@ -42,8 +43,10 @@ def settings(config: Config) -> KtoSettings:
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
-    rows = supervised_rows([each.trajectory for each in rated(context, trainee)])
-    return rows_plan(trainee, "kto", rows, epochs=asked.epochs, batch_rows=asked.batch_trajectories, held=Held())
+    attempts = [each.trajectory for each in rated(context, trainee)]
+    words, batch = f"{len(attempts)} rated attempts", asked.batch_trajectories
+    walk = in_epochs(supervised_rows(attempts), words, epochs=asked.epochs, batch_rows=batch)
+    return rows_plan(context, trainee, "kto", walk)
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
@@ -72,8 +75,35 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
 def rated(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
     """The pool's, by trajectory; those without tokens of the trainee's renderer are rendered.
 
-    Raises ConfigError without a pool to read, TrainingError where it holds none."""
+    What the pool held when the run began is frozen, so that a resumed run learns from the same. Raises ConfigError
+    without a pool to read, TrainingError where it holds none.
+    """
     needed_pool(context, "kto")
+    frozen = context.journal.record_step("thumbs", FrozenThumbs, lambda: _frozen(_found(context, trainee)))
+    is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
+    return [
+        RatedTrajectory(
+            with_rows(each.trajectory, trainee.renderer, trainee.version.prompt), is_good[each.trajectory.id]
+        )
+        for each in context.pool.experiences_of(sorted(is_good), tenant=context.tenant)
+    ]
+
+
+@record
+class FrozenThumbs:
+    """The rated attempts of a run, by id."""
+
+    good: tuple[str, ...]
+    bad: tuple[str, ...]
+
+
+def _frozen(found: Sequence[RatedTrajectory]) -> FrozenThumbs:
+    good, bad = (tuple(each.trajectory.id for each in found if each.is_desirable is kind) for kind in (True, False))
+    return FrozenThumbs(good, bad)
+
+
+def _found(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
+    """What the pool holds now."""
     found = thumbs(context.pool, tenant=context.tenant)
     left_out = ", ".join(
         f"{count} {cause}" for cause, count in found.left_out.items() if count and cause != "tokenless"
@@ -86,8 +116,9 @@ def rated(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
     if not usable:
         raise TrainingError(
             f"{context.config.pool.path!r} holds no thumbs to learn from (left out: {left_out or 'nothing'}); "
-            "ingest feedback with the metric 'thumbs' on trajectories"
+            'say what was good or bad, one line each as {"trajectory": "<id>", "thumbs": 1}, and take it in with '
+            f"`upturn ingest FILE --format feedback --pool {context.config.pool.path} --tenant {context.tenant}`"
         )
     if left_out:
         context.progress.note(f"left out of the thumbs: {left_out}")
-    return sorted(usable, key=lambda each: each.trajectory.id)
+    return usable

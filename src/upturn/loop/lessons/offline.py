@@ -1,5 +1,7 @@
 """Policy optimisation on attempts that the pool holds."""
 
+from collections import Counter
+
 from upturn.config import Config
 from upturn.errors import TrainingError
 from upturn.loop.candidate import keep_version, training_folder
@@ -7,7 +9,7 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.peer import jointly
-from upturn.loop.plan import Held, Plan, rows_plan
+from upturn.loop.plan import Held, Plan, Walk, rows_plan
 from upturn.loop.practice import practice_of, watcher
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser, watch
@@ -50,15 +52,12 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
     usable = [each.trajectory for _, each in usable_attempts(context, trainee.renderer)]
     rows = [row for each in usable for row in policy_rows(each, (0.0,) * len(each.turns))]
-    share = min(1.0, asked.groups / max(1, len({each.task_id for each in usable})))
-    return rows_plan(
-        trainee,
-        "offline",
-        rows,
-        epochs=max(1, round(asked.policy.iterations * share)),
-        batch_rows=max(1, round(len(rows) * share / asked.policy.minibatches)),
-        held=Held(copies=1),
-    )
+    tasks = len({each.task_id for each in usable})
+    batch = max(1, round(len(rows) * min(asked.groups, tasks) / tasks))
+    rounds = asked.policy.iterations
+    words = f"{len(usable)} attempts at {tasks} tasks"
+    walk = Walk(rows, words, rounds, "iteration", rounds * batch, batch)
+    return rows_plan(context, trainee, "offline", walk, held=Held(copies=1))
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
@@ -92,11 +91,19 @@ def usable_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, Sc
     attempts = stored_attempts(context, renderer)
     for line in stored.told(stored.usable_for([each.trajectory for _, each in attempts])):
         context.progress.note(line)
-    usable = [each for each in attempts if stored.why_no_policy(each[1].trajectory) is None]
-    if not usable:
+    sampled = [each for each in attempts if stored.why_no_policy(each[1].trajectory) is None]
+    if not sampled:
         raise TrainingError(
             f"{context.config.pool.path!r} holds no attempt with its sampler's log-probs; train on it with sft, "
             "dpo or kto instead"
+        )
+    members = Counter(task.id for task, _ in sampled)
+    usable = [each for each in sampled if members[each[0].id] > 1]
+    if not usable:
+        raise TrainingError(
+            f"each of the {len(sampled)} attempts in {context.config.pool.path!r} that have their sampler's "
+            "log-probs is the only one at its task, so there is nothing to compare it with; take a pool that an "
+            "agent practised into (`upturn train grpo` with this pool.path), or train on it with sft, dpo or kto"
         )
     return usable
 

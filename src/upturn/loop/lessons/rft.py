@@ -96,7 +96,8 @@ class Shown(NamedTuple):
         figures = [f"gain {points(self.gain)}"] + [
             f"over {name} {points(each)}" for name, each in self.over.items()
         ]
-        return f"{self.base}, {self.seeds} seeds: {'; '.join(figures)}. {verdict}"
+        seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
+        return f"{self.base}, {seeds}: {'; '.join(figures)}. {verdict}"
 
 
 def settings(context: Context) -> GrpoSettings:
@@ -221,7 +222,8 @@ def _course(context: Context, base: AgentVersion, name: str, practice: Practice)
     )
     kit = FileKit(context.kit, context.kit.verifier, examples(context))
     weights = dict.fromkeys(kit.families, 1.0)
-    return Course(f"{name}: {base.id} on {section.examples} tasks", rounds, weights, practice, kit=kit)
+    title = f"{name}: {base.id} on {section.examples} tasks"
+    return Course(title, rounds, weights, practice, kit=kit, is_watched=False)
 
 
 def examples(context: Context) -> list[Task]:

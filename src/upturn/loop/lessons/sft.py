@@ -3,7 +3,7 @@
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
-from upturn.loop.plan import Plan, rows_plan
+from upturn.loop.plan import Plan, in_epochs, rows_plan
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in, take_training_snapshot, train_sft, with_rows
 from upturn.records import AgentVersion, Snapshot
@@ -17,7 +17,9 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     trainee = Trainee(context.fleet, parent)
     demonstrations = demonstrations_in(context, take_training_snapshot(context))
     rows = supervised_rows([with_rows(each, trainee.renderer, trainee.version.prompt) for each in demonstrations])
-    return rows_plan(trainee, "sft", rows, epochs=config.epochs, batch_rows=config.batch_rows)
+    words = f"{len(demonstrations)} verified successes"
+    walk = in_epochs(rows, words, epochs=config.epochs, batch_rows=config.batch_rows)
+    return rows_plan(context, trainee, "sft", walk)
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:

@@ -6,7 +6,7 @@ from upturn.config import Config
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
-from upturn.loop.plan import Held, Plan, rows_plan
+from upturn.loop.plan import Held, Plan, Walk, rows_plan
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in, with_rows
@@ -48,19 +48,20 @@ def settings(config: Config) -> WorldModelSettings:
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
-    """What it would take, if every attempt of the pool were gone through once and a round's answers predicted."""
+    """What it would take, with predictions as long as the pool's attempts."""
     needed_pool(context, "world-model")
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
     attempts = demonstrations_in(context, take_world_snapshot(context))
     rows = supervised_rows([with_rows(each, trainee.renderer, trainee.version.prompt) for each in attempts])
-    predicted = asked.practice.iterations * asked.transitions_per_iteration * asked.attempts
-    return rows_plan(
-        trainee,
-        "world-model",
-        rows,
-        epochs=max(1, -(-predicted // len(rows))),
-        batch_rows=asked.transitions_per_iteration * asked.attempts,
-        held=Held(copies=1),
+    batch = asked.transitions_per_iteration * asked.attempts
+    warm_up = 0 if asked.warm_up is None else asked.warm_up.epochs * len(rows)
+    rounds = asked.practice.iterations
+    walk = Walk(rows, f"{len(attempts)} attempts", rounds, "iteration", rounds * batch + warm_up, batch)
+    found = rows_plan(context, trainee, "world-model", walk, held=Held(copies=1))
+    return replace(
+        found,
+        basis="a probe of how long a pass over some of the attempts takes here; without sampling predictions, "
+        "their evaluation and exams",
     )
 
 

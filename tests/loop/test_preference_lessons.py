@@ -1,0 +1,118 @@
+"""A pool's pairs and thumbs: what is taken, that it is frozen, and what is said where there is none."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from upturn.config import AgentConfig
+from upturn.errors import ConfigError, TrainingError
+from upturn.loop.context import Context, version_of
+from upturn.loop.cycle import serve
+from upturn.loop.lessons.dpo import stored_pairs
+from upturn.loop.lessons.kto import rated
+from upturn.loop.trainee import Trainee
+from upturn.pool import Pool, Selection
+from upturn.records import Feedback
+
+NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+SHORT = {"max_turns": 1, "max_tokens": 128}
+VERSIONS = {"old": "adder@base", "new": "solver@base"}
+
+
+def _served(desk: ModuleType, folder: Path, agent: str, count: int) -> None:
+    """The first tasks of the stream, into the pool that all share."""
+    settings = desk.config((agent,), environment=SHORT, pool={"path": str(folder / "shared.db")})
+    with desk.opened(folder / f"{agent}-{count}", settings) as context:
+        serve(context, "serve", count)
+
+
+def _opened(desk: ModuleType, folder: Path, name: str = "now", **dpo: object) -> AbstractContextManager[Context]:
+    settings = desk.config(("solver",), environment=SHORT, pool={"path": str(folder / "shared.db")}, dpo=dpo)
+    opened: AbstractContextManager[Context] = desk.opened(folder / name, settings)
+    return opened
+
+
+def _say(folder: Path, name: str, trajectory: str, value: float, metric: str = "thumbs") -> None:
+    with Pool.open(folder / "shared.db") as pool:
+        pool.add_feedback(Feedback(name, "trajectory", trajectory, metric, value))
+
+
+def _attempts(folder: Path, agent: str) -> list[str]:
+    with Pool.open(folder / "shared.db", read_only=True) as pool:
+        chosen = Selection(agent_versions=(f"{agent}@base",))
+        return [each.trajectory_id for each in pool.selected(chosen, tenant="default")]
+
+
+def test_pairs_are_of_the_products_that_only_one_of_them_solves(desk: ModuleType, tmp_path: Path) -> None:
+    _served(desk, tmp_path, "solver", 8)
+    _served(desk, tmp_path, "adder", 8)
+    with _opened(desk, tmp_path, **VERSIONS) as context:
+        trainee = Trainee(context.fleet, version_of(NANO))
+        pairs = stored_pairs(context, trainee)
+    assert [pair.id for pair in pairs] == sorted(pair.id for pair in pairs)
+    assert len(pairs) == 4  # sums and products take turns
+    assert {pair.chosen.agent_version for pair in pairs} == {"solver@base"}
+    assert {pair.rejected.agent_version for pair in pairs} == {"adder@base"}
+    assert all(row.spans for pair in pairs for row in (*pair.chosen.rows, *pair.rejected.rows))
+
+
+def test_a_run_that_goes_on_learns_from_the_pairs_that_it_began_with(desk: ModuleType, tmp_path: Path) -> None:
+    for agent in ("solver", "adder"):
+        _served(desk, tmp_path, agent, 4)
+    with _opened(desk, tmp_path, **VERSIONS) as context:
+        before = stored_pairs(context, Trainee(context.fleet, version_of(NANO)))
+    for agent in ("solver", "adder"):
+        _served(desk, tmp_path, agent, 12)
+    with _opened(desk, tmp_path, **VERSIONS) as context:
+        after = stored_pairs(context, Trainee(context.fleet, version_of(NANO)))
+    with _opened(desk, tmp_path, "anew", **VERSIONS) as context:
+        anew = stored_pairs(context, Trainee(context.fleet, version_of(NANO)))
+    assert after == before
+    assert len(anew) > len(before)
+
+
+def test_a_run_that_goes_on_learns_from_the_thumbs_that_it_began_with(desk: ModuleType, tmp_path: Path) -> None:
+    _served(desk, tmp_path, "solver", 4)
+    first, second, third, _ = _attempts(tmp_path, "solver")
+    _say(tmp_path, "a", first, 1.0)
+    _say(tmp_path, "b", second, -1.0)
+    with _opened(desk, tmp_path) as context:
+        before = rated(context, Trainee(context.fleet, version_of(NANO)))
+    _say(tmp_path, "c", first, -3.0)
+    _say(tmp_path, "d", third, 1.0)
+    with _opened(desk, tmp_path) as context:
+        after = rated(context, Trainee(context.fleet, version_of(NANO)))
+    with _opened(desk, tmp_path, "anew") as context:
+        anew = rated(context, Trainee(context.fleet, version_of(NANO)))
+    assert {each.trajectory.id: each.is_desirable for each in before} == {first: True, second: False}
+    assert after == before
+    assert {each.trajectory.id: each.is_desirable for each in anew} == {first: False, second: False, third: True}
+
+
+def test_a_pool_without_pairs_is_refused_with_what_was_looked_for(desk: ModuleType, tmp_path: Path) -> None:
+    _served(desk, tmp_path, "solver", 4)
+    with (
+        _opened(desk, tmp_path, **VERSIONS) as context,
+        pytest.raises(TrainingError, match=r"no pair.*'adder@base' and 'solver@base'.*4 one_sided.*same tasks"),
+    ):
+        stored_pairs(context, Trainee(context.fleet, version_of(NANO)))
+
+
+def test_a_pool_without_thumbs_is_refused_with_how_to_ingest_them(desk: ModuleType, tmp_path: Path) -> None:
+    _served(desk, tmp_path, "solver", 4)
+    with (
+        _opened(desk, tmp_path) as context,
+        pytest.raises(TrainingError, match=r"no thumbs.*upturn ingest .*--format feedback"),
+    ):
+        rated(context, Trainee(context.fleet, version_of(NANO)))
+
+
+def test_a_run_with_a_pool_of_its_own_has_no_pairs_and_no_thumbs(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path, desk.config(("solver",))) as context:
+        trainee = Trainee(context.fleet, version_of(NANO))
+        with pytest.raises(ConfigError, match=r"`upturn train dpo` learns from .* pool\.path is empty"):
+            stored_pairs(context, trainee)
+        with pytest.raises(ConfigError, match=r"`upturn train kto` learns from .* pool\.path is empty"):
+            rated(context, trainee)
