@@ -17,6 +17,7 @@ import numpy as np
 from upturn.agents.hint import Hint
 from upturn.bench.algorithms.player import Player, toy_model
 from upturn.bench.algorithms.toy import ACTED, FIRST, HINT, Toy
+from upturn.bench.ledger import digest
 from upturn.records import Observation, PreferencePair, RatedTrajectory, Trajectory, record
 from upturn.training.advantage import ScoredGroup
 from upturn.training.dpo import run_dpo
@@ -44,8 +45,7 @@ _SOME_WAY = 0.35
 _OTHER = 1_000
 """Added to the seed for that model's weights."""
 _LESSON = SftSettings(epochs=4, batch_rows=16, optimiser=OptimiserSettings(learning_rate=1e-3))
-_COPYING = SftSettings(epochs=4, batch_rows=64, optimiser=OptimiserSettings(learning_rate=5e-3), decay="linear")
-_COPIED = 2_048
+_COPIED = 1_536
 """Rows of random hints, and as many without one, that copying is learned from."""
 _FEW = 16
 
@@ -74,6 +74,18 @@ class Contest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Lesson:
+    """Supervised training before a contest."""
+
+    settings: SftSettings
+    teach: Callable[[Contest, Player, SftSettings], None]
+
+    def shortened(self, count: int) -> "Lesson":
+        """The same with so few epochs."""
+        return replace(self, settings=replace(self.settings, epochs=count))
+
+
+@dataclass(frozen=True, slots=True)
 class Contestant:
     """A way of learning as it is set on toys."""
 
@@ -81,28 +93,37 @@ class Contestant:
     """Of its algorithm: a dataclass."""
     learn: Callable[[Contest, Player, Any], None]
     """``(contest, player, settings)``: trains the player's model."""
-    count: str
-    """The setting that bounds how long it learns: its rounds, epochs, …; with a dot where it is one of a setting's
-    own."""
+    counts: tuple[str, ...]
+    """The settings that bound how long it learns: rounds, epochs, …; with a dot where one is a setting's own."""
     attempts: int = 32
     """At each task, at once."""
-    prepare: Callable[[Contest, Player], None] | None = None
-    """Teaches what the way builds on; None = it begins with random weights."""
+    lesson: Lesson | None = None
+    """What the way builds on; None = it begins with random weights."""
     toys: tuple[str, ...] = ACTED
 
+    @property
+    def options(self) -> str:
+        """Another one when anything about it changes."""
+        lesson = "" if self.lesson is None else digest(self.lesson.settings)
+        return f"{digest(self.settings)}/{self.attempts}/{lesson}"
+
     def shortened(self, count: int) -> "Contestant":
-        """The same with so few rounds or epochs, and few attempts."""
-        outer, _, inner = self.count.partition(".")
-        changed = replace(getattr(self.settings, outer), **{inner: count}) if inner else count
-        return replace(self, settings=replace(self.settings, **{outer: changed}), attempts=min(self.attempts, _FEW))
+        """The same with so few rounds and epochs, and few attempts."""
+        settings = self.settings
+        for name in self.counts:
+            outer, _, inner = name.partition(".")
+            changed = replace(getattr(settings, outer), **{inner: count}) if inner else count
+            settings = replace(settings, **{outer: changed})
+        lesson = None if self.lesson is None else self.lesson.shortened(count)
+        return replace(self, settings=settings, attempts=min(self.attempts, _FEW), lesson=lesson)
 
     def reached(self, contest: Contest) -> Reached:
         """What it comes to."""
         model = toy_model(contest.toy, contest.seed)
         player = Player(contest.toy, model, attempts=self.attempts, seed=contest.seed)
         contest.folder.mkdir(parents=True, exist_ok=True)
-        if self.prepare is not None:
-            self.prepare(contest, player)
+        if self.lesson is not None:
+            self.lesson.teach(contest, player, self.lesson.settings)
         start, began = player.worth(), time.process_time()
         self.learn(contest, player, self.settings)
         return Reached(player.worth(), start, player.tokens, time.process_time() - began)
@@ -199,7 +220,7 @@ def _flat(written: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(token for turn in written for token in turn)
 
 
-def teach_copying(contest: Contest, player: Player) -> None:
+def teach_copying(contest: Contest, player: Player, settings: SftSettings) -> None:
     """Teaches to write what a hint says, and without one anything.
 
     Hints are drawn without regard to the task that follows, so nothing is learned of how any is solved.
@@ -214,7 +235,7 @@ def teach_copying(contest: Contest, player: Player) -> None:
             shown.append(
                 player.shown(name, written, hint=(HINT, *_flat(written)) if is_hinted else (), place=len(shown))
             )
-    run_sft(player.model, supervised_rows(shown), _COPYING, seed=contest.seed, run_dir=contest.folder / "copying")
+    run_sft(player.model, supervised_rows(shown), settings, seed=contest.seed, run_dir=contest.folder / "copying")
 
 
 def learn_offline(contest: Contest, player: Player, settings: OfflineSettings) -> None:
@@ -223,7 +244,7 @@ def learn_offline(contest: Contest, player: Player, settings: OfflineSettings) -
     groups = [group for iteration in range(_STORED) for group in other.collect(iteration)]
     rows, lessons = supervised_rows(other.demonstrations()), 0
     while other.worth() < _SOME_WAY:
-        run_sft(other.model, rows, _LESSON, seed=contest.seed, run_dir=contest.folder / f"lesson-{lessons}")
+        run_sft(other.model, rows, _LESSON, seed=contest.seed, run_dir=contest.folder / f"before-{lessons}")
         lessons += 1
     groups += [group for iteration in range(_STORED, 2 * _STORED) for group in other.collect(iteration)]
     attempts = [(group.task, member) for group in groups for member in group.members]

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from upturn.bench.algorithms.contest import (
     Contestant,
+    Lesson,
     learn_dpo,
     learn_dpo_rounds,
     learn_grpo,
@@ -41,6 +42,7 @@ _MANY = 1_024
 one in ten million."""
 _FEW = 8
 """So few that most tasks are failed at first, and hints have something to do."""
+_LESSON = SftSettings(epochs=8, batch_rows=64, optimiser=replace(RATE, warmup_steps=20), decay="linear")
 _UNBIASED = replace(CORRECTION, weight_cap=16.0)
 """What the sampler wrote now and then is written always in the end. With its weight cut at 2, as usual, a
 second-best arm would keep a share."""
@@ -60,10 +62,10 @@ def _imitation(name: str, *, rounds: int, epochs: int) -> ImitationSettings:
 
 CONTESTANTS: Mapping[str, Contestant] = {
     "sft": Contestant(
-        SftSettings(epochs=_ROUNDS, batch_rows=16, optimiser=RATE, decay="linear"), learn_sft, "epochs"
+        SftSettings(epochs=_ROUNDS, batch_rows=16, optimiser=RATE, decay="linear"), learn_sft, ("epochs",)
     ),
     "grpo": Contestant(
-        GrpoSettings(iterations=_ROUNDS, optimiser=RATE, target_score=ENOUGH), learn_grpo, "iterations"
+        GrpoSettings(iterations=_ROUNDS, optimiser=RATE, target_score=ENOUGH), learn_grpo, ("iterations",)
     ),
     "ppo": Contestant(
         PpoSettings(
@@ -73,13 +75,15 @@ CONTESTANTS: Mapping[str, Contestant] = {
             target_score=ENOUGH,
         ),
         learn_ppo,
-        "iterations",
+        ("iterations",),
     ),
-    "dpo": Contestant(DpoSettings(epochs=60, batch_pairs=32, optimiser=RATE, decay="linear"), learn_dpo, "epochs"),
+    "dpo": Contestant(
+        DpoSettings(epochs=60, batch_pairs=32, optimiser=RATE, decay="linear"), learn_dpo, ("epochs",)
+    ),
     "dpo_rounds": Contestant(
         DpoRoundsSettings(rounds=_ROUNDS, batch_pairs=8, optimiser=RATE, evaluate_every=5, target_score=ENOUGH),
         learn_dpo_rounds,
-        "rounds",
+        ("rounds",),
     ),
     "kto": Contestant(
         KtoSettings(
@@ -90,22 +94,22 @@ CONTESTANTS: Mapping[str, Contestant] = {
             decay="linear",
         ),
         learn_kto,
-        "epochs",
+        ("epochs",),
         attempts=16,
     ),
     "rejection": Contestant(
-        _imitation("rejection", rounds=1, epochs=_ROUNDS), learn_imitation, "epochs", attempts=_MANY
+        _imitation("rejection", rounds=1, epochs=_ROUNDS), learn_imitation, ("epochs",), attempts=_MANY
     ),
-    "iterated": Contestant(_imitation("iterated", rounds=60, epochs=8), learn_imitation, "rounds"),
+    "iterated": Contestant(_imitation("iterated", rounds=60, epochs=8), learn_imitation, ("rounds", "epochs")),
     "star": Contestant(
         _imitation("star", rounds=20, epochs=_ROUNDS),
         learn_imitation,
-        "rounds",
+        ("rounds", "epochs"),
         attempts=_FEW,
-        prepare=teach_copying,
+        lesson=Lesson(_LESSON, teach_copying),
     ),
     "self_repair": Contestant(
-        _imitation("self_repair", rounds=20, epochs=_ROUNDS), learn_imitation, "rounds", attempts=192
+        _imitation("self_repair", rounds=20, epochs=_ROUNDS), learn_imitation, ("rounds", "epochs"), attempts=192
     ),
     "offline": Contestant(
         OfflineSettings(
@@ -113,32 +117,33 @@ CONTESTANTS: Mapping[str, Contestant] = {
             policy=GrpoSettings(iterations=2 * _ROUNDS, mismatch=_UNBIASED, optimiser=RATE, target_score=ENOUGH),
         ),
         learn_offline,
-        "policy.iterations",
+        ("policy.iterations",),
     ),
     "mixture": Contestant(
-        MixtureSettings(units=_ROUNDS, optimiser=RATE, target_score=ENOUGH), learn_mixture, "units"
+        MixtureSettings(units=_ROUNDS, optimiser=RATE, target_score=ENOUGH), learn_mixture, ("units",)
     ),
     "rft": Contestant(
         replace(SMALL_DATA.settings, iterations=_ROUNDS, patience=None, optimiser=RATE, target_score=ENOUGH),
         learn_grpo,
-        "iterations",
+        ("iterations",),
         attempts=16,
     ),
     "world_model": Contestant(
         WorldModelSettings(
             transitions_per_iteration=8,
-            attempts=32,
+            attempts=16,
             practice=GrpoSettings(
                 iterations=_ROUNDS,
-                objective=ObjectiveSettings(kl=KlSettings(0.001)),
+                # Without a hold on what it wrote before, it may settle on one colour for two buttons.
+                objective=ObjectiveSettings(kl=KlSettings(0.04, unbiased=True)),
                 advantage=AdvantageSettings(scale="std"),
                 optimiser=RATE,
                 target_score=ENOUGH,
             ),
         ),
         learn_world_model,
-        "practice.iterations",
-        prepare=teach_guessing,
+        ("practice.iterations",),
+        lesson=Lesson(replace(_LESSON, epochs=4), teach_guessing),
         toys=("lamp",),
     ),
 }

@@ -12,7 +12,7 @@ from upturn.bench.algorithms.contest import Contest, Contestant, Reached
 from upturn.bench.algorithms.contestant import CONTESTANTS
 from upturn.bench.algorithms.toy import TOYS, Toy
 from upturn.bench.comparison import Bar, Spread, result
-from upturn.bench.ledger import Entry, Ledger, digest
+from upturn.bench.ledger import Entry, Ledger
 from upturn.records import JsonValue, Result
 
 LOWEST = 0.95
@@ -23,7 +23,7 @@ LOWEST = 0.95
 class ToysSettings:
     """Everything that decides a result, beside way, toy and seed."""
 
-    sizes: Mapping[str, int] = field(default_factory=lambda: {"bandit": 8, "key_door": 3, "language": 3, "lamp": 4})
+    sizes: Mapping[str, int] = field(default_factory=lambda: {"bandit": 8, "key_door": 3, "language": 3, "lamp": 6})
     """By toy: arms, colours, letters, buttons."""
     rounds: int | None = None
     """So many rounds or epochs each, from few attempts; None = as each is set."""
@@ -60,10 +60,9 @@ def measure_toys(
     for place in places(settings):
         contestant = CONTESTANTS[place.way]
         contestant = contestant if settings.rounds is None else contestant.shortened(settings.rounds)
-        options = f"{digest(contestant.settings)}/{contestant.attempts}"
         found[place] = []
         for seed in seeds:
-            entry = Entry(place.toy, place.way, seed, options)
+            entry = Entry(place.toy, place.way, seed, contestant.options)
             measure = partial(_reached, contestant, TOYS[place.toy](settings.sizes[place.toy]), seed)
             found[place].append(ledger.measured(entry, Reached, measure))
             on_done()

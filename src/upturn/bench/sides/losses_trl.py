@@ -139,6 +139,7 @@ def kto_gap(pair: Pair, folder: Path) -> Gap:
         return next(scorers).score(rows)
 
     unit = RatedBatches(attempts, unrelated, settings, scorer=scorer).unit(list(range(len(written))))
+    assert unit.metrics["reference_point"] > 0, "else the mismatched continuations would not matter"
     (minibatch,) = unit.minibatches
     return _gap(pair.model, minibatch, loss, gradient)
 

@@ -1,0 +1,85 @@
+"""Courses in the office: every token counts, the budget ends them, and the same seed goes the same way."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from upturn.bench.algorithms.office_part import AFTER, CoursesSettings, course, measure_courses, names
+from upturn.bench.algorithms.office_way import WAYS
+from upturn.bench.algorithms.rft_part import RftSettings, measure_rft
+from upturn.bench.credit.office import Office, OfficeSettings
+from upturn.bench.ledger import Ledger
+from upturn.training.trainer import torch_threads
+
+TINY = OfficeSettings(
+    families=("cell_ask",), demonstrations=2, epochs=1, attempts=5, tasks=1, examined_tasks=2, budget=120
+)
+WORLD = CoursesSettings().world_model
+SETTINGS = CoursesSettings(TINY, observed_rounds=1, world_model=replace(WORLD, common_ratio=None, easy=None))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with torch_threads(1):
+        yield
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
+    """With a model of its own."""
+    return Office(tmp_path_factory.mktemp("office") / "model", TINY)
+
+
+def test_the_budget_ends_a_course_and_the_same_seed_goes_the_same_way(office: Office) -> None:
+    first, second = (course(office, WAYS["grpo"], 3, settings=SETTINGS, is_after=False) for _ in range(2))
+    assert first == second
+    tokens = [each for each, _ in first.curve]
+    assert tokens[0] == 0
+    assert tokens == sorted(set(tokens))
+    assert TINY.budget <= tokens[-1] < 2 * TINY.budget
+    assert len(first.outcomes) == 2
+    assert first.curve[-1][1] == sum(first.outcomes) / 2
+    assert first.world_tokens == 0
+
+
+def test_what_the_world_model_samples_counts(office: Office) -> None:
+    found = course(office, WAYS["grpo"], 3, settings=SETTINGS, is_after=True)
+    assert found.world_tokens >= TINY.budget * SETTINGS.world_share
+    assert found.curve[1][0] == found.world_tokens, "success is looked at between the two stages"
+    assert found.curve[-1][0] >= TINY.budget
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", names())
+def test_every_way_learns_in_the_office(office: Office, name: str) -> None:
+    found = course(office, WAYS[name.removesuffix(AFTER)], 0, settings=SETTINGS, is_after=name.endswith(AFTER))
+    assert found.curve[-1][0] >= TINY.budget
+    assert (found.world_tokens > 0) == name.endswith(AFTER)
+
+
+def test_courses_that_were_run_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = {"rejection": WAYS["rejection"]}
+    monkeypatch.setattr("upturn.bench.algorithms.office_part.names", lambda: ["rejection"])
+    done = list[None]()
+    ledger = Ledger(tmp_path / "ledger", SETTINGS)
+    model = tmp_path / "model"
+    first = measure_courses(ledger, model, [0], settings=SETTINGS, on_done=lambda: done.append(None))
+    assert len(done) == len(ways) == 1
+    monkeypatch.setattr("upturn.bench.algorithms.office_part.course", lambda *_, **__: pytest.fail("run again"))
+    assert measure_courses(Ledger(tmp_path / "ledger", SETTINGS), model, [0], settings=SETTINGS) == first
+
+
+def test_few_examples_are_trained_on_with_both_rewards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = RftSettings(TINY, examples=(2,), tasks=2, attempts=2)
+    settings = replace(settings, training=replace(settings.training, iterations=1))
+    ledger = Ledger(tmp_path / "ledger", settings)
+    found = measure_rft(ledger, tmp_path / "model", [0], settings=settings)
+    assert {reward: {size: len(seeds) for size, seeds in each.items()} for reward, each in found.after.items()} == {
+        "true": {2: 1},
+        "random": {2: 1},
+    }
+    assert found.after["true"][2][0].tokens > 0
+    monkeypatch.setattr("upturn.bench.algorithms.rft_part.train", lambda *_, **__: pytest.fail("trained again"))
+    assert measure_rft(Ledger(tmp_path / "ledger", settings), tmp_path / "model", [0], settings=settings) == found

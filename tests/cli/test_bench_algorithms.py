@@ -1,0 +1,70 @@
+"""``upturn bench algorithms`` prints one object, says what it could not measure, and measures nothing twice."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from upturn.bench.algorithms.contestant import CONTESTANTS
+from upturn.cli.bench_algorithms import bench_algorithms
+from upturn.errors import ConfigError, MeasurementError
+
+
+def _run(*options: str) -> dict[str, Any]:
+    app = typer.Typer()
+    app.command()(bench_algorithms)
+    result = CliRunner().invoke(app, [*options, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0
+    printed: dict[str, Any] = json.loads(result.stdout)
+    return printed
+
+
+def test_a_stopped_bench_goes_on_where_it_was_and_says_the_same(tmp_path: Path) -> None:
+    options = ("--quick", "--part", "toys", "--part", "size", "--folder", str(tmp_path))
+    first = _run(*options)
+    ledger = tmp_path / "toys" / "measurements.jsonl"
+    whole = ledger.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    ledger.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])  # as a kill leaves it: a line cut in two
+    second = _run(*options)
+    assert second["results"] == first["results"]
+    assert len(ledger.read_bytes().splitlines()) == len(lines)
+    named = [each["name"] for each in first["results"]]
+    assert named[: len(CONTESTANTS)] == [
+        *(f"toys_bandit_{way}" for way in CONTESTANTS if way != "world_model"),
+        "toys_lamp_world_model",
+    ]
+    assert "size_grpo" in named
+    assert (first["command"], first["seeds"], first["sizes"]) == ("bench algorithms", {"toys": 1}, "quick")
+    assert all(each["bar"] is None for each in first["results"])
+
+
+@pytest.mark.slow
+def test_all_parts_run(tmp_path: Path) -> None:
+    found = _run("--quick", "--folder", str(tmp_path / "work"), "--pictures", str(tmp_path / "pictures"))
+    names = [each["name"] for each in found["results"]]
+    for part in ("toys", "losses", "office", "rft", "processes", "workers", "size"):
+        assert any(name.startswith(part) for name in names), part
+    for name in ("algorithms-office.png", "algorithms-examples.png"):
+        assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.skipif(find_spec("trl") is not None, reason="TRL is installed")
+def test_a_part_that_misses_something_is_refused_by_name_and_else_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(MeasurementError, match="no TRL is installed"):
+        _run("--quick", "--part", "losses", "--folder", str(tmp_path))
+    monkeypatch.setattr("upturn.bench.algorithms.bench.PARTS", ("losses", "size"))
+    found = _run("--quick", "--folder", str(tmp_path))
+    assert [each["value"] for each in found["results"] if each["name"] == "losses"] == ["not measured"]
+    assert "pip install" in found["losses"]["not_measured"]
+
+
+def test_an_unknown_part_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--part takes toys.*; got 'toy'"):
+        _run("--part", "toy", "--folder", str(tmp_path))
