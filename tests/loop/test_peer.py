@@ -1,0 +1,91 @@
+"""What one process does by itself of training in several: nothing other than before, and refusals in time.
+
+Several are started in ``tests/cli/test_train_together.py``.
+"""
+
+import os
+import socket
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import pytest
+
+from upturn.config import parse_config
+from upturn.errors import ConfigError, TrainingError
+from upturn.loop import peer
+from upturn.loop.peer import attend, jointly, leading, refuse_together
+from upturn.loop.trainee import Trainee
+from upturn.training.distributed import Limits, World
+from upturn.training.outcome import TrainingOutcome
+
+OUTCOME = TrainingOutcome("finished", 2, 2, "final", 2, "ab", None, None)
+
+
+class _Trainee:
+    model = "the model itself"
+
+
+def test_one_process_runs_what_it_is_given_with_the_model_itself() -> None:
+    seen: list[Any] = []
+
+    def run(model: object, rows: list[int], *, seed: int) -> TrainingOutcome:
+        seen.append((model, rows, seed))
+        return OUTCOME
+
+    rows = [1, 2]
+    trainee = cast(Trainee, _Trainee())
+    with leading(None):
+        assert jointly(None, trainee, run, rows, seed=3) is OUTCOME
+    ((model, given, seed),) = seen
+    assert model is _Trainee.model
+    assert given is rows
+    assert seed == 3
+
+
+def test_a_process_whose_others_do_not_come_says_so_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setattr(peer, "LIMITS", Limits(meeting_seconds=1.0))
+    for rank in (0, 1):
+        world = World(rank, 2, rank, "cpu")
+        with pytest.raises(TrainingError, match=rf"process {rank} of 2 could not meet the others .* within 1 s"):
+            if rank:
+                attend(world)
+            else:
+                with leading(world):
+                    pytest.fail("they cannot have met")
+
+
+def test_sampling_ahead_is_refused_by_name() -> None:
+    ahead = parse_config(
+        {
+            "agents": [{"name": "nano", "kind": "local_model", "model": "nano"}],
+            "grpo": {"algorithm": {"staleness": 1}},
+        }
+    )
+    with pytest.raises(ConfigError, match=r"grpo\.algorithm\.staleness = 1 samples while one process trains"):
+        refuse_together(ahead, "grpo")
+    refuse_together(ahead, "ppo")
+
+
+def test_cores_are_shared_among_processes_where_no_threads_are_configured(desk: ModuleType, tmp_path: Path) -> None:
+    import torch
+
+    from upturn.loop.context import open_run
+    from upturn.loop.progress import NoProgress
+
+    cores = len(os.sched_getaffinity(0))
+    for world, threads in (
+        (None, cores),
+        (World(0, 2, 0, "cpu"), max(1, cores // 2)),
+        (World(0, 999, 0, "cpu"), 1),
+    ):
+        config = parse_config({"agents": [{"name": "nano", "kind": "local_model", "model": "nano"}]})
+        name = f"{threads}-{world is None}"
+        with open_run(config, tmp_path / name, "toy", NoProgress(), world=world) as context:
+            assert torch.get_num_threads() == threads
+            assert context.world == world
