@@ -171,7 +171,7 @@ def test_nothing_to_learn_from_is_said_with_what_to_do(desk: ModuleType, tmp_pat
     with desk.opened(tmp_path, desk.config(("refuser",))) as context:
         serve(context, "serve", 8)
         with pytest.raises(
-            TrainingError, match=r"sft\.min_score = 0\.8 or more in sums, products: let an agent serve"
+            TrainingError, match=r"sft\.min_score = 0\.8 or more in sums, products of the tenant 'default': let an agent serve"
         ):
             take_training_snapshot(context)
 

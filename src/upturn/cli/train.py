@@ -71,9 +71,13 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
     _look_beside(config_path)
     with LiveView(f"Upturn train {algorithm}: what it would take") as view, TemporaryDirectory() as folder:
         from upturn.loop.context import open_run
-        from upturn.loop.lesson import LESSONS, student
+        from upturn.loop.lesson import LESSONS, check, student
+        from upturn.loop.lessons.evidence import with_copied_pool
 
-        with open_run(config, Path(folder) / "plan", f"train {algorithm} --dry-run", view) as context:
+        check(config, algorithm)
+        looked_at, place = with_copied_pool(config, algorithm, Path(folder)), Path(folder) / "plan"
+        with open_run(looked_at, place, f"train {algorithm} --dry-run", view) as context:
+            context.config = config  # what is said names the pool that is meant
             plan = LESSONS[algorithm].plan(context, student(context))
     details = {"algorithm": algorithm, "learns_from": plan.learns_from, "basis": plan.basis}
     settings = config.model_dump(mode="json")
@@ -104,9 +108,10 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
         from upturn.cli.run_report import write_summary
         from upturn.loop.card import write_card
         from upturn.loop.context import open_run
-        from upturn.loop.lesson import teach
+        from upturn.loop.lesson import check, teach
         from upturn.loop.place import chosen_run
 
+        check(config, algorithm)
         name = f"train-{algorithm}"
         run_dir = chosen_run(Path(config.run.directory), name, resume)
         again = ["upturn", "train", algorithm, "--config", str(config_path), "--resume", str(run_dir)]

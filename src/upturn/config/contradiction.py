@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from upturn.config.config import Config
 from upturn.config.learning import RoundsConfig
+from upturn.config.lesson import ImitationConfig
 from upturn.config.section import AgentConfig, Section
 
 
@@ -141,6 +142,7 @@ def _training(config: Config) -> Iterator[Contradiction]:
                     f"{written} has no effect with {prefix}.enabled = false",
                 )
     yield from _rounds(config)
+    yield from _kept_attempts(config)
     yield from _curriculum(config)
     yield from _world_model(config)
     yield from _rollouts(config)
@@ -165,6 +167,20 @@ def _rounds(config: Config) -> Iterator[Contradiction]:
                 f"{prefix}.evaluate_every = {section.evaluate_every} is never reached with "
                 f"{prefix}.iterations = {section.iterations}",
             )
+
+
+def _kept_attempts(config: Config) -> Iterator[Contradiction]:
+    for prefix in type(config).model_fields:
+        section = getattr(config, prefix)
+        if not isinstance(section, ImitationConfig):
+            continue
+        for name, written in _chosen(section, prefix):
+            if name == "top" and section.top > section.attempts:
+                yield Contradiction(
+                    (f"{prefix}.top", f"{prefix}.attempts"),
+                    f"{written} has no effect with {prefix}.attempts = {section.attempts}: a task has no more; "
+                    "lower it, or make more attempts",
+                )
 
 
 def _rollouts(config: Config) -> Iterator[Contradiction]:

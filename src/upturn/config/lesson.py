@@ -158,8 +158,8 @@ class ImitationConfig(PracticeConfig):
     """Rows in one optimiser step."""
     threshold: Share = 0.8
     """What an attempt must have earned to be learned from."""
-    top: Count | None = 4
-    """The most that are kept of one task in a round."""
+    top: Count = 4
+    """The most that are kept of one task in a round, of as many attempts at most."""
     prefer: Literal["reward", "shortest", "diverse"] = "reward"
     """Which of a task's successes go first: the best, the shortest, or after the best the least alike."""
 

@@ -21,6 +21,12 @@ def has_run(context: Context, name: str) -> bool:
     return (training_folder(context, name) / DESCRIPTION_FILE).is_file()
 
 
+def training_told(context: Context, name: str) -> str:
+    """How far a training run got, why it stopped there, and which weights came out of it."""
+    found = read_training(training_folder(context, name))
+    return f"{ending(found)} {keeping(found)}".rstrip()
+
+
 def limits_told(context: Context, name: str) -> str:
     """How limits on costs ended a training run, and what was kept of it; empty = they did not."""
     found = read_training(training_folder(context, name))

@@ -32,6 +32,7 @@ def card(context: Context, taught: Taught) -> str:
         "|---|---|",
         f"| way of learning | `upturn train {taught.algorithm}` |",
         f"| made from | `{taught.incumbent.id}` |",
+        *_evidence(context, taught),
         f"| weights | `{taught.candidate.weights_hash or 'as they were given'}` in `{taught.candidate.model}` |",
         f"| environment | {context.kit.name}: {', '.join(context.practised)} |",
         f"| judged by | {context.kit.verifier.name} |",
@@ -56,11 +57,19 @@ def _shown(taught: Taught) -> list[str]:
         f"{percent_estimate(_estimate(after))}. Compared task by task: {difference(_estimate(gain))}. "
         "Intervals are 95 %, by bootstrap over tasks; one seed of training, so they say nothing of other seeds.",
         "",
-        f"Guardrails: {taught.validation.words}",
+        f"Validation: {taught.validation.words}.",
     ]
     if taught.ending:
         found += ["", taught.ending]
     return [*found, *taught.learned.lines]
+
+
+def _evidence(context: Context, taught: Taught) -> list[str]:
+    snapshot = taught.candidate.snapshot
+    if not snapshot or snapshot == taught.incumbent.snapshot:
+        return []
+    where = context.config.pool.path or str(context.run_dir / "pool.db")
+    return [f"| learned from | snapshot `{snapshot}` of `{where}` |"]
 
 
 def _by_family(taught: Taught) -> list[str]:

@@ -7,22 +7,28 @@ in the run's folder and in the pool, with a card that says what was shown of it.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from upturn.config import Config
 from upturn.deployment.validation import Validation
 from upturn.errors import ConfigError
-from upturn.loop.candidate import has_run, limits_told
+from upturn.loop.algorithm import algorithm_settings
+from upturn.loop.candidate import has_run, training_told
 from upturn.loop.context import Context
 from upturn.loop.cycle import compare, examine
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons import dpo, dpo_rounds, grpo, kto, mixture, offline, ppo, rft, sft, world_model
-from upturn.loop.lessons.imitation import Imitation
+from upturn.loop.lessons.evidence import check_evidence
+from upturn.loop.lessons.imitation import Imitation, Way
 from upturn.loop.lessons.learned import Learned
 from upturn.loop.plan import Plan
+from upturn.loop.training import sft_settings
 from upturn.records import AgentVersion, Result
 
 
 class Lesson(NamedTuple):
     """A way of learning."""
 
+    check: Callable[[Config], object]
+    """Raises ConfigError for what its section asks for and cannot be."""
     plan: Callable[[Context, AgentVersion], Plan]
     """What it would do and take; nothing is trained or kept."""
     train: Callable[[Context, AgentVersion, ExamResult, str], Learned]
@@ -30,6 +36,7 @@ class Lesson(NamedTuple):
 
 
 def _lesson(
+    check: Callable[[Config], object],
     plan: Callable[[Context, AgentVersion], Plan],
     train: Callable[[Context, AgentVersion, ExamResult, str], AgentVersion],
 ) -> Lesson:
@@ -38,24 +45,31 @@ def _lesson(
     def learn(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> Learned:
         return Learned(train(context, parent, before, name))
 
-    return Lesson(plan, learn)
+    return Lesson(check, plan, learn)
+
+
+def _imitation(way: Way) -> Lesson:
+    own = Imitation(way)
+    return _lesson(own.settings, own.plan, own.train)
 
 
 LESSONS: Mapping[str, Lesson] = {
-    "sft": _lesson(sft.plan, sft.train),
-    "grpo": _lesson(grpo.plan, grpo.train),
-    "ppo": _lesson(ppo.plan, ppo.train),
-    "dpo": _lesson(dpo.plan, dpo.train),
-    "dpo-rounds": _lesson(dpo_rounds.plan, dpo_rounds.train),
-    "kto": _lesson(kto.plan, kto.train),
-    "rejection": _lesson(Imitation("rejection").plan, Imitation("rejection").train),
-    "iterated": _lesson(Imitation("iterated").plan, Imitation("iterated").train),
-    "star": _lesson(Imitation("star").plan, Imitation("star").train),
-    "self-repair": _lesson(Imitation("self_repair").plan, Imitation("self_repair").train),
-    "rft": Lesson(rft.plan, rft.train),
-    "world-model": _lesson(world_model.plan, world_model.train),
-    "offline": _lesson(offline.plan, offline.train),
-    "mixture": _lesson(mixture.plan, mixture.train),
+    "sft": _lesson(sft_settings, sft.plan, sft.train),
+    "grpo": _lesson(algorithm_settings, grpo.plan, grpo.train),
+    "ppo": _lesson(ppo.settings, ppo.plan, ppo.train),
+    "dpo": _lesson(dpo.settings, dpo.plan, dpo.train),
+    "dpo-rounds": _lesson(dpo_rounds.settings, dpo_rounds.plan, dpo_rounds.train),
+    "kto": _lesson(kto.settings, kto.plan, kto.train),
+    "rejection": _imitation("rejection"),
+    "iterated": _imitation("iterated"),
+    "star": _imitation("star"),
+    "self-repair": _imitation("self_repair"),
+    "rft": Lesson(rft.settings, rft.plan, rft.train),
+    "world-model": _lesson(world_model.settings, world_model.plan, world_model.train),
+    "offline": _lesson(offline.settings, offline.plan, offline.train),
+    "mixture": _lesson(
+        lambda config: (mixture.settings(config), mixture.policy(config)), mixture.plan, mixture.train
+    ),
 }
 """By the name of the command."""
 
@@ -70,7 +84,7 @@ class Taught(NamedTuple):
     validation: Validation | None
     """None = there is no new version to compare."""
     ending: str
-    """How limits on costs ended training; empty = they did not."""
+    """How far training got, and which weights came out of it; empty = there is more than one training run."""
     learned: Learned
 
     @property
@@ -90,28 +104,36 @@ class Taught(NamedTuple):
         return [*found, *self.learned.results]
 
 
-def student(context: Context) -> AgentVersion:
-    """The version that is to be trained; raises ConfigError where the configuration names none."""
-    agent = context.config.improved_agent
-    if agent is None:
+def check(config: Config, algorithm: str) -> None:
+    """Before anything is opened or made: raises ConfigError for what cannot be."""
+    if config.improved_agent is None:
         raise ConfigError(
             [
                 "sft.enabled = false and grpo.enabled = false say that no agent is to be trained; leave one of "
                 "them out: they decide what a cycle of the loop does and nothing else"
             ]
         )
+    LESSONS[algorithm].check(config)
+    check_evidence(config, algorithm)
+
+
+def student(context: Context) -> AgentVersion:
+    """The version that is to be trained; ``check`` has seen that there is one."""
+    agent = context.config.improved_agent
+    assert agent is not None
     return context.router.registry.served(agent.name).incumbent
 
 
 def teach(context: Context, algorithm: str) -> Taught:
-    """Runs the lesson, or goes on with it."""
+    """Runs the lesson, or goes on with it. Raises ConfigError, see ``check``."""
+    check(context.config, algorithm)
     lesson, incumbent = LESSONS[algorithm], student(context)
     before = examine(context, "exam-before", incumbent)
     learned = context.journal.record_step(
         "train", Learned, lambda: lesson.train(context, incumbent, before, algorithm)
     )
     candidate = learned.version
-    ending = limits_told(context, algorithm) if has_run(context, algorithm) else ""
+    ending = training_told(context, algorithm) if has_run(context, algorithm) else ""
     if candidate.id == incumbent.id:
         return Taught(algorithm, incumbent, before, before, None, ending, learned)
     after = examine(context, "exam-after", candidate)

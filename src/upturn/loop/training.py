@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from upturn.agents.rendering import has_tokens_of, rendered_rows
+from upturn.config import Config
 from upturn.errors import TrainingError
 from upturn.loop.algorithm import algorithm_settings, continuations
 from upturn.loop.candidate import keep_version, training_folder
@@ -16,7 +17,7 @@ from upturn.loop.context import Context
 from upturn.loop.peer import jointly
 from upturn.loop.practice import Course, Practising, Reward, practice_of, practised
 from upturn.loop.progress import told
-from upturn.loop.settings import curriculum_settings, optimiser
+from upturn.loop.settings import curriculum_settings, made, optimiser
 from upturn.loop.trainee import Trainee
 from upturn.models import Renderer
 from upturn.pool import Selection
@@ -24,7 +25,7 @@ from upturn.pool.snapshot import experiences_in, take_snapshot
 from upturn.records import AgentVersion, Snapshot, Trajectory
 from upturn.report.training import write_training_report
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.settings import GrpoSettings
+from upturn.training.settings import GrpoSettings, SftSettings
 
 FAMILY_CAP = 48
 """Demonstrations of one family in supervised training: the easy families must not crowd out the others."""
@@ -46,29 +47,36 @@ def take_training_snapshot(context: Context) -> Snapshot:
     if not snapshot.trajectory_ids:
         raise TrainingError(
             f"there is no verified success with a score of sft.min_score = {selection.min_score:g} or more in "
-            f"{', '.join(context.practised)}: let an agent serve that solves some of the tasks, or set "
-            "sft.enabled = false"
+            f"{', '.join(context.practised)} of the tenant {context.tenant!r}: let an agent serve that solves some "
+            "of the tasks, or lower sft.min_score"
         )
     return snapshot
+
+
+def sft_settings(config: Config) -> SftSettings:
+    """What ``[sft]`` asks for. Raises ConfigError."""
+    section = config.sft
+    return made(
+        "sft",
+        lambda: SftSettings(
+            epochs=section.epochs,
+            batch_rows=section.batch_rows,
+            optimiser=optimiser(config, section.learning_rate, warmup_steps=10),
+            decay="linear",
+            checkpoint_every=20,
+        ),
+    )
 
 
 def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: str) -> AgentVersion:
     """The parent after supervised training on the snapshot, with loss on what agents wrote only."""
     from upturn.training.row import supervised_rows
-    from upturn.training.settings import SftSettings
     from upturn.training.sft import run_sft
 
     config = context.config.sft
     trainee = Trainee(context.fleet, parent)
     demonstrations = demonstrations_in(context, snapshot)
     rows = supervised_rows([with_rows(each, trainee.renderer, parent.prompt) for each in demonstrations])
-    settings = SftSettings(
-        epochs=config.epochs,
-        batch_rows=config.batch_rows,
-        optimiser=optimiser(context.config, config.learning_rate, warmup_steps=10),
-        decay="linear",
-        checkpoint_every=20,
-    )
     steps = config.epochs * math.ceil(len(rows) / config.batch_rows)
     context.progress.stage(f"Supervised training on {len(rows)} verified successes", steps)
     jointly(
@@ -76,7 +84,7 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
         trainee,
         run_sft,
         rows,
-        settings,
+        sft_settings(context.config),
         seed=context.seed,
         run_dir=training_folder(context, name),
         progress=told(context.progress, loss="loss"),

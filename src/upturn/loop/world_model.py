@@ -50,7 +50,8 @@ def take_world_snapshot(context: Context) -> Snapshot:
     snapshot = take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
     if not snapshot.trajectory_ids:
         raise TrainingError(
-            f"there is no attempt at {', '.join(context.practised)} to learn the world from; let an agent serve "
+            f"there is no attempt at {', '.join(context.practised)} of the tenant {context.tenant!r} to learn the "
+            "world from; let an agent serve "
             "some tasks first, or leave the world model out"
         )
     return snapshot

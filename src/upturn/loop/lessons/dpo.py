@@ -30,6 +30,10 @@ def settings(config: Config) -> DpoSettings:
     if bool(section.old) != bool(section.new):
         given, missing = ("old", "new") if section.old else ("new", "old")
         raise ConfigError([f"dpo.{given} has no effect without dpo.{missing}; set both, or neither"])
+    if section.old and section.old == section.new:
+        raise ConfigError(
+            [f"dpo.old and dpo.new are both {section.old!r}; name two versions that did the same tasks"]
+        )
     return made(
         "dpo",
         lambda: DpoSettings(
@@ -154,11 +158,12 @@ def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
     ]
     pairs = sorted((pair for pair in rendered if pair_problem(pair) is None), key=lambda pair: pair.id)
     if not pairs:
+        known = ", ".join(sorted(repr(each.id) for each in context.pool.agent_versions()))
         versions = f"{section.old!r} and {section.new!r}" if section.old else "no two versions (dpo.old, dpo.new)"
         raise TrainingError(
             f"{context.config.pool.path!r} holds no pair to learn from: corrections, and attempts of {versions} at "
-            f"the same tasks, left out: {left_out or 'nothing'}. Let both versions do the same tasks, or ingest "
-            "corrections"
+            f"the same tasks, left out: {left_out or 'nothing'}. It knows the versions {known}. Let two of them do "
+            f"the same tasks, or ingest corrections (tenant {context.tenant!r})"
         )
     if left_out:
         context.progress.note(f"left out of the pairs: {left_out}")

@@ -50,7 +50,7 @@ def settings(config: Config, way: Way) -> ImitationSettings:
         lambda: replace(
             base,
             rounds=section.iterations,
-            selection=SelectionSettings(section.threshold, section.top, section.prefer),
+            selection=SelectionSettings(section.threshold, min(section.top, section.attempts), section.prefer),
             second=second,
             restart=base.restart and section.iterations > 1,
             epochs=section.epochs,
@@ -66,6 +66,10 @@ class Imitation(NamedTuple):
     """One of the ways."""
 
     way: Way
+
+    def settings(self, config: Config) -> ImitationSettings:
+        """What its section asks for. Raises ConfigError."""
+        return settings(config, self.way)
 
     def plan(self, context: Context, parent: AgentVersion) -> Plan:
         """What it would take, if every attempt were kept."""

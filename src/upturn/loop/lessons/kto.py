@@ -115,7 +115,8 @@ def _found(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
     usable = [each for each in rendered if any(row.spans for row in each.trajectory.rows)]
     if not usable:
         raise TrainingError(
-            f"{context.config.pool.path!r} holds no thumbs to learn from (left out: {left_out or 'nothing'}); "
+            f"{context.config.pool.path!r} holds no thumbs to learn from of the tenant {context.tenant!r} "
+            f"(left out: {left_out or 'nothing'}); "
             'say what was good or bad, one line each as {"trajectory": "<id>", "thumbs": 1}, and take it in with '
             f"`upturn ingest FILE --format feedback --pool {context.config.pool.path} --tenant {context.tenant}`"
         )

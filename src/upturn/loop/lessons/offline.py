@@ -92,6 +92,11 @@ def usable_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, Sc
     for line in stored.told(stored.usable_for([each.trajectory for _, each in attempts])):
         context.progress.note(line)
     sampled = [each for each in attempts if stored.why_no_policy(each[1].trajectory) is None]
+    if not attempts:
+        raise TrainingError(
+            f"{context.config.pool.path!r} holds no attempt at {', '.join(context.practised)} of the tenant "
+            f"{context.tenant!r}; take another pool or tenant, or let an agent practise into it"
+        )
     if not sampled:
         raise TrainingError(
             f"{context.config.pool.path!r} holds no attempt with its sampler's log-probs; train on it with sft, "

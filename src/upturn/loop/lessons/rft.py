@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from upturn.config import AgentConfig, PracticeConfig
+from upturn.config import AgentConfig, Config, PracticeConfig
 from upturn.deployment.interval import RESAMPLES, Interval
 from upturn.errors import ConfigError
 from upturn.loop.context import Context, keep_agent_version, version_of
@@ -100,13 +100,20 @@ class Shown(NamedTuple):
         return f"{self.base}, {seeds}: {'; '.join(figures)}. {verdict}"
 
 
-def settings(context: Context) -> GrpoSettings:
-    """What ``[rft]`` asks for; the last weights are kept, for choosing would take more tasks than the examples."""
-    section = context.config.rft
+def settings(config: Config) -> GrpoSettings:
+    """What ``[rft]`` asks for; the last weights are kept, for choosing would take more tasks than the examples.
+
+    Raises ConfigError.
+    """
+    section, trained = config.rft, config.improved_agent
+    if trained is not None and section.second_base == trained.model:
+        raise ConfigError(
+            [f"rft.second_base = {section.second_base!r} is the model that is trained; name another, or none"]
+        )
     return replace(
         SMALL_DATA.settings,
         iterations=section.iterations,
-        optimiser=optimiser(context.config, section.learning_rate),
+        optimiser=optimiser(config, section.learning_rate),
         evaluate_every=None,
         patience=None,
         keep="final",
@@ -162,10 +169,6 @@ def _trials(context: Context, parent: AgentVersion) -> Iterator[tuple[AgentVersi
     section = context.config.rft
     bases = [parent]
     if section.second_base:
-        if section.second_base == parent.model:
-            raise ConfigError(
-                [f"rft.second_base = {section.second_base!r} is the model that is trained; name another, or none"]
-            )
         agent = AgentConfig(name="second-base", kind="local_model", model=section.second_base)
         bases.append(keep_agent_version(context.pool, version_of(agent)))
     kinds: list[RewardKind] = ["true", *dict.fromkeys(section.controls)]
@@ -187,7 +190,7 @@ def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: in
                 own.trainee,
                 run_grpo,
                 own.collect,
-                settings(context),
+                settings(context.config),
                 seed=seed,
                 run_dir=own.folder,
                 progress=own.progress,
