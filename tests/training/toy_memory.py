@@ -16,8 +16,8 @@ from upturn.training.row import TrainingRow, supervised_rows
 from upturn.training.stream import Stream
 from upturn.training.trainer import Trainer
 
-LONG, WRITTEN, STEPS = 256, 64, 3
-"""Tokens of a row, those at its end that were written, and steps: from the second on AdamW keeps its numbers."""
+LONG, WRITTEN, STEPS = 256, 64, 2
+"""Tokens of a row, those at its end that were written, and steps: in the second AdamW keeps its numbers."""
 
 
 def _row(number: int, vocabulary: int) -> TrainingRow:

@@ -165,7 +165,7 @@ def _rounds(config: Config) -> Iterator[Contradiction]:
             yield Contradiction(
                 (f"{prefix}.evaluate_every", f"{prefix}.iterations"),
                 f"{prefix}.evaluate_every = {section.evaluate_every} is never reached with "
-                f"{prefix}.iterations = {section.iterations}",
+                f"{prefix}.iterations = {section.iterations}; lower it, or do more rounds",
             )
 
 

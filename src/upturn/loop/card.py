@@ -4,7 +4,7 @@ from upturn import __version__
 from upturn.deployment.interval import Interval
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult, families_of
-from upturn.loop.lesson import Taught
+from upturn.loop.lesson import STEPS, Taught
 from upturn.report.content import Estimate
 from upturn.report.number import duration, percent_estimate
 from upturn.report.sentence import difference
@@ -21,8 +21,6 @@ def write_card(context: Context, taught: Taught) -> str:
 
 def card(context: Context, taught: Taught) -> str:
     """The card as Markdown."""
-    steps = context.journal.progress().steps
-    seconds = sum(step.seconds or 0.0 for step in steps)
     lines = [
         f"# {taught.candidate.id}",
         "",
@@ -38,7 +36,7 @@ def card(context: Context, taught: Taught) -> str:
         f"| judged by | {context.kit.verifier.name} |",
         f"| serves | {', '.join(taught.candidate.tenants or ('anyone',))} |",
         f"| seed, configuration | {context.seed}, `{context.config.config_hash}` (config.json) |",
-        f"| time | {duration(seconds)}, exams included |",
+        f"| time | {_time(context)} |",
         f"| made by | Upturn {__version__} |",
         "",
         *_by_family(taught),
@@ -62,6 +60,13 @@ def _shown(taught: Taught) -> list[str]:
     if taught.ending:
         found += ["", taught.ending]
     return [*found, *taught.learned.lines]
+
+
+def _time(context: Context) -> str:
+    """Of the lesson's own steps: some have others within."""
+    steps = [step for step in context.journal.progress().steps if step.name in STEPS]
+    interrupted = ", without what was interrupted and done again" if any(step.starts > 1 for step in steps) else ""
+    return f"{duration(sum(step.seconds or 0.0 for step in steps))}, exams included{interrupted}"
 
 
 def _evidence(context: Context, taught: Taught) -> list[str]:

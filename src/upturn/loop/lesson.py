@@ -74,6 +74,10 @@ LESSONS: Mapping[str, Lesson] = {
 """By the name of the command."""
 
 
+STEPS = ("exam-before", "train", "exam-after", "validation")
+"""Of a run, as its journal calls them."""
+
+
 class Taught(NamedTuple):
     """What a lesson came to."""
 

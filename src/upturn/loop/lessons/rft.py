@@ -158,9 +158,11 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, _name: str
 def study(context: Context, parent: AgentVersion, before: ExamResult) -> Study:
     """All trials, those of the given base first and there the true reward's; finished ones are not run again."""
     exams, made = {parent.id: before}, list[Trial]()
-    for base, reward, seed in _trials(context, parent):
+    trials = list(_trials(context, parent))
+    for base, _, _ in trials:  # all of them first: one that is not there must not cost the others' trials
         if base.id not in exams:
             exams[base.id] = examine(context, f"exam-before-{base.agent}", base)
+    for base, reward, seed in trials:
         made.append(_trial(context, base, reward, seed=seed, before=exams[base.id]))
     return Study(tuple(made), exams)
 

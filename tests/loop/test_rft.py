@@ -1,0 +1,192 @@
+"""Reinforcement from a handful of tasks: which trials there are, and what they are said to show."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from upturn.deployment.interval import Interval
+from upturn.errors import ConfigError, ModelError
+from upturn.loop.context import Context
+from upturn.loop.cycle import examine
+from upturn.loop.exam import ExamResult, Mark
+from upturn.loop.lessons.rft import (
+    RewardKind,
+    Shown,
+    Trial,
+    _practice,
+    _trials,
+    examples,
+    over_seeds,
+    points,
+    shown,
+    study,
+)
+from upturn.records import AgentVersion
+
+
+def _exam(name: str, outcomes: Sequence[int]) -> ExamResult:
+    marks = tuple(
+        Mark(f"task-{at}", "sums", 1, f"{name}/{at}", bool(outcome), False, {}, 1, 1, {})
+        for at, outcome in enumerate(outcomes)
+    )
+    return ExamResult(name, name, 1.0, marks)
+
+
+def _trial(reward: RewardKind, seed: int, outcomes: Sequence[int]) -> Trial:
+    version = AgentVersion("nano", f"{reward}-{seed}", "local_model", model="nano")
+    return Trial("nano@base", reward, seed, version, _exam(f"{reward}-{seed}", outcomes))
+
+
+def _interval(low: float) -> Interval:
+    return Interval(low + 0.1, low, low + 0.2, 12)
+
+
+def test_the_interval_over_seeds_and_tasks_is_what_a_slow_bootstrap_gives() -> None:
+    """Drawn with another generator: 4,000 resamples put each end within 0.02, 4 standard errors of a quantile."""
+    rng = np.random.default_rng(3)
+    differences = rng.choice([-1.0, 0.0, 1.0], p=[0.2, 0.3, 0.5], size=(4, 25)) + rng.normal(0, 0.2, (4, 1))
+    found = over_seeds(differences)
+    slow = []
+    for _ in range(4000):
+        tasks = rng.integers(0, 25, size=25)
+        seeds = rng.integers(0, 4, size=4)
+        slow.append(np.mean([[differences[seed][task] for task in tasks] for seed in seeds]))
+    low, high = np.quantile(slow, [0.025, 0.975])
+    assert found.mean == pytest.approx(differences.mean())
+    assert found.low == pytest.approx(low, abs=0.02)
+    assert found.high == pytest.approx(high, abs=0.02)
+    assert found.n == 100
+    assert over_seeds(differences) == found
+
+
+def test_seeds_that_differ_widen_the_interval() -> None:
+    """The same tasks' differences: equal in all seeds, or all in one seed."""
+    equal = np.full((4, 30), 0.25)
+    uneven = np.zeros((4, 30))
+    uneven[0] = 1.0
+    assert over_seeds(equal) == Interval(0.25, 0.25, 0.25, 120)
+    found = over_seeds(uneven)
+    assert (found.mean, found.low) == (0.25, 0.0)
+    assert found.high >= 0.5
+
+
+def test_a_gain_that_random_rewards_have_too_does_not_survive() -> None:
+    before = _exam("before", [0] * 40)
+    everything, nothing = [1] * 40, [0] * 40
+    trials = [_trial("true", seed, everything) for seed in (0, 1)]
+    trials += [_trial("random", seed, everything) for seed in (0, 1)]
+    trials += [_trial("format", seed, nothing) for seed in (0, 1)]
+    found = shown("nano@base", before, trials)
+    assert (found.seeds, found.gain.mean) == (2, 1.0)
+    assert {name: each.mean for name, each in found.over.items()} == {"random": 0.0, "format": 1.0}
+    assert not found.survives
+    assert found.words() == (
+        "nano@base, 2 seeds: gain +100.0 points [+100.0, +100.0]; over random +0.0 points [+0.0, +0.0]; over "
+        "format +100.0 points [+100.0, +100.0]. The gain does not survive: it is not shown to be more than with "
+        "the random reward."
+    )
+
+
+@pytest.mark.parametrize(
+    ("gain", "over", "verdict"),
+    [
+        (-0.01, {"random": 0.5}, "No gain is shown, so there is nothing that controls could take away."),
+        (0.2, {}, "No control was run, so the gain is not shown to come from the reward."),
+        (0.2, {"random": 0.1, "format": 0.1}, "The gain survives its controls."),
+        (
+            0.2,
+            {"random": -0.1, "format": -0.1},
+            "it is not shown to be more than with the random and format reward.",
+        ),
+    ],
+)
+def test_no_more_is_claimed_than_the_intervals_say(
+    gain: float, over: dict[RewardKind, float], verdict: str
+) -> None:
+    found = Shown("nano@base", 1, _interval(gain), {name: _interval(low) for name, low in over.items()})
+    assert found.words().startswith(f"nano@base, 1 seed: gain {points(_interval(gain))}")
+    assert found.words().endswith(verdict)
+    assert found.survives == (gain > 0 and all(low > 0 for low in over.values()))
+
+
+def test_figures_are_named_after_base_and_control() -> None:
+    found = Shown("nano@base", 3, _interval(0.2), {"random": _interval(0.1)})
+    assert [(each.name, each.low, each.n) for each in found.results()] == [
+        ("nano@base: gain", 0.2, 3),
+        ("nano@base: over_random", 0.1, 3),
+    ]
+
+
+def _context_trials(context: Context) -> list[tuple[str, str, int]]:
+    parent = AgentVersion("nano", "base", "local_model", model="nano")
+    return [(base.id, reward, seed) for base, reward, seed in _trials(context, parent)]
+
+
+def test_each_reward_is_repeated_from_each_seed(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path / "a", desk.config(run={"seed": 5}, rft={"seeds": 2})) as context:
+        found = _context_trials(context)
+    assert found == [
+        ("nano@base", reward, seed) for reward in ("true", "random", "format") for seed in (5, 5 + 1009)
+    ]
+    with desk.opened(tmp_path / "b", desk.config(rft={"seeds": 1, "controls": []})) as context:
+        assert _context_trials(context) == [("nano@base", "true", 0)]
+    both = desk.config(rft={"seeds": 1, "controls": ["format", "format"], "second_base": "other"})
+    with desk.opened(tmp_path / "c", both) as context:
+        assert _context_trials(context) == [
+            (base, reward, 0) for base in ("nano@base", "second-base@base") for reward in ("true", "format")
+        ]
+
+
+def test_every_base_is_examined_before_anything_is_trained(desk: ModuleType, tmp_path: Path) -> None:
+    """So that one which is not there costs no training."""
+    settings = desk.config(("adder",), rft={"seeds": 1, "second_base": str(tmp_path / "gone")})
+    with desk.opened(tmp_path / "run", settings) as context:
+        parent = context.router.registry.served("adder").incumbent
+        with pytest.raises(ModelError, match="gone"):
+            study(context, parent, examine(context, "exam-before", parent))
+        steps = [step.name for step in context.journal.progress().steps]
+    assert steps == ["exam-before", "exam-before-second-base"]
+
+
+def test_examples_are_full_rounds_of_training_tasks_that_every_trial_shares(
+    desk: ModuleType, tmp_path: Path
+) -> None:
+    with desk.opened(tmp_path, desk.config(rft={"examples": 5})) as context:
+        found = examples(context)
+        again = examples(context)
+    assert found == again
+    assert [task.family for task in found] == ["sums", "products"] * 2 + ["sums"]
+    assert {task.split for task in found} == {"train"}
+
+
+def test_more_examples_than_there_are_tasks_are_refused(desk: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    lines = [f'{{"id": "p{at}", "instruction": "add {at} 2", "family": "sums"}}' for at in range(3)]
+    lines.append('{"id": "h", "instruction": "add 1 2", "family": "sums", "split": "heldout"}')
+    file.write_text("\n".join(lines) + "\n")
+    settings = desk.config(tasks={"file": str(file)}, rft={"examples": 4})
+    with (
+        desk.opened(tmp_path / "run", settings) as context,
+        pytest.raises(ConfigError, match=r"rft\.examples = 4 are more than the 3 training tasks"),
+    ):
+        examples(context)
+
+
+def test_a_random_reward_depends_on_the_attempt_and_the_seed_only(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path, desk.config()) as context:
+        first = _practice(context, "x", "random", seed=3, rate=0.5)
+        again = _practice(context, "y", "random", seed=3, rate=0.5)
+        never = _practice(context, "z", "random", seed=3, rate=0.0)
+        version = context.router.registry.served("adder").incumbent
+        tasks = context.next_tasks(40)
+        made = context.fleet.attempt([(version, task, 0) for task in tasks], context.purpose("try"))
+        judged = [context.kit.verifier.verify(task, each) for task, each in zip(tasks, made, strict=True)]
+    pairs = list(zip(made, judged, strict=True))
+    earned = [first.earned(*pair) for pair in pairs]
+    assert earned == [again.earned(*pair) for pair in pairs]
+    assert {never.earned(*pair) for pair in pairs} == {0.0}
+    # 40 fair coins: fewer than 5 or more than 35 heads with probability below 1e-6.
+    assert 5 <= sum(value or 0.0 for value in earned) <= 35
