@@ -1,6 +1,7 @@
 """Policy optimisation on attempts that the pool holds."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from upturn.config import Config
 from upturn.errors import TrainingError
@@ -75,7 +76,7 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         asked,
         seed=context.seed,
         run_dir=folder,
-        versions=() if asked.max_age is None else _versions(attempts),
+        versions=() if asked.max_age is None else versions_of(parent.agent, attempts),
         evaluate=watcher(context, trainee, name),
         progress=told(context.progress, reward="mean_return"),
     )
@@ -125,6 +126,9 @@ def stored_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, Sc
         "snapshot", Snapshot, lambda: take_snapshot(context.pool, tenants=[context.tenant], selection=chosen)
     )
     practice = practice_of(context, "offline", 1)
+    selected = context.pool.selected(chosen, tenant=context.tenant)
+    arrival = {each.trajectory_id: place for place, each in enumerate(selected)}
+    found = experiences_in(context.pool, snapshot.id, tenant=context.tenant)
     return [
         (
             each.task,
@@ -133,10 +137,11 @@ def stored_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, Sc
                 None if each.evaluation is None else practice.earned(each.trajectory, each.evaluation),
             ),
         )
-        for each in experiences_in(context.pool, snapshot.id, tenant=context.tenant)
+        for each in sorted(found, key=lambda each: arrival[each.trajectory.id])
     ]
 
 
-def _versions(attempts: list[tuple[Task, ScoredTrajectory]]) -> tuple[str, ...]:
-    """The hashes of the weights in the order in which they first sampled something, as the pool keeps it."""
-    return tuple(dict.fromkeys(each.trajectory.model_version for _, each in attempts))
+def versions_of(agent: str, attempts: Sequence[tuple[Task, ScoredTrajectory]]) -> tuple[str, ...]:
+    """The hashes of the agent's weights in the order in which they first sampled one of the attempts."""
+    own = [each.trajectory for _, each in attempts if each.trajectory.agent_version.partition("@")[0] == agent]
+    return tuple(dict.fromkeys(each.model_version for each in own))
