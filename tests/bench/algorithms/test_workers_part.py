@@ -50,7 +50,7 @@ class _Remembers(Fleet):
 
 @pytest.mark.parametrize("count", [2, 5, 8])
 def test_one_process_plays_the_parts_that_workers_are_dealt(count: int) -> None:
-    fleet, version, task = _Remembers(), AgentVersion("a", "1", "rules"), Task("x", "", "f", "e")
+    fleet, version, task = _Remembers(), AgentVersion("a", "1", "rule_based"), Task("x", "", "f", "e")
     found = played_in_parts(fleet, [(version, task, number) for number in range(count)], Purpose("p", 0, 1.0))
     numbers: list[object] = list(range(count))
     assert fleet.asked == [list(part) for part in deal(numbers, WORKERS)]  # type: ignore[arg-type]

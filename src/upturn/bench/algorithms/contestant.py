@@ -143,7 +143,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
         ),
         learn_world_model,
         ("practice.iterations",),
-        lesson=Lesson(replace(_LESSON, epochs=4), teach_guessing),
+        lesson=Lesson(replace(_LESSON, epochs=32), teach_guessing),
         toys=("lamp",),
     ),
 }
