@@ -48,6 +48,8 @@ def _add(algorithm: str, summary: str) -> None:
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     ) -> None:
         if dry_run:
+            if not _is_first():
+                return
             _plan(algorithm, config_path, as_json=as_json)
         else:
             _train(algorithm, config_path, resume, as_json=as_json)
@@ -129,6 +131,14 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
     details = {"run": str(run_dir), "made": taught.candidate.id, "card": card}
     write_summary(run_dir, f"train {algorithm}", results, details, config_hash=config.config_hash)
     emit(f"train {algorithm}", results, details, as_json=as_json, config_hash=config.config_hash)
+
+
+def _is_first() -> bool:
+    """False in the further processes that a launcher started; one is enough to say what would be done."""
+    from upturn.training.distributed import world_from_environment
+
+    world = world_from_environment()
+    return world is None or world.is_first
 
 
 def _look_beside(config_path: Path) -> None:

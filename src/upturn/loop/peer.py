@@ -99,8 +99,6 @@ def attend(world: World) -> bool:
 
 def refuse_together(config: Config, algorithm: str) -> None:
     """Raises ConfigError for what several processes cannot do together."""
-    if algorithm == "mixture":
-        raise ConfigError(["a mixture is made by one process; start one, or train its parts one after the other"])
     if algorithm == "grpo" and config.grpo.algorithm.staleness:
         raise ConfigError(
             [

@@ -1,8 +1,9 @@
 """Practice with what the pool holds in the same optimiser steps: successes, pairs, thumbs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
 
 from upturn.config import Config
 from upturn.errors import ConfigError
@@ -11,19 +12,25 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons import dpo, kto
 from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.peer import jointly
 from upturn.loop.plan import Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in, take_training_snapshot, with_rows
-from upturn.records import AgentVersion, Snapshot
+from upturn.records import AgentVersion, PreferencePair, RatedTrajectory, Snapshot
+from upturn.training.assessment import Evaluate
+from upturn.training.collection import Collect
+from upturn.training.curve import CurvePoint
 from upturn.training.mixture_settings import MixtureSettings
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.preference_settings import DpoSettings, KtoSettings
-from upturn.training.row import supervised_rows
+from upturn.training.row import TrainingRow, supervised_rows
 from upturn.training.settings import GrpoSettings
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from upturn.training.mixture import Part
 
 
@@ -75,18 +82,17 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
 
 def train(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:
     """The version that learned from all of it; families are practised by what it failed before."""
-    from upturn.training.mixture import run_mixture
-    from upturn.training.mixture_parts import policy_part
-
     needed_pool(context, "mixture")
     asked, practice = settings(context.config), policy(context.config)
 
     def learn(own: Practising) -> TrainingOutcome:
-        parts = [policy_part(own.collect, practice), *_stored(context, own.trainee)]
-        return run_mixture(
-            own.trainee.model,
-            parts,
-            asked,
+        return jointly(
+            context.world,
+            own.trainee,
+            run_mixed,
+            own.collect,
+            _stored(context, own.trainee),
+            Mixed(asked, practice),
             seed=context.seed,
             run_dir=own.folder,
             evaluate=own.evaluate,
@@ -97,21 +103,72 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, name: str)
     return practised(context, parent, name, course=course, learn=learn)
 
 
-def _stored(context: Context, trainee: Trainee) -> Iterator["Part"]:
-    """The parts that the pool gives."""
+class Mixed(NamedTuple):
+    """How practice is mixed."""
+
+    run: MixtureSettings
+    practice: GrpoSettings
+
+
+class Stored(NamedTuple):
+    """What the pool gives to a mixture."""
+
+    part: Literal["sft", "dpo", "kto"]
+    evidence: Sequence[TrainingRow] | Sequence[PreferencePair] | Sequence[RatedTrajectory]
+    """Rows, pairs or rated attempts, as the part has them."""
+    settings: int | DpoSettings | KtoSettings
+    """Of ``sft`` the rows of a step."""
+    weight: float
+
+
+def run_mixed(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
+    model: "PreTrainedModel",
+    collect: Collect,
+    stored: Sequence[Stored],
+    settings: Mixed,
+    *,
+    seed: int,
+    run_dir: Path,
+    evaluate: Evaluate | None = None,
+    progress: Callable[[CurvePoint], None] | None = None,
+) -> TrainingOutcome:
+    """``run_mixture`` of practice and what is stored."""
+    from upturn.training.mixture import run_mixture
+    from upturn.training.mixture_parts import policy_part
+
+    parts = [policy_part(collect, settings.practice), *map(_part, stored)]
+    return run_mixture(model, parts, settings.run, seed=seed, run_dir=run_dir, evaluate=evaluate, progress=progress)
+
+
+def _part(stored: Stored) -> "Part":
     from upturn.training.mixture_parts import preference_part, rating_part, supervised_part
 
-    config = context.config
+    evidence: Any = stored.evidence  # of the kind that the part names, as its settings are
+    own: Any = stored.settings
+    match stored.part:
+        case "sft":
+            part = supervised_part(evidence, own)
+        case "dpo":
+            part = preference_part(evidence, own)
+        case "kto":
+            part = rating_part(evidence, own)
+        case never:
+            assert_never(never)
+    return replace(part, weight=stored.weight)
+
+
+def _stored(context: Context, trainee: Trainee) -> list[Stored]:
+    """What the pool gives."""
+    config, stored = context.config, list[Stored]()
     if config.mixture.sft:
         snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
         found = demonstrations_in(context, snapshot)
         rows = supervised_rows([with_rows(each, trainee.renderer, trainee.version.prompt) for each in found])
-        yield replace(supervised_part(rows, config.sft.batch_rows), weight=config.mixture.sft)
+        stored.append(Stored("sft", rows, config.sft.batch_rows, config.mixture.sft))
     if config.mixture.dpo:
         own = dpo.settings(config)
         pairs = DpoSettings(batch_pairs=own.batch_pairs, objective=own.objective, reference=own.reference)
-        part = preference_part(dpo.stored_pairs(context, trainee), pairs)
-        yield replace(part, weight=config.mixture.dpo)
+        stored.append(Stored("dpo", dpo.stored_pairs(context, trainee), pairs, config.mixture.dpo))
     if config.mixture.kto:
         told = kto.settings(config)
         rating = KtoSettings(
@@ -120,7 +177,8 @@ def _stored(context: Context, trainee: Trainee) -> Iterator["Part"]:
             desirable_weight=told.desirable_weight,
             undesirable_weight=told.undesirable_weight,
         )
-        yield replace(rating_part(kto.rated(context, trainee), rating), weight=config.mixture.kto)
+        stored.append(Stored("kto", kto.rated(context, trainee), rating, config.mixture.kto))
+    return stored
 
 
 def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:
