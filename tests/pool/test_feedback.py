@@ -69,6 +69,11 @@ def test_nothing_goes_in_twice_unless_the_source_tells_it_apart(stored: Pool, tm
     assert "is stored with other content" in report.quarantined[0].reason
 
 
+def test_a_line_is_the_same_in_whatever_order_its_keys_stand(stored: Pool, tmp_path: Path) -> None:
+    turned = dict(reversed(DOWN.items()))
+    assert ingest_feedback(stored, _file(tmp_path, DOWN, turned))[1:4] == (2, 1, 1)
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

@@ -6,9 +6,9 @@ JSON lines, one thing said each:
     {"trajectory": "<id>", "correction": "<id of the trajectory that is better>"}
     {"decision": "<id>", "metric": "minutes saved", "value": 12.5}
 
-Optional: ``comment``, and ``id``, the name that the source gives to what was said: lines without one that are equal
-are one. A line that cannot be used is quarantined with the reason, and the others go in. The same file twice adds
-nothing twice.
+Optional: ``comment``, and ``id``, the name that the source gives to what was said: lines without one that say the
+same are one, in whatever order their keys stand. A line that cannot be used is quarantined with the reason, and the
+others go in. The same file twice adds nothing twice.
 """
 
 import math
@@ -124,7 +124,7 @@ def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str]) -> Feedback:
             f"{subject!r} is; store it first"
         )
     name = raw.get("id")
-    said = to_json(raw).decode() if name is None else _text(name, "id")
+    said = to_json(dict(sorted(raw.items()))).decode() if name is None else _text(name, "id")
     feedback = Feedback(
         id=f"imported:{digest(tenant, '' if name is None else 'id', said)[:_ID_LENGTH]}",
         subject_kind=kind,
