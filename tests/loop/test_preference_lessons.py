@@ -11,9 +11,11 @@ from upturn.errors import ConfigError, TrainingError
 from upturn.loop.context import Context, version_of
 from upturn.loop.cycle import serve
 from upturn.loop.lessons.dpo import stored_pairs
+from upturn.loop.lessons.evidence import left_out_words
 from upturn.loop.lessons.kto import rated
 from upturn.loop.trainee import Trainee
 from upturn.pool import Pool, Selection
+from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
 from upturn.records import Feedback
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano")
@@ -95,7 +97,10 @@ def test_a_pool_without_pairs_is_refused_with_what_was_looked_for(desk: ModuleTy
     _served(desk, tmp_path, "solver", 4)
     with (
         _opened(desk, tmp_path, **VERSIONS) as context,
-        pytest.raises(TrainingError, match=r"no pair.*'adder@base' and 'solver@base'.*4 one_sided.*same tasks"),
+        pytest.raises(
+            TrainingError,
+            match=r"no pair.*'adder@base' and 'solver@base'.*4 attempts without one.*same tasks",
+        ),
     ):
         stored_pairs(context, Trainee(context.fleet, version_of(NANO)))
 
@@ -116,3 +121,16 @@ def test_a_run_with_a_pool_of_its_own_has_no_pairs_and_no_thumbs(desk: ModuleTyp
             stored_pairs(context, trainee)
         with pytest.raises(ConfigError, match=r"`upturn train kto` learns from .* pool\.path is empty"):
             rated(context, trainee)
+
+
+def test_every_cause_is_told_in_words_and_what_is_rendered_is_not_left_out(tmp_path: Path) -> None:
+    counts = {"undecided": 0, "dangling": 2, "tokenless": 5}
+    assert left_out_words(counts, {"equal": 3}) == (
+        "2 on what must not or cannot be trained on: held-out tasks, or attempts that are not there, 3 with scores "
+        "that do not differ enough"
+    )
+    assert left_out_words({"equal": 0}) == ""
+    with Pool.open(tmp_path / "pool.db") as pool:
+        every = {*deployment_pairs(pool, tenant="x", old="a", new="b").left_out, *thumbs(pool, tenant="x").left_out}
+        every |= set(correction_pairs(pool, tenant="x").left_out)
+    assert left_out_words(dict.fromkeys(every, 1)).count("1 ") == len(every) - 1

@@ -8,7 +8,7 @@ from upturn.errors import ConfigError, TrainingError
 from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
-from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.lessons.evidence import left_out_words, needed_pool
 from upturn.loop.peer import jointly
 from upturn.loop.plan import Plan, Walk, rows_plan
 from upturn.loop.progress import told
@@ -141,12 +141,7 @@ def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
                 selection=Selection(families=tuple(context.practised)),
             )
         )
-    left_out = ", ".join(
-        f"{count} {cause}"
-        for each in found
-        for cause, count in each.left_out.items()
-        if count and cause != "tokenless"
-    )
+    left_out = left_out_words(*(each.left_out for each in found))
     rendered = [
         replace(
             pair,

@@ -1,6 +1,7 @@
 """Where lessons that learn from what is there already find it: the pool that is configured."""
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +16,28 @@ _CURE = (
     "Set pool.path to the database of an earlier run, such as runs/<id>/pool.db, or to one that `upturn ingest` "
     "filled"
 )
+
+
+_CAUSES: Mapping[str, str] = {
+    "one_sided": "attempts without one of the other version at the same task",
+    "unjudged": "without a score on one side",
+    "equal": "with scores that do not differ enough",
+    "unusable": "of which nothing can be learned, such as two that wrote the same",
+    "failed": "whose better-scored side failed while the other did not",
+    "undecided": "with thumbs that add up to nothing",
+    "dangling": "on what must not or cannot be trained on: held-out tasks, or attempts that are not there",
+}
+"""Why stored preferences are left out, for people."""
+
+
+def left_out_words(*counts: Mapping[str, int]) -> str:
+    """How many preferences are left out, and why; empty = none. Those without tokens are rendered, not left out."""
+    return ", ".join(
+        f"{count} {_CAUSES[cause]}"
+        for each in counts
+        for cause, count in each.items()
+        if count and cause != "tokenless"
+    )
 
 
 def needed_pool(context: Context, algorithm: str) -> None:
