@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from upturn.environments import tools_of
+from upturn.environments.hint import HintedKit
+from upturn.environments.office.kit import OfficeKit
 from upturn.errors import ConfigError
 from upturn.loop.cycle import serve
-from upturn.loop.kit import kit_of, read_tasks
+from upturn.loop.kit import FileKit, OwnKit, kit_of, read_tasks
 from upturn.loop.trainee import TaskSampler
 from upturn.records import Task, fields_json
 
@@ -85,3 +88,15 @@ def test_configured_judge_judges(desk: ModuleType, tmp_path: Path) -> None:
 def test_judge_that_is_none_is_refused(desk: ModuleType, path: str) -> None:
     with pytest.raises(ConfigError, match=f"environment.verifier = '{path}'"):
         kit_of(desk.config(environment={"verifier": path}))
+
+
+def test_tools_are_those_of_the_kit_within() -> None:
+    """Models with a chat template are told of them, whoever judges and for whichever tenant."""
+    office, tasks = OfficeKit(), [Task("a", "mail_file", "file it", "office")]
+    within = (
+        OwnKit(office, office.verifier, "acme"),
+        FileKit(office, office.verifier, tasks),
+        HintedKit(office, {}),
+    )
+    assert [tools_of(each) for each in within] == [tools_of(office)] * 3
+    assert len(tools_of(office)) == 20

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 import torch
 
 from upturn.config import AgentConfig, GrpoConfig, ReadinessConfig, RewardConfig, SftConfig
 from upturn.config.learning import AlgorithmConfig, KlConfig, MismatchConfig
-from upturn.errors import TrainingError
+from upturn.errors import ModelError, TrainingError
 from upturn.loop.candidate import training_folder
 from upturn.loop.context import version_of
 from upturn.loop.cycle import run_cycle, serve, train
@@ -28,6 +29,8 @@ from upturn.loop.practice import (
 from upturn.loop.progress import NoProgress, told
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.loop.training import demonstrations_in, take_training_snapshot, train_grpo, with_rows
+from upturn.models import Generation, GenerationRequest
+from upturn.models.engine import LocalEngine
 from upturn.models.nano import load_local, model_folder
 from upturn.pool import PoolSink, Selection
 from upturn.records import Evaluation
@@ -88,6 +91,41 @@ def test_further_rounds_are_sampled_anew_and_kept_beside_the_iterations_own(
     assert written[0] == written[2]
     assert written[0] != written[1]
     assert kept == [set(names[0]), set(names[1])]
+
+
+class _DyingEngine:
+    """Serves so many calls, then none."""
+
+    def __init__(self, engine: LocalEngine, calls: int) -> None:
+        self._engine, self._calls = engine, calls
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        self._calls -= 1
+        if self._calls < 0:
+            raise ModelError("nobody answers at http://127.0.0.1:9")
+        return await self._engine.generate(request)
+
+    def release(self, session: str) -> None:
+        self._engine.release(session)
+
+    def refresh(self) -> None:
+        self._engine.refresh()
+
+
+def test_attempts_that_an_engine_broke_are_missing_and_an_engine_that_breaks_all_is_an_error(
+    desk: ModuleType, tmp_path: Path
+) -> None:
+    with desk.opened(tmp_path, desk.config(environment={"max_turns": 1, "max_tokens": 64})) as context:
+        trainee = Trainee(context.fleet, version_of(NANO))
+        engine, tasks = trainee.engine, context.next_tasks(2)
+        trainee.engine = cast(LocalEngine, _DyingEngine(engine, 3))
+        groups = trainee.practise(tasks, 0, Practice("run/some", 0, 2, lambda _: 0.0), PoolSink(context.pool))
+        trainee.engine = cast(LocalEngine, _DyingEngine(engine, 0))
+        with pytest.raises(ModelError, match=r"not one of 4 attempts could be made.*nobody answers at http"):
+            trainee.practise(tasks, 1, Practice("run/none", 0, 2, lambda _: 0.0), PoolSink(context.pool))
+    members = [member for group in groups for member in group.members]
+    assert sorted(each.trajectory.outcome for each in members).count("model_error") == 1
+    assert [(each.turn_rewards, each.succeeded) for each in members if each.trajectory.error] == [(None, None)]
 
 
 def test_what_is_written_too_much_is_taken_off_the_reward(desk: ModuleType, tmp_path: Path) -> None:
@@ -171,7 +209,8 @@ def test_nothing_to_learn_from_is_said_with_what_to_do(desk: ModuleType, tmp_pat
     with desk.opened(tmp_path, desk.config(("refuser",))) as context:
         serve(context, "serve", 8)
         with pytest.raises(
-            TrainingError, match=r"sft\.min_score = 0\.8 or more in sums, products of the tenant 'default': let an agent serve"
+            TrainingError,
+            match=r"sft\.min_score = 0\.8 or more in sums, products of the tenant 'default': let an agent serve",
         ):
             take_training_snapshot(context)
 

@@ -80,6 +80,18 @@ def test_attempts_are_compared_in_their_order_not_by_their_luck(pool: Pool, stor
     assert deployment_pairs(pool, tenant="default", old=OLD, new=NEW).left_out["one_sided"] == 1
 
 
+def test_a_failure_is_not_preferred_to_a_success_whatever_its_score(
+    pool: Pool, make_point: MakePoint, store: Store
+) -> None:
+    store("a-old", "a", OLD, 1.0)  # a success
+    made, trajectory, evaluation = make_point("a-new", task="a", agent=NEW, score=1.5, verdict="failure")
+    row = TokenRow((5, 6, 99), (WrittenSpan(0, 1, 3),), (-0.5, -0.25))
+    point = PoolBatch(tasks=[made], trajectories=[replace(trajectory, rows=(row,))], evaluations=[evaluation])
+    pool.append(point)
+    found = deployment_pairs(pool, tenant="default", old=OLD, new=NEW)
+    assert (found.pairs, found.left_out["failed"]) == ((), 1)
+
+
 def test_what_cannot_be_compared_is_left_out_and_counted(pool: Pool, store: Store) -> None:
     """A missing judgement is no 0, equal scores are no preference, imported text has no tokens."""
     for task, (old, new) in {
@@ -94,7 +106,7 @@ def test_what_cannot_be_compared_is_left_out_and_counted(pool: Pool, store: Stor
     store("other", "other", "nano@3", 1.0)
     found = deployment_pairs(pool, tenant="default", old=OLD, new=NEW)
     assert found.pairs == ()
-    assert found.left_out == {"one_sided": 1, "unjudged": 2, "equal": 1, "tokenless": 1, "unusable": 0}
+    assert found.left_out == {"one_sided": 1, "unjudged": 2, "equal": 1, "failed": 0, "tokenless": 1, "unusable": 0}
     (bare,) = found.tokenless  # fit to be learned from once somebody has rendered it
     assert (bare.chosen.id, bare.rejected.id) == ("trajectory-bare-new", "trajectory-bare-old")
 
@@ -108,13 +120,19 @@ def test_nothing_is_learned_from_held_out_tasks_or_of_other_tenants(pool: Pool, 
             Feedback(f"better-{kind}", "trajectory", bad.id, "correction", 1.0, refers_to=good.id),
         )
     assert _ends(pool) == []
-    assert thumbs(pool, tenant="default") == ((), {"undecided": 0, "dangling": 2, "tokenless": 0}, ())
-    expected = ((), {"dangling": 2, "tokenless": 0, "unusable": 0}, ())
+    assert thumbs(pool, tenant="default") == (
+        (),
+        {"undecided": 0, "dangling": 2, "unselected": 0, "tokenless": 0},
+        (),
+    )
+    expected = ((), {"dangling": 2, "unselected": 0, "tokenless": 0, "unusable": 0}, ())
     assert correction_pairs(pool, tenant="default") == expected
     assert len(deployment_pairs(pool, tenant="bob", old=OLD, new=NEW).pairs) == 1
     assert thumbs(pool, tenant="bob").rated == ()  # what the others said is not bob's
     with pytest.raises(StoreError, match="held-out tasks are never trained on"):
         deployment_pairs(pool, tenant="default", old=OLD, new=NEW, selection=Selection(splits=("heldout",)))
+    with pytest.raises(StoreError, match="held-out tasks are never trained on"):
+        thumbs(pool, tenant="default", selection=Selection(splits=("heldout",)))
 
 
 def test_a_selection_narrows_what_is_compared(pool: Pool, store: Store) -> None:
@@ -122,6 +140,32 @@ def test_a_selection_narrows_what_is_compared(pool: Pool, store: Store) -> None:
     store("a-new", "a", NEW, 1.0)
     assert _ends(pool, selection=Selection(families=("other",))) == []
     assert len(_ends(pool, selection=Selection(families=("mail",)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("selection", "taken"),
+    [
+        (Selection(families=("mail",)), True),
+        (Selection(families=("other",)), False),
+        (Selection(environments=("elsewhere",)), False),
+    ],
+)
+def test_what_is_said_of_attempts_that_are_not_meant_is_counted_by_itself(
+    pool: Pool, store: Store, selection: Selection, *, taken: bool
+) -> None:
+    wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None)
+    pool.add_feedback(
+        Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id),
+        Feedback("up", "trajectory", right.id, "thumbs", 1.0),
+        Feedback("torn", "trajectory", wrong.id, "thumbs", 1.0),
+        Feedback("torn again", "trajectory", wrong.id, "thumbs", -1.0),
+    )
+    pairs = correction_pairs(pool, tenant="default", selection=selection)
+    rated = thumbs(pool, tenant="default", selection=selection)
+    assert (len(pairs.pairs), pairs.left_out["unselected"]) == (int(taken), int(not taken))
+    assert (len(rated.rated), rated.left_out["unselected"]) == (int(taken), 0 if taken else 2)
+    assert rated.left_out["undecided"] == int(taken)
+    assert (pairs.left_out["dangling"], rated.left_out["dangling"]) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +198,7 @@ def test_a_correction_beats_what_it_corrects(pool: Pool, store: Store) -> None:
     found = correction_pairs(pool, tenant="default")
     (pair,) = found.pairs
     assert (pair.chosen, pair.rejected, pair.margin, pair.source) == (right, wrong, None, "correction")
-    assert found.left_out == {"dangling": 3, "tokenless": 0, "unusable": 1}
+    assert found.left_out == {"dangling": 3, "unselected": 0, "tokenless": 0, "unusable": 1}
 
 
 def test_what_a_person_did_waits_for_its_tokens(pool: Pool, store: Store) -> None:
@@ -187,5 +231,5 @@ def test_thumbs_are_added_up_and_ties_say_nothing(pool: Pool, store: Store) -> N
         ("trajectory-liked", True),
         ("trajectory-disliked", False),
     ]
-    assert found.left_out == {"undecided": 1, "dangling": 2, "tokenless": 1}
+    assert found.left_out == {"undecided": 1, "dangling": 2, "unselected": 0, "tokenless": 1}
     assert [each.trajectory.id for each in found.tokenless] == ["trajectory-bare"]

@@ -235,3 +235,11 @@ def test_every_knob_changes_what_is_kept(changes: dict[str, Any]) -> None:
     )
     before = replace(ALL, top=2) if "prefer" in changes else ALL
     assert _names(select([group], before)) != _names(select([group], replace(before, **changes)))
+
+
+def test_a_failure_is_no_success_whatever_it_earned() -> None:
+    """A verifier's gate is no weight that rewards could buy back."""
+    well, gated = _member("well", [3], 1.0), replace(_member("gated", [4], 1.0), succeeded=False)
+    found = select([_group(well, gated, replace(_member("unsaid", [5], 1.0), succeeded=None))], ALL)
+    assert sorted(_names(found)) == ["unsaid", "well"]
+    assert found.failed == 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from upturn.environments.environment import Environment, Info, Step, blocks
-from upturn.environments.kit import EnvironmentKit
+from upturn.environments.kit import EnvironmentKit, tools_of
 from upturn.records import Action, JsonValue, Observation, Split, Task
 
 
@@ -68,6 +68,7 @@ class HintedKit:
         self.name = kit.name
         self.families: Mapping[str, int] = kit.families
         self.verifier = kit.verifier
+        self.tools = tools_of(kit)
         self._kit = kit
         self._hints = hints
 

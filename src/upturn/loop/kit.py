@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from upturn.config import Config
-from upturn.environments import Environment, EnvironmentKit, Verifier, resolve_kit
+from upturn.environments import Environment, EnvironmentKit, Verifier, resolve_kit, tools_of
 from upturn.environments.hint import hint_of
 from upturn.errors import ConfigError, RecordError
 from upturn.records import Split, Task, from_fields
@@ -51,6 +51,7 @@ class OwnKit:
         self.name = kit.name
         self.families: Mapping[str, int] = kit.families
         self.verifier = verifier
+        self.tools = tools_of(kit)
         self._kit = kit
         self._tenant = tenant
 
@@ -82,6 +83,7 @@ class FileKit:
         self.name = kit.name
         self.verifier = verifier
         self.families: Mapping[str, int] = {task.family: task.level for task in tasks}
+        self.tools = tools_of(kit)
         self._kit = kit
         self._tasks = tuple(tasks)
 

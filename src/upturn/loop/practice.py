@@ -190,8 +190,8 @@ def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
     )
 
     def evaluate(_iterations: int) -> Assessment:
-        version = trainee.serve_as(trainee.version)
-        found = sit(trainee.fleet, version, tasks, context.purpose(f"{name}/watch"), pool=None)
+        version = trainee.serve_as(trainee.version, context.fleet)  # here, wherever practice samples
+        found = sit(context.fleet, version, tasks, context.purpose(f"{name}/watch"), pool=None)
         context.progress.figure("unseen worlds", found.rate())
         interval, costs = found.interval(), found.costs()
         return Assessment(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from upturn.environments import EnvironmentKit, tools_of
+from upturn.errors import ModelError
 from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose
 from upturn.loop.service import judge
 from upturn.loop.values import Continuations, measure_values, turn_rewards
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 TRAINING_SEED_OFFSET = 1_000_000
 """Training draws its tasks from streams that neither service nor exams use."""
+_BROKEN = frozenset({"model_error", "environment_error"})
+"""Outcomes that say nothing of the policy."""
 REFILL_SEED_STEP = 10_000_000
 """Between the seeds of an iteration's own tasks and attempts and those of each further round."""
 
@@ -173,10 +176,10 @@ class Trainee:
         )
         self.renderer = local.renderer(tools_of(fleet.kit))
 
-    def serve_as(self, version: AgentVersion) -> AgentVersion:
-        """Lets the fleet attempt tasks as ``version`` with the weights as they are now."""
+    def serve_as(self, version: AgentVersion, fleet: Fleet | None = None) -> AgentVersion:
+        """Lets the fleet attempt tasks as ``version`` with the weights as they are now; None = its own fleet."""
         self.engine.refresh()
-        self.fleet.adopt(version, self.engine, self.renderer)
+        (fleet or self.fleet).adopt(version, self.engine, self.renderer)
         return version
 
     def practise(
@@ -184,8 +187,9 @@ class Trainee:
     ) -> list[ScoredGroup]:
         """Groups of attempts at the tasks with the present weights, at temperature 1; all go to the sink.
 
-        Continuations, which measure states, go nowhere. Raises WorldError where an environment cannot be entered
-        again.
+        What a model or an environment broke is missing, whatever a judge makes of it: it says nothing of the
+        policy. Continuations, which measure states, go nowhere. Raises WorldError where an environment cannot be
+        entered again, ModelError where not one attempt could be made.
         """
         version = self.serve_as(self.version)
         key, seed = f"{practice.run}/{iteration}", practice.seed * 100_003 + iteration
@@ -196,6 +200,7 @@ class Trainee:
         trajectories = self.fleet.attempt(jobs, purpose)
         verifier = self.fleet.kit.verifier
         evaluations = [judge(verifier, job[1], each) for job, each in zip(jobs, trajectories, strict=True)]
+        _refuse_broken(trajectories)
         finished = list(zip((job[1] for job in jobs), trajectories, evaluations, strict=True))
         run = f"{practice.run}/refill-{practice.refill}" if practice.refill else practice.run
         sink.append(run, iteration, finished)
@@ -204,11 +209,7 @@ class Trainee:
             ScoredGroup(
                 task,
                 tuple(
-                    scored(
-                        trajectories[at],
-                        practice.earned(trajectories[at], evaluations[at]),
-                        _succeeded(evaluations[at]),
-                    )
+                    _scored(trajectories[at], evaluations[at], practice)
                     for at in range(index * size, (index + 1) * size)
                 ),
             )
@@ -221,8 +222,20 @@ class Trainee:
         return measure_values(self.fleet, version, groups, values, how=how).groups
 
 
-def _succeeded(evaluation: Evaluation) -> bool | None:
-    return None if evaluation.verdict == "missing" else evaluation.is_success
+def _refuse_broken(trajectories: Sequence[Trajectory]) -> None:
+    """An engine that is gone breaks every attempt: rounds of nothing would pass for training."""
+    if trajectories and all(each.outcome == "model_error" for each in trajectories):
+        raise ModelError(
+            f"not one of {len(trajectories)} attempts could be made, the first broke with: "
+            f"{trajectories[0].error}; look at the model or its engine, then resume"
+        )
+
+
+def _scored(trajectory: Trajectory, evaluation: Evaluation, practice: Practice) -> ScoredTrajectory:
+    if trajectory.outcome in _BROKEN:
+        return scored(trajectory, None)
+    succeeded = None if evaluation.verdict == "missing" else evaluation.is_success
+    return scored(trajectory, practice.earned(trajectory, evaluation), succeeded)
 
 
 def scored(trajectory: Trajectory, earned: float | None, succeeded: bool | None = None) -> ScoredTrajectory:

@@ -50,9 +50,10 @@ def deployment_pairs(
 
     Of a task, the versions' first attempts are compared, then the second ones, and so on, so that neither version
     is judged by its luckiest. Left out: ``one_sided`` (attempts without a counterpart), ``unjudged`` (a score is
-    missing), ``equal`` (scores that differ by ``min_margin`` or less), ``tokenless``, ``unusable`` (see
-    ``pair_problem``). Raises StoreError for two versions that are one, for a
-    margin that is no distance, and for a selection of versions or of held-out tasks.
+    missing), ``equal`` (scores that differ by ``min_margin`` or less), ``failed`` (the better-scored side failed,
+    the other did not: a gate is no weight), ``tokenless``, ``unusable`` (see ``pair_problem``). Raises StoreError
+    for two versions that are one, for a margin that is no distance, and for a selection of versions or of held-out
+    tasks.
     """
     if old == new:
         raise StoreError(f"old and new version are both {old!r}; name two versions that did the same tasks")
@@ -68,7 +69,7 @@ def deployment_pairs(
     for experience in pool.experiences(chosen, tenant=tenant):
         sides = attempts.setdefault(experience.task.id, {old: [], new: []})
         sides[experience.trajectory.agent_version].append(experience)
-    left_out: Counter[str] = Counter(one_sided=0, unjudged=0, equal=0)
+    left_out: Counter[str] = Counter(one_sided=0, unjudged=0, equal=0, failed=0)
     pairs: list[PreferencePair] = []
     for sides in attempts.values():
         left_out["one_sided"] += abs(len(sides[old]) - len(sides[new]))
@@ -96,7 +97,14 @@ def _judged(
     if abs(margin) <= min_margin:
         left_out["equal"] += 1
         return
+    if _failed(better) and not _failed(worse):
+        left_out["failed"] += 1
+        return
     yield _pair(better.trajectory, worse.trajectory, "deployment", abs(margin))
+
+
+def _failed(experience: Experience) -> bool:
+    return experience.evaluation is not None and experience.evaluation.verdict == "failure"
 
 
 def _pair(
@@ -122,45 +130,49 @@ def _has_tokens(trajectory: Trajectory) -> bool:
     return any(row.spans for row in trajectory.rows)
 
 
-def correction_pairs(pool: PoolReader, *, tenant: str) -> Preferences:
+def correction_pairs(pool: PoolReader, *, tenant: str, selection: Selection = EVERYTHING) -> Preferences:
     """Attempts that somebody corrected: the corrected one, which is stored as a trajectory of its own at the same
     task, against the one that it corrects.
 
     Read from feedback on a trajectory with the metric ``correction`` and ``refers_to``. A correction that is given
     twice counts once. Left out: ``dangling`` (feedback on something else, or an end that is not among the tenant's
-    training tasks), ``tokenless``, ``unusable`` (see ``pair_problem``).
+    training tasks), ``unselected`` (an end that the selection does not mean), ``tokenless``, ``unusable`` (see
+    ``pair_problem``). Raises StoreError for a selection of held-out tasks.
     """
-    left_out: Counter[str] = Counter(dangling=0)
+    left_out: Counter[str] = Counter(dangling=0, unselected=0)
     ends: dict[tuple[str, str], None] = {}
     for said in _said(pool, tenant, CORRECTION, left_out):
         if said.refers_to is None:
             left_out["dangling"] += 1
         else:
             ends[said.refers_to, said.subject_id] = None
-    known = _known(pool, tenant)
-    linked = [each for each in ends if set(each) <= known]
-    left_out["dangling"] += len(ends) - len(linked)
+    known, meant = _known(pool, tenant), _known(pool, tenant, selection)
+    left_out["dangling"] += sum(not set(each) <= known for each in ends)
+    linked = [each for each in ends if set(each) <= meant]
+    left_out["unselected"] += sum(set(each) <= known for each in ends) - len(linked)
     stored = _stored(pool, tenant, [name for each in linked for name in each])
     return _sorted_out(
         (_pair(stored[better], stored[worse], "correction", None) for better, worse in linked), left_out
     )
 
 
-def thumbs(pool: PoolReader, *, tenant: str) -> Ratings:
+def thumbs(pool: PoolReader, *, tenant: str, selection: Selection = EVERYTHING) -> Ratings:
     """Attempts that people thought well of, or not, by the sum of all thumbs on each.
 
     Read from feedback on a trajectory with the metric ``thumbs``. Left out: ``undecided`` (attempts whose thumbs
     add up to 0), ``dangling`` (feedback on something else, or on nothing among the tenant's training tasks),
-    ``tokenless``.
+    ``unselected`` (attempts that the selection does not mean), ``tokenless``. Raises StoreError for a selection of
+    held-out tasks.
     """
-    left_out: Counter[str] = Counter(undecided=0, dangling=0)
+    left_out: Counter[str] = Counter(undecided=0, dangling=0, unselected=0)
     sums: dict[str, float] = {}
     for said in _said(pool, tenant, THUMBS, left_out):
         sums[said.subject_id] = sums.get(said.subject_id, 0.0) + said.value
-    known = _known(pool, tenant)
+    known, selected = _known(pool, tenant), _known(pool, tenant, selection)
     left_out["dangling"] += sum(name not in known for name in sums)
-    left_out["undecided"] += sum(name in known and value == 0 for name, value in sums.items())
-    meant = [name for name, value in sums.items() if name in known and value != 0]
+    left_out["unselected"] += sum(name in known and name not in selected for name in sums)
+    left_out["undecided"] += sum(name in selected and value == 0 for name, value in sums.items())
+    meant = [name for name, value in sums.items() if name in selected and value != 0]
     stored = _stored(pool, tenant, meant)
     rated = [RatedTrajectory(stored[name], sums[name] > 0) for name in meant]
     tokenless = tuple(each for each in rated if not _has_tokens(each.trajectory))
@@ -179,9 +191,10 @@ def _said(pool: PoolReader, tenant: str, metric: str, left_out: Counter[str]) ->
             left_out["dangling"] += 1
 
 
-def _known(pool: PoolReader, tenant: str) -> set[str]:
-    """The tenant's trajectories that may be trained on."""
-    return {each.trajectory_id for each in pool.selected(Selection(splits=("train",)), tenant=tenant)}
+def _known(pool: PoolReader, tenant: str, selection: Selection = EVERYTHING) -> set[str]:
+    """The tenant's trajectories that are meant and may be trained on."""
+    chosen = replace(selection, splits=_trainable(selection))
+    return {each.trajectory_id for each in pool.selected(chosen, tenant=tenant)}
 
 
 def _stored(pool: PoolReader, tenant: str, ids: Sequence[str]) -> dict[str, Trajectory]:

@@ -73,8 +73,8 @@ def refuse_idle_top(groups: Sequence[ScoredGroup], settings: SelectionSettings) 
 
 
 def is_success(member: ScoredTrajectory, settings: SelectionSettings) -> bool:
-    """False also for what could not be scored."""
-    return member.is_scorable and reward_of(member) >= settings.threshold
+    """False also for what could not be scored, and for what a verifier called a failure, whatever it earned."""
+    return member.is_scorable and member.succeeded is not False and reward_of(member) >= settings.threshold
 
 
 def reward_of(member: ScoredTrajectory) -> float:
