@@ -108,6 +108,8 @@ class DpoConfig(Section):
 class DpoRoundsConfig(PracticeConfig):
     """``upturn train dpo-rounds``: pairs of the agent's own fresh attempts, in rounds."""
 
+    attempts: Annotated[int, Field(ge=2)] = 8
+    """Attempts at each task, which are paired."""
     by: Literal["trajectory", "turn"] = "trajectory"
     """What is paired: the best attempt at a task with the worst, or different actions after one history."""
     min_margin: Annotated[float, Field(ge=0)] = 0.0
@@ -256,7 +258,7 @@ class RftConfig(Section):
 class MixtureConfig(PracticeConfig):
     """``upturn train mixture``: practice with successes, pairs or thumbs from a pool in the same steps, each part
     with its own denominator. Practice is told by ``[grpo.algorithm]`` and ``[grpo.advantage]``, the other parts by
-    the sections of their name."""
+    the sections of their name; of those, epochs and learning rates are the mixture's own."""
 
     attempts: Annotated[int, Field(ge=2)] = 8
     """Attempts at each task, which are compared with each other."""

@@ -16,6 +16,7 @@ from upturn.loop.context import Context
 from upturn.loop.cycle import compare, examine
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons import dpo, dpo_rounds, grpo, kto, mixture, offline, ppo, rft, sft, world_model
+from upturn.loop.lessons.effect import check_effect
 from upturn.loop.lessons.evidence import check_evidence
 from upturn.loop.lessons.imitation import Imitation, Way
 from upturn.loop.lessons.learned import Learned
@@ -118,6 +119,7 @@ def check(config: Config, algorithm: str) -> None:
             ]
         )
     LESSONS[algorithm].check(config)
+    check_effect(config, algorithm)
     check_evidence(config, algorithm)
 
 

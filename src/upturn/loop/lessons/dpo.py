@@ -8,14 +8,13 @@ from upturn.errors import ConfigError, TrainingError
 from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
-from upturn.loop.lessons.evidence import left_out_words, needed_pool
+from upturn.loop.lessons.evidence import left_out_words, needed_pool, practised_selection
 from upturn.loop.peer import jointly
 from upturn.loop.plan import Plan, Walk, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser, pair_objective
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import with_rows
-from upturn.pool import Selection
 from upturn.pool.preference import correction_pairs, deployment_pairs
 from upturn.records import AgentVersion, PreferencePair, PreferenceSource, record
 from upturn.records.preference import pair_problem
@@ -33,6 +32,13 @@ def settings(config: Config) -> DpoSettings:
     if section.old and section.old == section.new:
         raise ConfigError(
             [f"dpo.old and dpo.new are both {section.old!r}; name two versions that did the same tasks"]
+        )
+    if section.min_margin and not section.old:
+        raise ConfigError(
+            [
+                f"dpo.min_margin = {section.min_margin:g} has no effect without dpo.old and dpo.new: corrections "
+                "have no margin; set both, or leave it out"
+            ]
         )
     return made(
         "dpo",
@@ -129,7 +135,8 @@ def _frozen(pairs: Sequence[PreferencePair]) -> FrozenPairs:
 
 def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
     """What the pool holds now."""
-    section, found = context.config.dpo, [correction_pairs(context.pool, tenant=context.tenant)]
+    section, chosen = context.config.dpo, practised_selection(context)
+    found = [correction_pairs(context.pool, tenant=context.tenant, selection=chosen)]
     if section.old:
         found.append(
             deployment_pairs(
@@ -138,7 +145,7 @@ def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
                 old=section.old,
                 new=section.new,
                 min_margin=section.min_margin,
-                selection=Selection(families=tuple(context.practised)),
+                selection=chosen,
             )
         )
     left_out = left_out_words(*(each.left_out for each in found))

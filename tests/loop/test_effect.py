@@ -1,0 +1,43 @@
+"""Sections that several ways of learning share are refused where they would do nothing."""
+
+from types import ModuleType
+
+import pytest
+
+from upturn.config import AgentConfig, RewardConfig
+from upturn.config.learning import CurriculumConfig, RolloutConfig
+from upturn.config.lesson import DpoConfig
+from upturn.errors import ConfigError
+from upturn.loop.lesson import LESSONS
+from upturn.loop.lessons import dpo
+from upturn.loop.lessons.effect import check_effect
+
+NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+GUIDED = {"grpo", "ppo"}
+PRACTISING = GUIDED | {"dpo-rounds", "rejection", "iterated", "star", "self-repair", "rft", "mixture"}
+
+
+@pytest.mark.parametrize("algorithm", LESSONS)
+def test_each_way_takes_the_shared_sections_that_act_and_refuses_the_others(
+    desk: ModuleType, algorithm: str
+) -> None:
+    sections = {
+        "curriculum": (CurriculumConfig(policy="uniform"), GUIDED),
+        "rollouts": (RolloutConfig(place="ray"), PRACTISING),
+        "rewards": (RewardConfig(overlong_tokens=64, overlong_buffer=8), PRACTISING - {"rft"} | {"offline"}),
+    }
+    refused = set()
+    for name, (section, _) in sections.items():
+        config = desk.config(("solver",)).model_copy(update={name: section})
+        try:
+            check_effect(config, algorithm)
+        except ConfigError as exc:
+            assert f"has no effect with `upturn train {algorithm}`" in str(exc)
+            refused.add(name)
+    assert refused == {name for name, (_, users) in sections.items() if algorithm not in users}
+
+
+def test_a_margin_of_corrections_alone_is_refused(desk: ModuleType) -> None:
+    config = desk.config(("solver",)).model_copy(update={"dpo": DpoConfig(min_margin=0.25)})
+    with pytest.raises(ConfigError, match=r"dpo\.min_margin = 0\.25 has no effect without dpo\.old and dpo\.new"):
+        dpo.settings(config)
