@@ -37,6 +37,22 @@ def test_latest_run_is_the_newest_of_that_name(tmp_path: Path) -> None:
     assert latest_run(tmp_path, "demo") == newest == chosen_run(tmp_path, "demo", "latest")
 
 
+def test_latest_run_is_not_that_of_a_longer_name(tmp_path: Path) -> None:
+    """As ``train-dpo`` and ``train-dpo-rounds`` are."""
+    own = begun(tmp_path / "train-dpo-20260102-030405")
+    begun(tmp_path / "train-dpo-rounds-20260102-030405")
+    begun(tmp_path / "train-dpo-of-mine")
+    assert latest_run(tmp_path, "train-dpo") == own
+    with pytest.raises(JournalError, match=r"no run train-\*"):
+        latest_run(tmp_path, "train")
+
+
+def test_the_tenth_run_of_a_second_is_later_than_the_ninth(tmp_path: Path) -> None:
+    runs = [begun(new_run(tmp_path, "demo", clock=clock)) for _ in range(11)]
+    assert latest_run(tmp_path, "demo") == runs[-1]
+    assert runs[-1].name.endswith("-11")
+
+
 def test_run_that_is_not_there_cannot_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match=r"no run demo-\* with a journal.jsonl"):
         chosen_run(tmp_path, "demo", "latest")

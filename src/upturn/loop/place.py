@@ -1,5 +1,6 @@
 """Where runs lie: one folder each under the runs directory."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,10 +23,17 @@ def new_run(directory: Path, name: str, *, clock: Callable[[], datetime] | None 
 
 def latest_run(directory: Path, name: str) -> Path:
     """The newest run of that name; raises JournalError when there is none."""
-    found = sorted(path.parent for path in directory.glob(f"{name}-*/{FILE_NAME}"))
+    begun = [path.parent for path in directory.glob(f"{name}-*/{FILE_NAME}")]
+    # By what follows the name: "dpo-rounds-…" is no run of "dpo", and the tenth of a second comes after the second.
+    found = [(match[1], int(match[2] or 1), each) for each in begun if (match := _moment(name, each.name))]
     if not found:
         raise JournalError(f"no run {name}-* with a {FILE_NAME} under {str(directory)!r}; start one first")
-    return found[-1]
+    return max(found)[2]
+
+
+def _moment(name: str, folder: str) -> re.Match[str] | None:
+    """Date and time, and the counter, of a run of that name; None = it is another's."""
+    return re.fullmatch(rf"{re.escape(name)}-(\d{{8}}-\d{{6}})(?:-(\d+))?", folder)
 
 
 def chosen_run(directory: Path, name: str, resume: str | None) -> Path:

@@ -8,7 +8,8 @@ from pathlib import Path
 from upturn.config import Config
 from upturn.errors import ConfigError
 from upturn.loop.context import Context
-from upturn.pool import Pool
+from upturn.pool import Pool, Selection
+from upturn.pool.coverage import IMPORTED
 
 FROM_POOL = frozenset({"sft", "dpo", "kto", "world-model", "offline", "mixture"})
 """Ways of learning that need it, by command."""
@@ -26,6 +27,7 @@ _CAUSES: Mapping[str, str] = {
     "failed": "whose better-scored side failed while the other did not",
     "undecided": "with thumbs that add up to nothing",
     "dangling": "on what must not or cannot be trained on: held-out tasks, or attempts that are not there",
+    "unselected": "on tasks of families or environments that are not practised",
 }
 """Why stored preferences are left out, for people."""
 
@@ -38,6 +40,11 @@ def left_out_words(*counts: Mapping[str, int]) -> str:
         for cause, count in each.items()
         if count and cause != "tokenless"
     )
+
+
+def practised_selection(context: Context) -> Selection:
+    """Attempts at tasks of the practised families in the run's environment, recordings of elsewhere among them."""
+    return Selection(families=tuple(context.practised), environments=(context.kit.name, IMPORTED))
 
 
 def needed_pool(context: Context, algorithm: str) -> None:
