@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 from upturn.config import AgentConfig, Config, RoundsConfig
+from upturn.errors import TrainingError
 from upturn.loop.context import Context, version_of
 from upturn.loop.lessons import ppo, rft
 from upturn.loop.plan import (
@@ -85,7 +86,7 @@ def test_a_plan_over_rows_counts_them_exactly(
     """Three epochs over 4 + 5 + 9 tokens in batches of two; a row takes two seconds."""
     monkeypatch.setattr("upturn.loop.plan.scored", lambda *_: Cost(6.0, 2.0, 0.0, 2.0, 9))
     walk = in_epochs(_rows(4, 5, 9), "3 successes", epochs=3, batch_rows=2)
-    found = rows_plan(context, trainee, "sft", walk, held=Held(copies=1))
+    found = rows_plan(context, trainee, "sft", walk, held=Held(copies=1, scorings=1))
     shape = shape_of(trainee.model)
     expected = memory(shape, micro_batch_tokens=12, written_tokens=4, copies=1)  # two rows of six at a time
     assert found == Plan(
@@ -156,13 +157,18 @@ def test_a_critic_takes_a_model_and_a_reference_a_copy(context: Context, monkeyp
     parent, course = version_of(NANO), _course(context)
     alone = practice_plan(context, parent, "ppo", course=course)
     critic = practice_plan(context, parent, "ppo", course=course, held=Held(critics=1))
-    reference = practice_plan(context, parent, "ppo", course=course, held=Held(copies=1))
+    reference = practice_plan(context, parent, "ppo", course=course, held=Held(copies=1, scorings=1))
+    kept = practice_plan(context, parent, "ppo", course=course, held=Held(copies=1))
+    scored_once = practice_plan(context, parent, "ppo", course=course, passes=2, held=Held(scorings=1))
     parameters = shape_of(Trainee(context.fleet, parent).model).parameters
     assert critic.memory_bytes - alone.memory_bytes == 4 * 4 * parameters  # weights, gradient, AdamW's two
     assert reference.memory_bytes - alone.memory_bytes == 4 * parameters
     rows = 7 * 24 * 4
     assert critic.seconds - alone.seconds == pytest.approx(rows * 3.0)
     assert reference.seconds - alone.seconds == pytest.approx(rows * 3.0 / BACKWARD)
+    assert (kept.memory_bytes, kept.seconds) == (reference.memory_bytes, alone.seconds)  # held, and not asked
+    assert scored_once.memory_bytes == alone.memory_bytes
+    assert scored_once.seconds - alone.seconds == pytest.approx(rows * 3.0 * (1 + 1 / BACKWARD))  # a pass more
 
 
 def test_a_probe_keeps_nothing_and_leaves_the_weights(context: Context, trainee: Trainee) -> None:
@@ -183,6 +189,11 @@ def test_computing_activations_again_costs_a_third(trainee: Trainee, monkeypatch
     again = scored(trainee, rows, OptimiserSettings(gradient_checkpointing=True))
     assert plain == Cost(9.0, 2.0, 0.0, 3.0 * 1.0 / FEW_ROWS, 9)
     assert again == replace_seconds(plain, 4.0 / FEW_ROWS)
+
+
+def test_without_a_row_there_is_no_plan(context: Context, trainee: Trainee) -> None:
+    with pytest.raises(TrainingError, match="not one row of tokens to train 'nano@base-in-training' on"):
+        rows_plan(context, trainee, "sft", in_epochs([], "nothing", epochs=1, batch_rows=2))
 
 
 def replace_seconds(cost: Cost, seconds: float) -> Cost:

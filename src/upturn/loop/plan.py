@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from upturn.config import RoundsConfig
+from upturn.errors import TrainingError
 from upturn.loop.context import Context
 from upturn.loop.fleet import SLOTS
 from upturn.loop.practice import SELECTION_TASKS, Course
@@ -73,12 +74,14 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a run holds beside the model that it trains."""
+    """What a run holds and does beside training its model."""
 
     copies: int = 0
-    """Of the model, not trained: a reference."""
+    """Of the model in memory, not trained."""
     critics: int = 0
     """Of the model, trained."""
+    scorings: int = 0
+    """Of every row, without a step: by a reference, or by the model itself before it changes."""
 
 
 class Walk(NamedTuple):
@@ -121,8 +124,8 @@ def practice_plan(
     rows = section.iterations * section.tasks_per_iteration * practice.attempts
     watched = SELECTION_TASKS * evaluations(section) if course.is_watched else 0
     exams = 2 * context.config.tasks.heldout_count
-    seconds = (rows + watched + exams) * cost.sampling_seconds + rows * passes * cost.update_seconds * (
-        1 + held.critics + held.copies / BACKWARD
+    seconds = (rows + watched + exams) * cost.sampling_seconds + rows * cost.update_seconds * (
+        passes * (1 + held.critics) + held.scorings / BACKWARD
     )
     alive = section.tasks_per_iteration * practice.attempts
     taken = _memory(trainee, cost, settings, held=held, batch_rows=alive, alive=alive)
@@ -165,7 +168,7 @@ def rows_plan(
         walk.taken,
         round(walk.taken * mean),
         _memory(trainee, cost, settings, held=held, batch_rows=walk.batch_rows).total,
-        walk.taken * cost.update_seconds * (1 + held.copies / BACKWARD),
+        walk.taken * cost.update_seconds * (1 + held.scorings / BACKWARD),
         "the rows themselves, and a probe of how long a pass over some of them takes here; without exams",
     )
 
@@ -189,10 +192,15 @@ def probed(trainee: Trainee, tasks: Sequence[Task], practice: Practice, settings
 
 
 def scored(trainee: Trainee, rows: Sequence[TrainingRow], settings: OptimiserSettings) -> Cost:
-    """What one row takes to train on; nothing is trained."""
+    """What one row takes to train on; nothing is trained. Raises TrainingError without a row."""
     from upturn.training.trainer import Trainer
 
     some = list(rows[:FEW_ROWS])
+    if not some:
+        raise TrainingError(
+            f"there is not one row of tokens to train {trainee.version.id!r} on, so a plan cannot be measured; "
+            "look at how its attempts end, or take a pool with attempts that its renderer can write"
+        )
     trainer = Trainer(trainee.model, settings)
     trainer.score(some)  # the first pass checks the tree against the padded one
     started = time.perf_counter()

@@ -37,7 +37,8 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take; every attempt is counted as if it stood in a pair."""
     asked = settings(context.config)
     course = _course(context, dict.fromkeys(context.practised, 1.0), "dpo-rounds")
-    held = Held(copies=int(asked.reference == "initial"))
+    references = int(asked.reference == "initial")
+    held = Held(copies=references, scorings=references)
     return practice_plan(context, parent, "dpo-rounds", course=course, passes=asked.epochs, held=held)
 
 

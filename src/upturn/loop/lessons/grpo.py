@@ -12,13 +12,14 @@ from upturn.records import AgentVersion
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
     settings = algorithm_settings(context.config)
+    references = int(settings.objective.kl is not None)
     return practice_plan(
         context,
         parent,
         "grpo",
         course=grpo_course(context, settings, dict.fromkeys(context.practised, 1.0), "grpo"),
         passes=settings.passes,
-        held=Held(copies=int(settings.objective.kl is not None)),
+        held=Held(copies=references, scorings=references + int(settings.mismatch is not None)),
     )
 
 

@@ -8,7 +8,7 @@ from upturn.errors import TrainingError
 from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
-from upturn.loop.lessons.evidence import left_out_words, needed_pool
+from upturn.loop.lessons.evidence import left_out_words, needed_pool, practised_selection
 from upturn.loop.peer import jointly
 from upturn.loop.plan import Plan, in_epochs, rows_plan
 from upturn.loop.progress import told
@@ -104,7 +104,7 @@ def _frozen(found: Sequence[RatedTrajectory]) -> FrozenThumbs:
 
 def _found(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
     """What the pool holds now."""
-    found = thumbs(context.pool, tenant=context.tenant)
+    found = thumbs(context.pool, tenant=context.tenant, selection=practised_selection(context))
     left_out = left_out_words(found.left_out)
     rendered = [
         replace(each, trajectory=with_rows(each.trajectory, trainee.renderer, trainee.version.prompt))

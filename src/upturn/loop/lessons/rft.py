@@ -127,7 +127,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
         parent,
         "rft",
         course=_course(context, parent, "rft", _practice(context, "rft", "true", seed=context.seed, rate=0.5)),
-        held=Held(copies=1),
+        held=Held(copies=1, scorings=1),
     )
     trials = len(list(_trials(context, parent)))
     return replace(

@@ -57,7 +57,9 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     warm_up = 0 if asked.warm_up is None else asked.warm_up.epochs * len(rows)
     rounds = asked.practice.iterations
     walk = Walk(rows, f"{len(attempts)} attempts", rounds, "iteration", rounds * batch + warm_up, batch)
-    found = rows_plan(context, trainee, "world-model", walk, held=Held(copies=1))
+    references = int(asked.practice.objective.kl is not None)
+    held = Held(copies=references, scorings=references)
+    found = rows_plan(context, trainee, "world-model", walk, held=held)
     return replace(
         found,
         basis="a probe of how long a pass over some of the attempts takes here; without sampling predictions, "
