@@ -114,6 +114,39 @@ def test_a_pool_without_thumbs_is_refused_with_how_to_ingest_them(desk: ModuleTy
         rated(context, Trainee(context.fleet, version_of(NANO)))
 
 
+def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
+    desk: ModuleType, tmp_path: Path
+) -> None:
+    """The solver's attempts at a sum and a product are liked, and the adder's at the product is corrected."""
+    for agent in ("solver", "adder"):
+        _served(desk, tmp_path, agent, 2)
+    liked, wrong = _attempts(tmp_path, "solver"), _attempts(tmp_path, "adder")
+    with Pool.open(tmp_path / "shared.db") as pool:
+        families = {each.trajectory.id: each.task.family for each in pool.experiences(tenant="default")}
+        better = {families[name]: name for name in liked}
+        pool.add_feedback(
+            *(Feedback(f"up-{name}", "trajectory", name, "thumbs", 1.0) for name in liked),
+            *(
+                Feedback(f"c-{name}", "trajectory", name, "correction", 1.0, refers_to=better[families[name]])
+                for name in wrong
+                if families[name] == "products"
+            ),
+        )
+    for family, pairs in (("products", 1), ("sums", 0)):
+        plain = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")})
+        settings = plain.model_copy(update={"tasks": plain.tasks.model_copy(update={"families": (family,)})})
+        with desk.opened(tmp_path / family, settings) as context:
+            trainee = Trainee(context.fleet, version_of(NANO))
+            assert [each.trajectory.id for each in rated(context, trainee)] == [better[family]]
+            if pairs:
+                assert len(stored_pairs(context, trainee)) == pairs
+            else:
+                with pytest.raises(
+                    TrainingError, match="1 on tasks of families or environments that are not pract"
+                ):
+                    stored_pairs(context, trainee)
+
+
 def test_a_run_with_a_pool_of_its_own_has_no_pairs_and_no_thumbs(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, desk.config(("solver",))) as context:
         trainee = Trainee(context.fleet, version_of(NANO))
