@@ -27,6 +27,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/training/dpo_rounds.py:run_dpo_rounds": "a run's seed, place and callbacks are independent",
     "src/upturn/training/kto.py:run_kto": "a run's seed, place and two callbacks are independent of each other",
     "src/upturn/training/grpo.py:run_grpo": "a run's seed, place and two callbacks are independent of each other",
+    "src/upturn/loop/lessons/mixture.py:run_mixed": "a run's seed, place and callbacks are independent",
     "src/upturn/training/mixture.py:run_mixture": "a run's seed, place and callbacks are independent",
     "src/upturn/training/offline.py:run_offline": "a run's seed, place and callbacks are independent",
     "src/upturn/training/policy_gradient.py:PolicyGradient.__init__": "four ways into the world, as settings ask",

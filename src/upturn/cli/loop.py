@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from upturn.cli.launched import leading_world, started_again
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
 from upturn.records import Result
@@ -29,8 +30,12 @@ def run(
     started; other paths start where the command is started.
     """
     from upturn.config import load_config
+    from upturn.loop.peer import leading, refuse_together
 
+    world = leading_world()
     config = load_config(config_path, os.environ)
+    if world is not None and config.grpo.enabled:
+        refuse_together(config, "grpo")
     started_in = sys.path.index("") if "" in sys.path else len(sys.path)
     sys.path.insert(started_in, str(config_path.resolve().parent))
     with LiveView("Upturn loop") as view:
@@ -41,11 +46,11 @@ def run(
 
         run_dir = chosen_run(Path(config.run.directory), "loop", resume)
         keys = {agent.name: os.environ[agent.api_key_env] for agent in config.agents if agent.api_key_env}
+        again = ["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)]
         with (
-            resumable(
-                shlex.join(["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)])
-            ),
-            open_run(config, run_dir, "loop run", view, api_keys=keys) as context,
+            resumable(shlex.join(started_again(world, again))),
+            leading(world),
+            open_run(config, run_dir, "loop run", view, api_keys=keys, world=world) as context,
         ):
             outcomes = [run_cycle(context, number) for number in range(1, config.loop.cycles + 1)]
             context.finish()

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from upturn.cli.launched import leading_world, started_again
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
 from upturn.errors import TrainingError
@@ -94,14 +95,9 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
 
 def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bool) -> None:
     from upturn.config import load_config
-    from upturn.loop.peer import attend, leading, refuse_together
-    from upturn.training.distributed import world_from_environment
+    from upturn.loop.peer import leading, refuse_together
 
-    world = world_from_environment()
-    if world is not None and not world.is_first:
-        if not attend(world):
-            raise typer.Exit(1)
-        return
+    world = leading_world()
     config = load_config(config_path, os.environ)
     if world is not None:
         refuse_together(config, algorithm)
@@ -117,10 +113,8 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
         name = f"train-{algorithm}"
         run_dir = chosen_run(Path(config.run.directory), name, resume)
         again = ["upturn", "train", algorithm, "--config", str(config_path), "--resume", str(run_dir)]
-        if world is not None:
-            again = ["torchrun", "--nproc-per-node", str(world.size), "--no-python", *again]
         with (
-            resumable(shlex.join(again)),
+            resumable(shlex.join(started_again(world, again))),
             leading(world),
             open_run(config, run_dir, name, view, world=world) as context,
         ):
