@@ -26,7 +26,7 @@ def require_trl() -> None:
     if found != f"TRL {TRL_VERSION}":
         error = MeasurementError(
             f"this compares with TRL {TRL_VERSION}, and {found} is installed; run: {INSTALL} "
-            "(or name, with --only, measurements that need no TRL)"
+            "(or name measurements that need no TRL)"
         )
         error.exit_code = 2
         raise error

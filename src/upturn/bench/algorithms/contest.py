@@ -3,7 +3,8 @@
 What a way is given depends on what it is for: demonstrations, fresh attempts, pairs, thumbs, or stored attempts.
 All begin with random weights, but for those that by their nature build on an ability: second attempts with a hint
 need a model that can follow hints at all, so it is taught to copy hints first, random ones, which say nothing of
-any task; without a hint it goes on guessing.
+any task; without a hint it goes on guessing. The world model, likewise, can write observations. In self-repair a
+second attempt is told what was written before; on a toy that says no more than that it was wrong.
 """
 
 import time
@@ -31,6 +32,7 @@ from upturn.training.mixture_parts import policy_part, supervised_part
 from upturn.training.mixture_settings import MixtureSettings
 from upturn.training.offline import run_offline
 from upturn.training.offline_settings import OfflineSettings
+from upturn.training.policy_settings import KlSettings, ObjectiveSettings
 from upturn.training.ppo import run_ppo
 from upturn.training.ppo_settings import PpoSettings
 from upturn.training.preference_settings import DpoRoundsSettings, DpoSettings, KtoSettings
@@ -39,6 +41,9 @@ from upturn.training.second import HintedGroup
 from upturn.training.settings import GrpoSettings, OptimiserSettings, SftSettings
 from upturn.training.sft import run_sft
 
+HELD = ObjectiveSettings(kl=KlSettings(0.04, unbiased=True))
+"""Of policy gradients: without a hold on the weights before training, a task whose answer was not found early may
+settle on a wrong one, which then is all that is ever tried (seen with one seed in two)."""
 _STORED = 4
 """Rounds of attempts by another model before its lessons, and as many after, for those who learn from the past."""
 _SOME_WAY = 0.35
@@ -257,6 +262,6 @@ def learn_mixture(contest: Contest, player: Player, settings: MixtureSettings) -
     parts = [
         # Any louder, and it teaches to answer the other tasks, wrongly, before practice has tried them.
         replace(shown, weight=0.1),
-        policy_part(player.collect, GrpoSettings()),
+        policy_part(player.collect, GrpoSettings(objective=HELD)),
     ]
     run_mixture(player.model, parts, settings, **_run(contest, player))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from upturn.bench.algorithms.contest import (
+    HELD,
     Contestant,
     Lesson,
     learn_dpo,
@@ -26,7 +27,6 @@ from upturn.training.advantages import AdvantageSettings
 from upturn.training.imitation_settings import ImitationSettings, SelectionSettings, imitation
 from upturn.training.mixture_settings import MixtureSettings
 from upturn.training.offline_settings import CORRECTION, OfflineSettings
-from upturn.training.policy_settings import KlSettings, ObjectiveSettings
 from upturn.training.ppo_settings import CriticSettings, PpoSettings
 from upturn.training.preference_settings import DpoRoundsSettings, DpoSettings, KtoSettings
 from upturn.training.settings import GrpoSettings, OptimiserSettings, SftSettings
@@ -65,11 +65,14 @@ CONTESTANTS: Mapping[str, Contestant] = {
         SftSettings(epochs=_ROUNDS, batch_rows=16, optimiser=RATE, decay="linear"), learn_sft, ("epochs",)
     ),
     "grpo": Contestant(
-        GrpoSettings(iterations=_ROUNDS, optimiser=RATE, target_score=ENOUGH), learn_grpo, ("iterations",)
+        GrpoSettings(iterations=_ROUNDS, objective=HELD, optimiser=RATE, target_score=ENOUGH),
+        learn_grpo,
+        ("iterations",),
     ),
     "ppo": Contestant(
         PpoSettings(
             iterations=_ROUNDS,
+            objective=HELD,
             optimiser=RATE,
             critic=CriticSettings(learning_rate=RATE.learning_rate),
             target_score=ENOUGH,
@@ -114,7 +117,9 @@ CONTESTANTS: Mapping[str, Contestant] = {
     "offline": Contestant(
         OfflineSettings(
             groups=3,
-            policy=GrpoSettings(iterations=2 * _ROUNDS, mismatch=_UNBIASED, optimiser=RATE, target_score=ENOUGH),
+            policy=GrpoSettings(
+                iterations=2 * _ROUNDS, objective=HELD, mismatch=_UNBIASED, optimiser=RATE, target_score=ENOUGH
+            ),
         ),
         learn_offline,
         ("policy.iterations",),
@@ -134,8 +139,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
             attempts=16,
             practice=GrpoSettings(
                 iterations=_ROUNDS,
-                # Without a hold on what it wrote before, it may settle on one colour for two buttons.
-                objective=ObjectiveSettings(kl=KlSettings(0.04, unbiased=True)),
+                objective=HELD,
                 advantage=AdvantageSettings(scale="std"),
                 optimiser=RATE,
                 target_score=ENOUGH,
