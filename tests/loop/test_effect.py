@@ -1,16 +1,19 @@
 """Sections that several ways of learning share are refused where they would do nothing."""
 
 from types import ModuleType
+from typing import cast
 
 import pytest
 
 from upturn.config import AgentConfig, RewardConfig
 from upturn.config.learning import CurriculumConfig, RolloutConfig
 from upturn.config.lesson import DpoConfig
-from upturn.errors import ConfigError
+from upturn.errors import ConfigError, TrainingError
 from upturn.loop.lesson import LESSONS
 from upturn.loop.lessons import dpo
 from upturn.loop.lessons.effect import check_effect
+from upturn.loop.lessons.imitation import refuse_forking
+from upturn.models import Renderer
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano")
 GUIDED = {"grpo", "ppo"}
@@ -41,3 +44,22 @@ def test_a_margin_of_corrections_alone_is_refused(desk: ModuleType) -> None:
     config = desk.config(("solver",)).model_copy(update={"dpo": DpoConfig(min_margin=0.25)})
     with pytest.raises(ConfigError, match=r"dpo\.min_margin = 0\.25 has no effect without dpo\.old and dpo\.new"):
         dpo.settings(config)
+
+
+class _Forking:
+    """As a template that drops earlier thoughts."""
+
+    def __init__(self, keeps: bool) -> None:
+        self.keeps = keeps
+
+    def keeps_prefix(self, prompt: str) -> bool:
+        return self.keeps
+
+    def proceed(self, *arguments: object, **named: object) -> tuple[int, ...]:
+        return ()
+
+
+def test_hints_are_refused_where_a_template_begins_a_row_with_every_turn() -> None:
+    refuse_forking(cast(Renderer, _Forking(keeps=True)), "")
+    with pytest.raises(TrainingError, match="a hint cannot be taken out of what it read; train with `iterated`"):
+        refuse_forking(cast(Renderer, _Forking(keeps=False)), "")

@@ -228,6 +228,11 @@ class RayCrew:
                 f"a worker cannot take the weights in {folder!r}: {_said(exc)}; the folder has to lie under "
                 "the same path on every machine of the cluster"
             ) from exc
+        except self._ray.exceptions.GetTimeoutError as exc:
+            raise ClusterError(
+                f"a worker did not take the weights in {folder!r} within {self.settings.start_seconds:g} s; look "
+                "at the disk that it lies on, or allow more with start_seconds"
+            ) from exc
         if found != version:
             raise ClusterError(f"a worker has weights {found!r} after it took {version!r} from {folder!r}")
 
@@ -255,7 +260,13 @@ def _connect(ray: Any, settings: CrewSettings) -> bool:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if settings.address is None:
         cpus = max(1, round(settings.workers * settings.cpus_per_worker))
-        ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+        try:
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+        except Exception as exc:  # as below
+            raise ClusterError(
+                f"no Ray cluster of our own starts here: {described(exc)}; look at free memory, /dev/shm and "
+                "ports, or name the address of one that runs"
+            ) from exc
         return True
     _reach(settings.address)
     try:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from upturn.config import Config
 from upturn.config.lesson import ImitationConfig, SelfRepairConfig, StarConfig
+from upturn.errors import TrainingError
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.peer import jointly
@@ -13,6 +14,8 @@ from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.second import SecondAttempts
 from upturn.loop.settings import made, optimiser, watch
+from upturn.models import Renderer
+from upturn.models.renderer import ConversationRenderer
 from upturn.records import AgentVersion
 from upturn.training.imitation_settings import ImitationSettings, SelectionSettings, imitation
 from upturn.training.outcome import TrainingOutcome
@@ -89,6 +92,8 @@ class Imitation(NamedTuple):
         asked = settings(context.config, self.way)
 
         def learn(own: Practising) -> TrainingOutcome:
+            if asked.second is not None:
+                refuse_forking(own.trainee.renderer, own.trainee.version.prompt)
             return jointly(
                 context.world,
                 own.trainee,
@@ -110,3 +115,15 @@ class Imitation(NamedTuple):
         section = section_of(context.config, self.way)
         practice = practice_of(context, name, section.attempts)
         return Course(_TITLES[self.way], section, weights, practice)
+
+
+def refuse_forking(renderer: Renderer, prompt: str) -> None:
+    """Raises TrainingError for a chat template that shows earlier turns differently later on.
+
+    A hint is taken out of the beginning of a row, and such a template begins a row with every turn.
+    """
+    if isinstance(renderer, ConversationRenderer) and not renderer.keeps_prefix(prompt):
+        raise TrainingError(
+            "the model's chat template shows earlier turns differently once others follow, so that a hint cannot "
+            "be taken out of what it read; train with `iterated`, or take a template that keeps what was said"
+        )
