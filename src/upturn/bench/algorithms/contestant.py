@@ -117,9 +117,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
     "offline": Contestant(
         OfflineSettings(
             groups=3,
-            policy=GrpoSettings(
-                iterations=2 * _ROUNDS, objective=HELD, mismatch=_UNBIASED, optimiser=RATE, target_score=ENOUGH
-            ),
+            policy=GrpoSettings(iterations=2 * _ROUNDS, mismatch=_UNBIASED, optimiser=RATE, target_score=ENOUGH),
         ),
         learn_offline,
         ("policy.iterations",),

@@ -173,8 +173,14 @@ class Source:
         self._tasks = TaskSampler(office.kit, dict.fromkeys(wanted.families, 1.0), wanted.tasks, seed=seed)
 
     def collect(self, round_: int, /) -> list[ScoredGroup]:  # noqa: ARG002  # batches count on through the rounds
-        """One batch of tasks, or as many as the way's round takes. Raises SpentError once the budget is spent."""
+        """One batch of tasks, or as many as the way's round takes.
+
+        Raises SpentError once the budget is spent, or less is left than half a round: a way that begins anew in
+        each round would end with what little that one found.
+        """
         self._meter.check()
+        if self._meter.budget - self._meter.tokens < self._least / 2:
+            raise SpentError
         found: list[ScoredGroup] = []
         until = min(self._meter.tokens + self._least, self._meter.budget)
         while not found or self._meter.tokens < until:
