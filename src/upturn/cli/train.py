@@ -13,7 +13,7 @@ import typer
 from upturn.cli.launched import leading_world, started_again
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
-from upturn.errors import TrainingError
+from upturn.errors import ConfigError, TrainingError
 from upturn.records import Result
 
 train_app = typer.Typer(no_args_is_help=True, help="Train an agent by one way of learning; look at training runs.")
@@ -48,6 +48,8 @@ def _add(algorithm: str, summary: str) -> None:
         ] = False,
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     ) -> None:
+        if dry_run and resume is not None:
+            raise ConfigError([f"--resume {resume} has no effect with --dry-run; take one away"])
         if dry_run:
             if not _is_first():
                 return

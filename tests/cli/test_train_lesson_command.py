@@ -1,0 +1,194 @@
+"""``upturn train ALGORITHM`` on a toy desk: what it prints and leaves, what it refuses before any work."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from upturn.cli.app import app
+from upturn.cli.train import WAYS
+from upturn.loop.journal import FILE_NAME
+from upturn.pool import Pool
+
+FILE = """
+[run]
+threads = 1
+
+[[agents]]
+name = "nano"
+kind = "local_model"
+model = "nano"
+temperature = 1.0
+
+[environment]
+name = "toy_desk:kit"
+max_turns = 1
+max_tokens = 128
+
+[tasks]
+heldout_count = 30
+
+[pool]
+path = "served.db"
+
+[sft]
+min_score = 0.5
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where the command is started; the toy desk is importable and nothing of that outlives a test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent.parent / "loop")])
+    return tmp_path
+
+
+@pytest.fixture
+def served(folder: Path) -> Path:
+    """A pool in which somebody solved twelve tasks."""
+    desk: ModuleType = importlib.import_module("toy_desk")
+    cycle = importlib.import_module("upturn.loop.cycle")
+    path = folder / "served.db"
+    with desk.opened(folder / "serving", desk.config(("solver",), pool={"path": str(path)})) as context:
+        cycle.serve(context, "serve", 12)
+        context.finish()
+    return path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["train", *arguments])
+
+
+def write(folder: Path, text: str = FILE) -> None:
+    (folder / "upturn.toml").write_text(text)
+
+
+def printed(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def figures(found: dict[str, Any]) -> dict[str, Any]:
+    return {result["name"]: result["value"] for result in found["results"]}
+
+
+def _contents(path: Path) -> tuple[list[str], list[str], list[str]]:
+    with Pool.open(path, read_only=True) as pool:
+        return (
+            [each.id for each in pool.agent_versions()],
+            [each.id for each in pool.snapshots()],
+            [each.trajectory_id for each in pool.selected(tenant="default")],
+        )
+
+
+def test_a_dry_run_says_what_would_be_done_and_leaves_no_trace(folder: Path, served: Path) -> None:
+    write(folder)
+    before, files = _contents(served), {path for path in folder.iterdir() if path.name != "served.db-shm"}
+    found = printed(run("sft", "--dry-run", "--json"))
+    assert found["algorithm"] == "sft"
+    assert found["learns_from"] == "12 verified successes that the pool holds"
+    assert figures(found)["rows"] == 12.0
+    assert figures(found)["optimiser steps"] == 1.0
+    assert found["settings"]["sft"]["min_score"] == 0.5
+    assert set(figures(found)) == {"optimiser steps", "rows", "tokens", "memory", "time"}
+    assert _contents(served) == before
+    assert {path for path in folder.iterdir() if path.name != "served.db-shm"} == files
+
+
+def test_a_run_prints_one_object_and_leaves_its_folder(folder: Path, served: Path) -> None:
+    write(folder)
+    result = run("sft", "--json")
+    found = printed(result)
+    assert len(result.stdout.splitlines()) == 1
+    run_dir = Path(found["run"])
+    assert found["command"] == "train sft"
+    assert list(figures(found)) == ["success_before", "success_after", "gain", "validation"]
+    summary = json.loads((run_dir / "summary.json").read_text())
+    assert summary == {key: value for key, value in found.items() if key in summary}
+    assert summary["results"] == found["results"]
+    card = Path(found["card"]).read_text(encoding="utf-8")
+    assert card.startswith(f"# {found['made']}\n")
+    assert "Its one optimiser step was done. The last weights are kept." in card
+    assert "of `served.db` |" in card
+    assert (run_dir / "training" / "sft" / "report.html").is_file()
+    assert found["made"] in _contents(served)[0]
+    again = run("sft", "--resume", "latest", "--json")
+    assert figures(printed(again)) == figures(found)
+    assert printed(again)["made"] == found["made"]
+    other = run("kto", "--resume", str(run_dir))
+    assert other.exit_code == 1
+    assert "command is 'train-sft' there and 'train-kto' now" in other.stderr
+    (folder / "upturn.toml").write_text(FILE.replace("min_score = 0.5", "min_score = 0.6"))
+    changed = run("sft", "--resume", "latest")
+    assert changed.exit_code == 1
+    assert "config_hash is" in changed.stderr and "start a new run" in changed.stderr
+
+
+@pytest.mark.parametrize("algorithm", WAYS)
+def test_every_way_says_what_it_learns_from_without_a_configuration(algorithm: str) -> None:
+    help_text = run(algorithm, "--help")
+    assert help_text.exit_code == 0
+    assert f"training/{algorithm}/report.html" in "".join(help_text.stdout.split()).replace("│", "")
+    missing = run(algorithm)
+    assert missing.exit_code == 2
+    assert "cannot read 'upturn.toml'" in missing.stderr and "name a file with --config" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "message"),
+    [
+        (("sft",), {"served.db": "gone.db"}, "there is no file pool.path = 'gone.db'"),
+        (("dpo",), {'path = "served.db"': ""}, "`upturn train dpo` learns from evidence that is there already"),
+        (
+            ("grpo",),
+            {"[sft]\nmin_score = 0.5": "[sft]\nenabled = false\n[grpo]\nenabled = false"},
+            "no agent is to",
+        ),
+        (("ppo",), {"[sft]\nmin_score = 0.5": "[ppo]\niterations = 3"}, "ppo.evaluate_every = 5 is never reached"),
+        (("sft", "--dry-run", "--resume", "latest"), {}, "--resume latest has no effect with --dry-run"),
+        (
+            ("kto", "--dry-run"),
+            {"[sft]\nmin_score = 0.5": "[dpo]\nold = 'a'", "served.db": "gone.db"},
+            "there is no file pool.path = 'gone.db'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_made(
+    folder: Path, arguments: tuple[str, ...], changes: dict[str, str], message: str
+) -> None:
+    text = FILE
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    write(folder, text)
+    result = run(*arguments)
+    assert result.exit_code == 2, result.stderr
+    assert message in result.stderr
+    assert [path.name for path in folder.iterdir()] == ["upturn.toml"]
+
+
+def test_a_pool_of_another_tenant_has_nothing_to_learn_from(folder: Path, served: Path) -> None:
+    write(folder, FILE.replace('path = "served.db"', 'path = "served.db"\ntenant = "other"'))
+    before = _contents(served)
+    result = run("sft", "--dry-run")
+    assert result.exit_code == 1
+    assert "no verified success" in result.stderr and "of the tenant 'other'" in result.stderr
+    assert _contents(served) == before
+
+
+def test_a_rate_that_blows_up_ends_with_what_to_do_and_the_pool_whole(folder: Path, served: Path) -> None:
+    write(folder, FILE + "learning_rate = 1e30\nepochs = 30\n")
+    before = set(_contents(served)[2])
+    result = run("sft")
+    assert result.exit_code == 1
+    assert "Lower the learning rate" in result.stderr
+    assert before < set(_contents(served)[2])  # the exam before is kept
+    (journal,) = folder.glob(f"runs/*/{FILE_NAME}")
+    assert '"step":"exam-before"' in journal.read_text()
