@@ -42,8 +42,8 @@ from upturn.training.settings import GrpoSettings, OptimiserSettings, SftSetting
 from upturn.training.sft import run_sft
 
 HELD = ObjectiveSettings(kl=KlSettings(0.04, unbiased=True))
-"""Of policy gradients on fresh attempts: without a hold on the weights before training, a task whose answer was not found early may
-settle on a wrong one, which then is all that is ever tried (seen with one seed in two)."""
+"""Of policy gradients on fresh attempts. Without a hold on the weights before training, a task whose answer was not
+found early may settle on a wrong one, which then is all that is ever tried: GRPO missed a door, PPO a word."""
 _STORED = 4
 """Rounds of attempts by another model before its lessons, and as many after, for those who learn from the past."""
 _SOME_WAY = 0.35
