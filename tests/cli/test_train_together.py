@@ -70,6 +70,18 @@ batch_rows = 8
 """
 
 
+SERVED = COMMON.replace("[tasks]", "[tasks]\ncount = 40")
+LOOP = f"""{SERVED}
+[readiness]
+points = 1
+categories = 1
+
+[sft]
+epochs = 1
+
+{GRPO.removeprefix(COMMON)}"""
+
+
 class Ended(NamedTuple):
     """What a command left."""
 
@@ -86,9 +98,12 @@ class Ended(NamedTuple):
 
     def weights(self) -> dict[str, torch.Tensor]:
         """As training left them; what is kept of them may be those from before."""
-        (path,) = self.run.glob(f"training/*/{CHECKPOINT_FILE}")
-        stored = safetensors.torch.load_file(path)
-        return {name: tensor for name, tensor in stored.items() if name.startswith("weights.")}
+        return {
+            f"{path.parent.name} {name}": tensor
+            for path in self.run.rglob(CHECKPOINT_FILE)
+            for name, tensor in safetensors.torch.load_file(path).items()
+            if name.startswith("weights.")
+        }
 
     def printed(self) -> dict[str, Any]:
         """The one object."""
@@ -160,7 +175,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 def test_practice_in_two_processes_ends_with_the_weights_of_one(one: Ended, two: Ended) -> None:
     before = safetensors.torch.load_file(NANO_FOLDER / "model.safetensors")
     name = "model.embed_tokens.weight"
-    assert not torch.equal(one.weights()[f"weights.{name}"], before[name].float())
+    assert not torch.equal(one.weights()[f"grpo weights.{name}"], before[name].float())
     _assert_same(one, two)
 
 
@@ -183,6 +198,14 @@ def test_demonstrations_in_two_processes_give_the_weights_of_one(one: Ended, tmp
         shutil.copy(one.run / "pool.db", tmp_path / name / "pool.db")
         found.append(_done(command, tmp_path / name, SFT, "sft"))
     _assert_same(*found)
+
+
+def test_the_loop_trains_in_two_processes_as_in_one(tmp_path: Path) -> None:
+    loop = (UPTURN[0], "loop", "run")
+    one = _done(loop, tmp_path / "one", LOOP)
+    two = _done((*TORCHRUN, _port(), *loop), tmp_path / "two", LOOP)
+    assert {name.split()[0] for name in one.weights()} == {"sft", "grpo"}
+    _assert_same(one, two)
 
 
 def test_accelerate_starts_the_same(two: Ended, tmp_path: Path) -> None:
