@@ -1,6 +1,7 @@
 """A pool's pairs and thumbs: what is taken, that it is frozen, and what is said where there is none."""
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -8,15 +9,16 @@ import pytest
 
 from upturn.config import AgentConfig
 from upturn.errors import ConfigError, TrainingError
-from upturn.loop.context import Context, version_of
+from upturn.loop.context import Context, open_run, version_of
 from upturn.loop.cycle import serve
 from upturn.loop.lessons.dpo import stored_pairs
 from upturn.loop.lessons.evidence import left_out_words
 from upturn.loop.lessons.kto import rated
+from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Trainee
-from upturn.pool import Pool, Selection
+from upturn.pool import Pool, PoolBatch, Selection
 from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
-from upturn.records import Feedback
+from upturn.records import Action, Feedback
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano")
 SHORT = {"max_turns": 1, "max_tokens": 128}
@@ -91,6 +93,49 @@ def test_a_run_that_goes_on_learns_from_the_thumbs_that_it_began_with(desk: Modu
     assert {each.trajectory.id: each.is_desirable for each in before} == {first: True, second: False}
     assert after == before
     assert {each.trajectory.id: each.is_desirable for each in anew} == {first: False, second: False, third: True}
+
+
+def _store_unwritable(folder: Path, trajectory: str) -> str:
+    """The attempt again, as one of a tool whose name the agent's grammar does not have."""
+    with Pool.open(folder / "shared.db") as pool:
+        (found,) = pool.experiences_of([trajectory], tenant="default")
+        turn = found.trajectory.turns[0]
+        turns = (replace(turn, action=Action("no name", "answer", {})),)
+        foreign = replace(found.trajectory, id=f"foreign-{trajectory}", agent_version="ann@1", turns=turns)
+        pool.append(PoolBatch(trajectories=[foreign]))
+    return foreign.id
+
+
+class Notes(NoProgress):
+    """Keeps what is noted."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_what_the_agent_cannot_write_is_left_out_and_counted(desk: ModuleType, tmp_path: Path) -> None:
+    _served(desk, tmp_path, "solver", 2)
+    _served(desk, tmp_path, "adder", 2)
+    first, second = _attempts(tmp_path, "solver")
+    foreign = _store_unwritable(tmp_path, second)
+    _say(tmp_path, "a", first, 1.0)
+    _say(tmp_path, "b", foreign, -1.0)
+    with Pool.open(tmp_path / "shared.db") as pool:
+        pool.add_feedback(Feedback("c", "trajectory", foreign, "correction", 1.0, refers_to=second))
+    notes = Notes()
+    settings = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS)
+    with open_run(settings, tmp_path / "now", "toy", notes) as context:
+        trainee = Trainee(context.fleet, version_of(NANO))
+        assert [each.trajectory.id for each in rated(context, trainee)] == [first]
+        assert len(stored_pairs(context, trainee)) == 1
+    assert [line for line in notes.lines if "cannot write" in line] == [
+        "left out of the thumbs: 1 with actions that the agent cannot write",
+        "left out of the pairs: 1 with scores that do not differ enough, 1 with actions that the agent cannot "
+        "write",
+    ]
 
 
 def test_a_pool_without_pairs_is_refused_with_what_was_looked_for(desk: ModuleType, tmp_path: Path) -> None:

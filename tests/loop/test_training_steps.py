@@ -28,12 +28,19 @@ from upturn.loop.practice import (
 )
 from upturn.loop.progress import NoProgress, told
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
-from upturn.loop.training import demonstrations_in, take_training_snapshot, train_grpo, with_rows
+from upturn.loop.training import (
+    demonstrations_in,
+    rendered,
+    rendered_demonstrations,
+    take_training_snapshot,
+    train_grpo,
+    with_rows,
+)
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
 from upturn.models.nano import load_local, model_folder
-from upturn.pool import PoolSink, Selection
-from upturn.records import Evaluation
+from upturn.pool import PoolBatch, PoolSink, Selection
+from upturn.records import Action, Evaluation
 from upturn.rewards import soft_overlong
 from upturn.training import StateValue
 from upturn.training.assessment import Assessment, Evaluate
@@ -237,6 +244,25 @@ def test_demonstrations_of_rules_are_rendered_for_the_model(desk: ModuleType, tm
     assert written.action == served.trajectory.turns[0].action
     assert row.logprobs == ()
     assert with_rows(replace(served.trajectory, rows=(row,)), trainee.renderer).rows == (row,)
+
+
+def test_one_action_that_the_model_cannot_write_costs_one_demonstration(desk: ModuleType, tmp_path: Path) -> None:
+    """Grammars differ: a tool called 'no name' is none in the model's."""
+    with desk.opened(tmp_path / "run", desk.config(("solver",))) as context:
+        serve(context, "serve", 3)
+        trainee = Trainee(context.fleet, version_of(NANO))
+        snapshot = take_training_snapshot(context)
+        first, *others = demonstrations_in(context, snapshot)
+        assert len(rendered_demonstrations(context, snapshot, trainee)) == 3
+        turn = replace(first.turns[0], action=Action("no name", "answer", {}))
+        foreign = replace(first, turns=(turn,))
+        found = rendered([foreign, *others], trainee)
+        assert ([each.id for each in found.attempts], found.unwritable) == ([each.id for each in others], 1)
+        context.pool.append(PoolBatch(trajectories=[replace(foreign, id="foreign")]))
+        alone = replace(snapshot, id="alone", trajectory_ids=("foreign",))
+        context.pool.add_snapshot(alone)
+        with pytest.raises(TrainingError, match="'nano' can write the first action of none of the 1 verified succ"):
+            rendered_demonstrations(context, alone, trainee)
 
 
 def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ decide.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from upturn.agents.rendering import has_tokens_of, rendered_rows
 from upturn.config import Config
-from upturn.errors import TrainingError
+from upturn.errors import RecordError, TrainingError
 from upturn.loop.algorithm import algorithm_settings, continuations
 from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
@@ -75,8 +76,8 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
 
     config = context.config.sft
     trainee = Trainee(context.fleet, parent)
-    demonstrations = demonstrations_in(context, snapshot)
-    rows = supervised_rows([with_rows(each, trainee.renderer, parent.prompt) for each in demonstrations])
+    demonstrations = rendered_demonstrations(context, snapshot, trainee)
+    rows = supervised_rows(demonstrations)
     steps = config.epochs * math.ceil(len(rows) / config.batch_rows)
     context.progress.stage(f"Supervised training on {len(rows)} verified successes", steps)
     jointly(
@@ -152,12 +153,49 @@ def grpo_course(
     return Course(title, config, weights, practice, config.algorithm.staleness, curriculum)
 
 
+class Rendered(NamedTuple):
+    """Stored attempts in the tokens of one agent."""
+
+    attempts: tuple[Trajectory, ...]
+    """With something to learn."""
+    unwritable: int
+    """How many have nothing."""
+
+
+def rendered(attempts: Iterable[Trajectory], trainee: Trainee) -> Rendered:
+    """The attempts with token rows of the trainee's renderer, see ``with_rows``."""
+    found = [with_rows(each, trainee.renderer, trainee.version.prompt) for each in attempts]
+    written = tuple(each for each in found if any(row.spans for row in each.rows))
+    return Rendered(written, len(found) - len(written))
+
+
+def rendered_demonstrations(context: Context, snapshot: Snapshot, trainee: Trainee) -> tuple[Trajectory, ...]:
+    """``demonstrations_in`` in the trainee's tokens; notes how many it cannot write.
+
+    Raises TrainingError where it can write none.
+    """
+    found = rendered(demonstrations_in(context, snapshot), trainee)
+    if not found.attempts:
+        raise TrainingError(
+            f"{trainee.version.agent!r} can write the first action of none of the {found.unwritable} verified "
+            "successes that it should learn from; take a pool with attempts in its environment, or an agent with "
+            "another renderer"
+        )
+    if found.unwritable:
+        context.progress.note(f"left out of the successes: {found.unwritable} that the agent cannot write")
+    return found.attempts
+
+
 def with_rows(trajectory: Trajectory, renderer: Renderer, prompt: str = "") -> Trajectory:
     """The trajectory with token rows: its own if they are tokens of this renderer, else rendered from its actions.
 
-    What a model with another tokenizer sampled counts as rendered then: its log-probs are of other tokens.
+    What a model with another tokenizer sampled counts as rendered then: its log-probs are of other tokens. Without
+    rows where the renderer cannot write an action, or none could be read: there is nothing to learn from it.
     """
     if trajectory.rows and has_tokens_of(trajectory, renderer):
         return trajectory
-    rows = rendered_rows(trajectory, renderer, prompt)
+    try:
+        rows = rendered_rows(trajectory, renderer, prompt)
+    except RecordError:  # one foreign name must not end the training on all others
+        rows = ()
     return replace(trajectory, rows=rows, origin="rendered", temperature=None, model_version="")

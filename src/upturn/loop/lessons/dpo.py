@@ -14,9 +14,9 @@ from upturn.loop.plan import Plan, Walk, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser, pair_objective
 from upturn.loop.trainee import Trainee
-from upturn.loop.training import with_rows
+from upturn.loop.training import rendered, with_rows
 from upturn.pool.preference import correction_pairs, deployment_pairs
-from upturn.records import AgentVersion, PreferencePair, PreferenceSource, record
+from upturn.records import AgentVersion, PreferencePair, PreferenceSource, Trajectory, record
 from upturn.records.preference import pair_problem
 from upturn.report.training import write_training_report
 from upturn.training.preference_settings import DpoSettings
@@ -58,7 +58,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
     pairs = stored_pairs(context, trainee)
-    rows = supervised_rows([side for pair in pairs for side in (pair.chosen, pair.rejected)])
+    rows = supervised_rows([side for pair in pairs for side in _sides(pair)])
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
     walk = Walk(
         rows, f"{len(pairs)} pairs", steps, "optimiser step", asked.epochs * len(rows), 2 * asked.batch_pairs
@@ -133,6 +133,10 @@ def _frozen(pairs: Sequence[PreferencePair]) -> FrozenPairs:
     )
 
 
+def _sides(pair: PreferencePair) -> tuple[Trajectory, Trajectory]:
+    return pair.chosen, pair.rejected
+
+
 def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
     """What the pool holds now."""
     section, chosen = context.config.dpo, practised_selection(context)
@@ -148,17 +152,18 @@ def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
                 selection=chosen,
             )
         )
-    left_out = left_out_words(*(each.left_out for each in found))
-    rendered = [
-        replace(
-            pair,
-            chosen=with_rows(pair.chosen, trainee.renderer, trainee.version.prompt),
-            rejected=with_rows(pair.rejected, trainee.renderer, trainee.version.prompt),
-        )
-        for each in found
-        for pair in (*each.pairs, *each.tokenless)
+    compared = [pair for each in found for pair in (*each.pairs, *each.tokenless)]
+    written = {
+        each.id: each for each in rendered((side for pair in compared for side in _sides(pair)), trainee).attempts
+    }
+    writable = [
+        replace(pair, chosen=written[pair.chosen.id], rejected=written[pair.rejected.id])
+        for pair in compared
+        if all(side.id in written for side in _sides(pair))
     ]
-    pairs = sorted((pair for pair in rendered if pair_problem(pair) is None), key=lambda pair: pair.id)
+    pairs = sorted((pair for pair in writable if pair_problem(pair) is None), key=lambda pair: pair.id)
+    counts = {"unwritable": len(compared) - len(writable), "unusable": len(writable) - len(pairs)}
+    left_out = left_out_words(*(each.left_out for each in found), counts)
     if not pairs:
         known = ", ".join(sorted(repr(each.id) for each in context.pool.agent_versions()))
         versions = f"{section.old!r} and {section.new!r}" if section.old else "no two versions (dpo.old, dpo.new)"

@@ -25,6 +25,7 @@ _CAUSES: Mapping[str, str] = {
     "equal": "with scores that do not differ enough",
     "unusable": "of which nothing can be learned, such as two that wrote the same",
     "failed": "whose better-scored side failed while the other did not",
+    "unwritable": "with actions that the agent cannot write",
     "undecided": "with thumbs that add up to nothing",
     "dangling": "on what must not or cannot be trained on: held-out tasks, or attempts that are not there",
     "unselected": "on tasks of families or environments that are not practised",

@@ -14,7 +14,7 @@ from upturn.loop.plan import Plan, in_epochs, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser
 from upturn.loop.trainee import Trainee
-from upturn.loop.training import with_rows
+from upturn.loop.training import rendered, with_rows
 from upturn.pool.preference import thumbs
 from upturn.records import AgentVersion, RatedTrajectory, record
 from upturn.report.training import write_training_report
@@ -105,12 +105,10 @@ def _frozen(found: Sequence[RatedTrajectory]) -> FrozenThumbs:
 def _found(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
     """What the pool holds now."""
     found = thumbs(context.pool, tenant=context.tenant, selection=practised_selection(context))
-    left_out = left_out_words(found.left_out)
-    rendered = [
-        replace(each, trajectory=with_rows(each.trajectory, trainee.renderer, trainee.version.prompt))
-        for each in (*found.rated, *found.tokenless)
-    ]
-    usable = [each for each in rendered if any(row.spans for row in each.trajectory.rows)]
+    known = {each.trajectory.id: each for each in (*found.rated, *found.tokenless)}
+    written = rendered((each.trajectory for each in known.values()), trainee)
+    left_out = left_out_words(found.left_out, {"unwritable": written.unwritable})
+    usable = [replace(known[each.id], trajectory=each) for each in written.attempts]
     if not usable:
         raise TrainingError(
             f"{context.config.pool.path!r} holds no thumbs to learn from of the tenant {context.tenant!r} "

@@ -17,7 +17,7 @@ from upturn.loop.plan import Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee
-from upturn.loop.training import demonstrations_in, take_training_snapshot, with_rows
+from upturn.loop.training import rendered_demonstrations, take_training_snapshot
 from upturn.records import AgentVersion, PreferencePair, RatedTrajectory, Snapshot
 from upturn.training.assessment import Evaluate
 from upturn.training.collection import Collect
@@ -162,8 +162,7 @@ def _stored(context: Context, trainee: Trainee) -> list[Stored]:
     config, stored = context.config, list[Stored]()
     if config.mixture.sft:
         snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
-        found = demonstrations_in(context, snapshot)
-        rows = supervised_rows([with_rows(each, trainee.renderer, trainee.version.prompt) for each in found])
+        rows = supervised_rows(rendered_demonstrations(context, snapshot, trainee))
         stored.append(Stored("sft", rows, config.sft.batch_rows, config.mixture.sft))
     if config.mixture.dpo:
         own = dpo.settings(config)

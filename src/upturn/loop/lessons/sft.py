@@ -5,7 +5,7 @@ from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.plan import Plan, in_epochs, rows_plan
 from upturn.loop.trainee import Trainee
-from upturn.loop.training import demonstrations_in, take_training_snapshot, train_sft, with_rows
+from upturn.loop.training import rendered_demonstrations, take_training_snapshot, train_sft
 from upturn.records import AgentVersion, Snapshot
 from upturn.training.row import supervised_rows
 
@@ -15,8 +15,8 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     needed_pool(context, "sft")
     config = context.config.sft
     trainee = Trainee(context.fleet, parent)
-    demonstrations = demonstrations_in(context, take_training_snapshot(context))
-    rows = supervised_rows([with_rows(each, trainee.renderer, trainee.version.prompt) for each in demonstrations])
+    demonstrations = rendered_demonstrations(context, take_training_snapshot(context), trainee)
+    rows = supervised_rows(demonstrations)
     words = f"{len(demonstrations)} verified successes"
     walk = in_epochs(rows, words, epochs=config.epochs, batch_rows=config.batch_rows)
     return rows_plan(context, trainee, "sft", walk)
