@@ -86,9 +86,10 @@ def pairs_of(groups: Sequence[ScoredGroup], settings: PairSettings, critic: Acti
 
 
 def _usable(group: ScoredGroup, left_out: Counter[str]) -> ScoredGroup:
-    """The members that can be compared, by id, so that their order does not matter."""
+    """The members that can be compared, by their number as attempts, so that their order does not matter, nor ids
+    that hold a run's name."""
     members = []
-    for member in sorted(group.members, key=lambda each: each.trajectory.id):
+    for member in sorted(group.members, key=lambda each: (each.trajectory.attempt, each.trajectory.id)):
         if not member.is_scorable:
             left_out["unscorable"] += 1
         elif not any(row.spans for row in member.trajectory.rows):
