@@ -79,6 +79,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
         ),
         learn_ppo,
         ("iterations",),
+        attempts=64,  # a critic compares nothing within a group, so rare finds need company
     ),
     "dpo": Contestant(
         DpoSettings(epochs=60, batch_pairs=32, optimiser=RATE, decay="linear"), learn_dpo, ("epochs",)
