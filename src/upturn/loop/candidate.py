@@ -10,6 +10,9 @@ from upturn.report.training import read_training
 from upturn.report.training.sentence import ending, keeping
 from upturn.training.place import DESCRIPTION_FILE
 
+WARM_UP = "warm-up"
+"""Folder within a training run's, of what is trained before it; as ``training.world_model`` calls it."""
+
 
 def training_folder(context: Context, name: str) -> Path:
     """Where the training run of a step lies, with its report."""
@@ -23,8 +26,13 @@ def has_run(context: Context, name: str) -> bool:
 
 def training_told(context: Context, name: str) -> str:
     """How far a training run got, why it stopped there, and which weights came out of it."""
-    found = read_training(training_folder(context, name))
-    return f"{ending(found)} {keeping(found)}".rstrip()
+    folder = training_folder(context, name)
+    found = read_training(folder)
+    if not (folder / WARM_UP / DESCRIPTION_FILE).is_file():
+        return f"{ending(found)} {keeping(found)}".rstrip()
+    warm_up = f"A supervised warm-up went before. {ending(read_training(folder / WARM_UP))} Then practice began."
+    kept = keeping(found).replace("before any training", "after the warm-up")
+    return f"{warm_up} {ending(found)} {kept}".rstrip()
 
 
 def limits_told(context: Context, name: str) -> str:

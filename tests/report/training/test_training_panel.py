@@ -61,6 +61,27 @@ def test_a_supervised_run_gets_the_ones_it_has_figures_for(supervised: TrainingR
     assert loss.is_wide
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "practised", "alone"),
+    [
+        ("dpo", "what was preferred", "what was preferred"),
+        ("dpo rounds", "what was preferred", "what was preferred"),
+        ("kto", "what was preferred", "what was preferred"),
+        ("imitation", "should fall, fast at first", "should fall, fast at first"),
+        ("mixture", "The sum of its parts", "The sum of its parts"),
+        ("ppo", "Of a policy gradient", "should fall, fast at first"),
+        ("sft", "Of a policy gradient", "should fall, fast at first"),
+    ],
+)
+def test_a_loss_is_told_by_what_was_learned_from(
+    finished: TrainingReport, supervised: TrainingReport, *, algorithm: str, practised: str, alone: str
+) -> None:
+    for report, words in ((finished, practised), (supervised, alone)):
+        description = replace(report.description, identity={"algorithm": algorithm})
+        (loss,) = [each for each in panels(replace(report, description=description)) if each.name == "loss"]
+        assert words in loss.good
+
+
 @pytest.mark.parametrize("fixture", ["finished", "supervised"])
 def test_every_picture_says_what_it_shows_and_what_good_looks_like(
     fixture: str, request: pytest.FixtureRequest

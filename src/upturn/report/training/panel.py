@@ -42,6 +42,11 @@ _SUPERVISED_LOSS = (
     "Mean −log probability of what is to be written. It should fall, fast at first. Flat from the start: the "
     "learning rate is too low, or there is nothing to learn."
 )
+_PREFERENCE_LOSS = (
+    "Of what was preferred: it begins where nothing is (DPO's sigmoid: ln 2, KTO: ½) and should fall. Near 0 on "
+    "few rows: they are learned by heart."
+)
+_MIXED_LOSS = "The sum of its parts, each with its own weight. Look for jumps, not for a trend."
 _EVALUATION = Panel(
     "score",
     "Held-out evaluations",
@@ -223,7 +228,7 @@ def panels(report: TrainingReport) -> tuple[Panel, ...]:
     Left out are those in which nothing ever went wrong: see ``Panel.ideal``.
     """
     costs = [name for name in report.metrics if name.startswith("cost_")]
-    loss = _loss("mean_return" in report.metrics)
+    loss = _loss(report)
     first = [_EVALUATION, _FIXED[0], *([_costs(costs)] if costs else []), loss, *_FIXED[1:]]
     drawn = {line.metric for panel in first for line in panel.lines}
     unknown = [name for name in report.metrics if name not in drawn | _NOT_DRAWN]
@@ -232,13 +237,20 @@ def panels(report: TrainingReport) -> tuple[Panel, ...]:
     return tuple(panel for panel in found if panel.lines)
 
 
-def _loss(is_policy_gradient: bool) -> Panel:
-    good = _POLICY_LOSS if is_policy_gradient else _SUPERVISED_LOSS
-    axis = "loss a written token" if is_policy_gradient else "nats a written token"
-    scale: Scale = "free" if is_policy_gradient else "from zero"
-    return Panel(
-        "loss", "Loss", axis, good, (Line("loss", "loss"),), "noisy", scale, is_wide=not is_policy_gradient
-    )
+def _loss(report: TrainingReport) -> Panel:
+    """What it is depends on what is learned from, not on whether there was practice."""
+    practises = "mean_return" in report.metrics
+    algorithm = report.description.identity.get("algorithm", "")
+    scale: Scale = "from zero"
+    if algorithm in ("dpo", "dpo rounds", "kto"):
+        good, axis = _PREFERENCE_LOSS, "mean loss"
+    elif algorithm == "mixture":
+        good, axis, scale = _MIXED_LOSS, "sum of the parts", "free"
+    elif practises and algorithm != "imitation":
+        good, axis, scale = _POLICY_LOSS, "loss a written token", "free"
+    else:
+        good, axis = _SUPERVISED_LOSS, "nats a written token"
+    return Panel("loss", "Loss", axis, good, (Line("loss", "loss"),), "noisy", scale, is_wide=not practises)
 
 
 def _costs(names: Sequence[str]) -> Panel:
