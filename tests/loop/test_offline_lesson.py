@@ -10,13 +10,15 @@ from upturn.config import AgentConfig
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.context import open_run, version_of
 from upturn.loop.cycle import serve
+from upturn.loop.exam import ExamResult
 from upturn.loop.fleet import Purpose
-from upturn.loop.lessons.offline import usable_attempts, versions_of
+from upturn.loop.lessons.offline import train, usable_attempts, versions_of
 from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Practice, Trainee
 from upturn.models import CompactRenderer, Renderer
 from upturn.models.nano import load_local
 from upturn.pool import PoolSink
+from upturn.pool.snapshot import find_snapshot
 from upturn.training.stored import REASONS
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano")
@@ -102,6 +104,21 @@ def test_a_run_with_a_pool_of_its_own_has_nothing_to_learn_from(desk: ModuleType
         pytest.raises(ConfigError, match=r"learns from evidence that is there already, and pool\.path is empty"),
     ):
         usable_attempts(context, _renderer())
+
+
+def test_a_version_says_which_snapshot_it_learned_from(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upturn.loop.practice.SELECTION_TASKS", 2)
+    path = _pool(desk, tmp_path / "before", is_practised=True)
+    plain = desk.config(("solver",), environment=SHORT, pool={"path": path})
+    section = plain.offline.model_copy(update={"iterations": 1, "groups": 2, "minibatches": 1})
+    with desk.opened(tmp_path / "now", plain.model_copy(update={"offline": section})) as context:
+        learned = train(context, version_of(NANO), ExamResult("before", "nano@base", 1.0, ()), "offline")
+        held = find_snapshot(context.pool, str(learned.snapshot))
+        stored = {each.trajectory_id for each in context.pool.selected(tenant="default")}
+    assert set(held.trajectory_ids) == stored
+    assert len(stored) == 9
 
 
 def test_the_age_of_weights_follows_the_order_in_which_they_sampled(desk: ModuleType, tmp_path: Path) -> None:

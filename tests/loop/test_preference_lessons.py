@@ -8,9 +8,12 @@ from types import ModuleType
 import pytest
 
 from upturn.config import AgentConfig
+from upturn.config.lesson import MixtureConfig
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.context import Context, open_run, version_of
 from upturn.loop.cycle import serve
+from upturn.loop.exam import ExamResult, Mark
+from upturn.loop.lessons import dpo, kto, mixture
 from upturn.loop.lessons.dpo import stored_pairs
 from upturn.loop.lessons.evidence import left_out_words
 from upturn.loop.lessons.kto import rated
@@ -18,6 +21,7 @@ from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Trainee
 from upturn.pool import Pool, PoolBatch, Selection
 from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
+from upturn.pool.snapshot import find_snapshot
 from upturn.records import Action, Feedback
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano")
@@ -190,6 +194,53 @@ def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
                     TrainingError, match="1 on tasks of families or environments that are not pract"
                 ):
                     stored_pairs(context, trainee)
+
+
+def _evidence(desk: ModuleType, folder: Path) -> tuple[set[str], set[str]]:
+    """Two attempts each of two versions, at a sum that both solve and a product; and thumbs on the solver's.
+
+    Returns the ids of the one pair there is, and of what has thumbs.
+    """
+    for agent in ("solver", "adder"):
+        _served(desk, folder, agent, 2)
+    liked = _attempts(folder, "solver")
+    for number, name in enumerate(liked):
+        _say(folder, f"said-{number}", name, 1.0 if number else -1.0)
+    with Pool.open(folder / "shared.db", read_only=True) as pool:
+        products = {
+            each.trajectory.id for each in pool.experiences(tenant="default") if each.task.family == "products"
+        }
+    return products, set(liked)
+
+
+def test_versions_say_which_snapshot_of_pairs_or_thumbs_they_learned_from(desk: ModuleType, tmp_path: Path) -> None:
+    pair, liked = _evidence(desk, tmp_path)
+    before = ExamResult("before", "nano@base", 1.0, ())
+    parent = version_of(NANO)
+    with _opened(desk, tmp_path, epochs=1, **VERSIONS) as context:
+        versions = [lesson.train(context, parent, before, name) for name, lesson in (("dpo", dpo), ("kto", kto))]
+        stored = {each.id: each for each in context.pool.snapshots()}
+    assert [set(stored[str(each.snapshot)].trajectory_ids) for each in versions] == [pair, liked]
+
+
+def test_a_mixture_says_that_it_learned_from_one_snapshot_of_all_its_parts(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upturn.loop.practice.SELECTION_TASKS", 2)
+    pair, liked = _evidence(desk, tmp_path)
+    marks = tuple(Mark(family, family, 1, family, False, False, {}, 1, 1, {}) for family in ("sums", "products"))
+    before, parent = ExamResult("before", "nano@base", 1.0, marks), version_of(NANO)
+    rounds = {"iterations": 1, "tasks_per_iteration": 2, "attempts": 2, "minibatches": 1, "sft": 0.0}
+    found = {}
+    for name, weights in (("dpo", {"dpo": 1.0}), ("both", {"dpo": 1.0, "kto": 0.5})):
+        plain = desk.config(
+            ("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS
+        )
+        settings = plain.model_copy(update={"mixture": MixtureConfig.model_validate({**rounds, **weights})})
+        with desk.opened(tmp_path / name, settings) as context:
+            version = mixture.train(context, parent, before, "mixture")
+            found[name] = set(find_snapshot(context.pool, str(version.snapshot)).trajectory_ids)
+    assert found == {"dpo": pair, "both": pair | liked}
 
 
 def test_a_run_with_a_pool_of_its_own_has_no_pairs_and_no_thumbs(desk: ModuleType, tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from upturn.errors import UnknownNameError
+from upturn.errors import StoreError, UnknownNameError
 from upturn.pool import Experience, Pool, PoolBatch, Selection
-from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot
+from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.records import Evaluation, Task, Trajectory
 
 Point = tuple[Task, Trajectory, Evaluation]
@@ -33,6 +33,21 @@ def test_same_selection_has_the_same_id_whatever_the_order_of_arrival(
             assert pool.snapshots() == [taken[-1]]
     assert taken[0] == taken[1]
     assert taken[0].trajectory_ids == ("trajectory-a", "trajectory-b", "trajectory-c")
+
+
+def test_trajectories_that_no_selection_describes_are_frozen_with_what_was_made_of_them(
+    pool: Pool, make_point: MakePoint
+) -> None:
+    add(pool, make_point("a"), make_point("b"), make_point("c"))
+    names = ["trajectory-c", "trajectory-a", "trajectory-a"]
+    taken = take_snapshot_of(pool, names, tenant="default", criteria='{"pairs": ["c > a"]}')
+    assert (taken.trajectory_ids, taken.tenants) == (("trajectory-a", "trajectory-c"), ("default",))
+    assert take_snapshot_of(pool, names[:2], tenant="default", criteria=taken.criteria) == taken
+    assert take_snapshot_of(pool, names, tenant="default", criteria='{"pairs": ["a > c"]}').id != taken.id
+    held = [each.trajectory.id for each in experiences_in(pool, taken.id, tenant="default")]
+    assert held == ["trajectory-a", "trajectory-c"]
+    with pytest.raises(StoreError, match="no trajectory 'unknown' is stored for 'default'"):
+        take_snapshot_of(pool, ["unknown"], tenant="default", criteria="{}")
 
 
 def test_other_evidence_criteria_or_tenants_have_another_id(pool: Pool, make_point: MakePoint) -> None:

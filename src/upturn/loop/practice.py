@@ -76,6 +76,8 @@ class Course(NamedTuple):
     """Where the tasks come from; None = the run's kit."""
     is_watched: bool = True
     """Whether evaluations on fresh tasks choose the weights; False: the last ones are kept."""
+    snapshot: Callable[[], str] | None = None
+    """The id of what was learned from beside practice, asked for at the end; None = nothing was."""
 
 
 def practised(
@@ -114,7 +116,8 @@ def practised(
     if section.incumbent_share:
         incumbent = context.router.registry.served(parent.agent).incumbent
         blend(trainee.model, weight_tensors(load_local(incumbent.model).model), section.incumbent_share)
-    return keep_version(context, trainee, parent, name)
+    snapshot = None if course.snapshot is None else course.snapshot()
+    return keep_version(context, trainee, parent, name, snapshot=snapshot)
 
 
 def practice_of(context: Context, name: str, attempts: int, *, reward: Reward | None = None) -> Practice:

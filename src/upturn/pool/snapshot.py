@@ -6,13 +6,13 @@ Evaluations that are stored after the snapshot are not part of it.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import select
 
-from upturn.errors import UnknownNameError
+from upturn.errors import StoreError, UnknownNameError
 from upturn.pool import schema
-from upturn.pool.reader import Experience, PoolReader
+from upturn.pool.reader import Experience, PoolReader, Selected
 from upturn.pool.row import digest
 from upturn.pool.selection import EVERYTHING, Selection
 from upturn.pool.store import Pool
@@ -27,16 +27,31 @@ def take_snapshot(pool: Pool, *, tenants: Sequence[str], selection: Selection = 
     if not tenants:
         raise ValueError("a snapshot names its tenants, got none; give at least one")
     names = tuple(sorted(set(tenants)))
-    chosen = sorted(
-        (found.trajectory_id, found.evaluation_id or "")
-        for name in names
-        for found in pool.selected(selection, tenant=name)
-    )
+    found = [each for name in names for each in pool.selected(selection, tenant=name)]
+    return _kept(pool, found, names, selection.criteria)
+
+
+def take_snapshot_of(pool: Pool, trajectory_ids: Iterable[str], *, tenant: str, criteria: str) -> Snapshot:
+    """Freezes trajectories of the tenant's that no selection describes, and stores the snapshot.
+
+    ``criteria``: what was made of them, as JSON; where it differs the id does. Raises StoreError for an id that the
+    tenant does not have.
+    """
+    wanted = set(trajectory_ids)
+    found = [each for each in pool.selected(tenant=tenant) if each.trajectory_id in wanted]
+    missing = sorted(wanted - {each.trajectory_id for each in found})
+    if missing:
+        raise StoreError(f"no trajectory {missing[0]!r} is stored for {tenant!r}; look at its tenant")
+    return _kept(pool, found, (tenant,), criteria)
+
+
+def _kept(pool: Pool, found: Iterable[Selected], tenants: tuple[str, ...], criteria: str) -> Snapshot:
+    chosen = sorted((each.trajectory_id, each.evaluation_id or "") for each in found)
     snapshot = Snapshot(
-        id=digest(selection.criteria, json.dumps(names), json.dumps(chosen)),
+        id=digest(criteria, json.dumps(tenants), json.dumps(chosen)),
         trajectory_ids=tuple(trajectory_id for trajectory_id, _ in chosen),
-        criteria=selection.criteria,
-        tenants=names,
+        criteria=criteria,
+        tenants=tenants,
     )
     pool.add_snapshot(snapshot)
     return snapshot

@@ -1,5 +1,6 @@
 """Pairs that the pool holds: two versions' attempts at one task, and what people corrected."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from upturn.loop.settings import made, optimiser, pair_objective
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import rendered, with_rows
 from upturn.pool.preference import correction_pairs, deployment_pairs
+from upturn.pool.snapshot import take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, PreferenceSource, Trajectory, record
 from upturn.records.preference import pair_problem
 from upturn.report.training import write_training_report
@@ -71,7 +73,8 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     from upturn.training.dpo import run_dpo
 
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
-    pairs = stored_pairs(context, trainee)
+    frozen = frozen_pairs(context, trainee)
+    pairs = pairs_in(context, trainee, frozen)
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
     context.progress.stage(f"Learning from {len(pairs)} pairs (DPO)", steps)
     folder = training_folder(context, name)
@@ -86,18 +89,19 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         progress=told(context.progress, loss="loss"),
     )
     write_training_report(folder)
-    return keep_version(context, trainee, parent, name)
+    return keep_version(context, trainee, parent, name, snapshot=frozen.snapshot)
 
 
 def stored_pairs(context: Context, trainee: Trainee) -> list[PreferencePair]:
+    """``pairs_in`` what the pool held when the run began, which is frozen: a resumed run learns from the same."""
+    return pairs_in(context, trainee, frozen_pairs(context, trainee))
+
+
+def pairs_in(context: Context, trainee: Trainee, frozen: "FrozenPairs") -> list[PreferencePair]:
     """Of deployments and corrections, by id, so that all runs learn in one order.
 
-    Sides without tokens of the trainee's renderer are rendered. What the pool held when the run began is frozen, so
-    that a resumed run learns from the same. Raises ConfigError without a pool to read, TrainingError where it holds
-    no pair, with what was left out and why.
+    Sides without tokens of the trainee's renderer are rendered.
     """
-    needed_pool(context, "dpo")
-    frozen = context.journal.record_step("pairs", FrozenPairs, lambda: _frozen(_found(context, trainee)))
     names = sorted({name for pair in frozen.pairs for name in (pair.chosen, pair.rejected)})
     stored = {
         each.trajectory.id: with_rows(each.trajectory, trainee.renderer, trainee.version.prompt)
@@ -107,6 +111,15 @@ def stored_pairs(context: Context, trainee: Trainee) -> list[PreferencePair]:
         PreferencePair(pair.id, stored[pair.chosen], stored[pair.rejected], pair.source, pair.margin)
         for pair in frozen.pairs
     ]
+
+
+def frozen_pairs(context: Context, trainee: Trainee) -> "FrozenPairs":
+    """What the pool held when the run began, and the snapshot of it.
+
+    Raises ConfigError without a pool to read, TrainingError where it holds no pair, with what was left out and why.
+    """
+    needed_pool(context, "dpo")
+    return context.journal.record_step("pairs", FrozenPairs, lambda: _frozen(context, _found(context, trainee)))
 
 
 @record
@@ -125,11 +138,17 @@ class FrozenPairs:
     """The pairs of a run."""
 
     pairs: tuple[PairEnds, ...]
+    snapshot: str
+    """Id of that of their attempts."""
 
 
-def _frozen(pairs: Sequence[PreferencePair]) -> FrozenPairs:
+def _frozen(context: Context, pairs: Sequence[PreferencePair]) -> FrozenPairs:
+    names = [side.id for pair in pairs for side in _sides(pair)]
+    criteria = json.dumps({"pairs": [pair.id for pair in pairs]})
+    snapshot = take_snapshot_of(context.pool, names, tenant=context.tenant, criteria=criteria)
     return FrozenPairs(
-        tuple(PairEnds(each.id, each.chosen.id, each.rejected.id, each.source, each.margin) for each in pairs)
+        tuple(PairEnds(each.id, each.chosen.id, each.rejected.id, each.source, each.margin) for each in pairs),
+        snapshot.id,
     )
 
 

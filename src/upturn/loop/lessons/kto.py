@@ -1,5 +1,6 @@
 """Thumbs on single attempts that the pool holds."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from upturn.loop.settings import made, optimiser
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import rendered, with_rows
 from upturn.pool.preference import thumbs
+from upturn.pool.snapshot import take_snapshot_of
 from upturn.records import AgentVersion, RatedTrajectory, record
 from upturn.report.training import write_training_report
 from upturn.training.preference_settings import KtoSettings
@@ -54,7 +56,8 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     from upturn.training.kto import run_kto
 
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
-    found = rated(context, trainee)
+    frozen = frozen_thumbs(context, trainee)
+    found = rated_in(context, trainee, frozen)
     steps = asked.epochs * -(-len(found) // asked.batch_trajectories)
     context.progress.stage(f"Learning from thumbs on {len(found)} attempts (KTO)", steps)
     folder = training_folder(context, name)
@@ -69,17 +72,16 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         progress=told(context.progress, loss="loss"),
     )
     write_training_report(folder)
-    return keep_version(context, trainee, parent, name)
+    return keep_version(context, trainee, parent, name, snapshot=frozen.snapshot)
 
 
 def rated(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
-    """The pool's, by trajectory; those without tokens of the trainee's renderer are rendered.
+    """``rated_in`` what the pool held when the run began, which is frozen: a resumed run learns from the same."""
+    return rated_in(context, trainee, frozen_thumbs(context, trainee))
 
-    What the pool held when the run began is frozen, so that a resumed run learns from the same. Raises ConfigError
-    without a pool to read, TrainingError where it holds none.
-    """
-    needed_pool(context, "kto")
-    frozen = context.journal.record_step("thumbs", FrozenThumbs, lambda: _frozen(_found(context, trainee)))
+
+def rated_in(context: Context, trainee: Trainee, frozen: "FrozenThumbs") -> list[RatedTrajectory]:
+    """The pool's, by trajectory; those without tokens of the trainee's renderer are rendered."""
     is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
     return [
         RatedTrajectory(
@@ -89,17 +91,30 @@ def rated(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
     ]
 
 
+def frozen_thumbs(context: Context, trainee: Trainee) -> "FrozenThumbs":
+    """What the pool held when the run began, and the snapshot of it.
+
+    Raises ConfigError without a pool to read, TrainingError where it holds none.
+    """
+    needed_pool(context, "kto")
+    return context.journal.record_step("thumbs", FrozenThumbs, lambda: _frozen(context, _found(context, trainee)))
+
+
 @record
 class FrozenThumbs:
     """The rated attempts of a run, by id."""
 
     good: tuple[str, ...]
     bad: tuple[str, ...]
+    snapshot: str
+    """Id of that of both."""
 
 
-def _frozen(found: Sequence[RatedTrajectory]) -> FrozenThumbs:
+def _frozen(context: Context, found: Sequence[RatedTrajectory]) -> FrozenThumbs:
     good, bad = (tuple(each.trajectory.id for each in found if each.is_desirable is kind) for kind in (True, False))
-    return FrozenThumbs(good, bad)
+    criteria = json.dumps({"thumbs": {"good": sorted(good), "bad": sorted(bad)}})
+    snapshot = take_snapshot_of(context.pool, (*good, *bad), tenant=context.tenant, criteria=criteria)
+    return FrozenThumbs(good, bad, snapshot.id)
 
 
 def _found(context: Context, trainee: Trainee) -> list[RatedTrajectory]:

@@ -1,5 +1,6 @@
 """Practice with what the pool holds in the same optimiser steps: successes, pairs, thumbs."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from upturn.loop.practice import Course, Practising, practice_of, practice_weigh
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import rendered_demonstrations, take_training_snapshot
+from upturn.pool.snapshot import find_snapshot, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, RatedTrajectory, Snapshot
 from upturn.training.assessment import Evaluate
 from upturn.training.collection import Collect
@@ -84,14 +86,16 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, name: str)
     """The version that learned from all of it; families are practised by what it failed before."""
     needed_pool(context, "mixture")
     asked, practice = settings(context.config), policy(context.config)
+    stored = list[Stored]()
 
     def learn(own: Practising) -> TrainingOutcome:
+        stored.extend(stored_parts(context, own.trainee))
         return jointly(
             context.world,
             own.trainee,
             run_mixed,
             own.collect,
-            _stored(context, own.trainee),
+            stored,
             Mixed(asked, practice),
             seed=context.seed,
             run_dir=own.folder,
@@ -99,7 +103,9 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, name: str)
             progress=own.progress,
         )
 
-    course = _course(context, practice_weights(before), name)
+    course = _course(context, practice_weights(before), name)._replace(
+        snapshot=lambda: learned_from(context, stored)
+    )
     return practised(context, parent, name, course=course, learn=learn)
 
 
@@ -119,6 +125,8 @@ class Stored(NamedTuple):
     settings: int | DpoSettings | KtoSettings
     """Of ``sft`` the rows of a step."""
     weight: float
+    snapshot: str
+    """Id of that of the attempts."""
 
 
 def run_mixed(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
@@ -157,17 +165,19 @@ def _part(stored: Stored) -> "Part":
     return replace(part, weight=stored.weight)
 
 
-def _stored(context: Context, trainee: Trainee) -> list[Stored]:
+def stored_parts(context: Context, trainee: Trainee) -> list[Stored]:
     """What the pool gives."""
     config, stored = context.config, list[Stored]()
     if config.mixture.sft:
         snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
         rows = supervised_rows(rendered_demonstrations(context, snapshot, trainee))
-        stored.append(Stored("sft", rows, config.sft.batch_rows, config.mixture.sft))
+        stored.append(Stored("sft", rows, config.sft.batch_rows, config.mixture.sft, snapshot.id))
     if config.mixture.dpo:
         own = dpo.settings(config)
         pairs = DpoSettings(batch_pairs=own.batch_pairs, objective=own.objective, reference=own.reference)
-        stored.append(Stored("dpo", dpo.stored_pairs(context, trainee), pairs, config.mixture.dpo))
+        ends = dpo.frozen_pairs(context, trainee)
+        found = dpo.pairs_in(context, trainee, ends)
+        stored.append(Stored("dpo", found, pairs, config.mixture.dpo, ends.snapshot))
     if config.mixture.kto:
         told = kto.settings(config)
         rating = KtoSettings(
@@ -176,8 +186,20 @@ def _stored(context: Context, trainee: Trainee) -> list[Stored]:
             desirable_weight=told.desirable_weight,
             undesirable_weight=told.undesirable_weight,
         )
-        stored.append(Stored("kto", kto.rated(context, trainee), rating, config.mixture.kto))
+        thumbs = kto.frozen_thumbs(context, trainee)
+        rated = kto.rated_in(context, trainee, thumbs)
+        stored.append(Stored("kto", rated, rating, config.mixture.kto, thumbs.snapshot))
     return stored
+
+
+def learned_from(context: Context, stored: Sequence[Stored]) -> str:
+    """Id of the snapshot of all that the pool gave: that of the one part, or one over those of several."""
+    parts = {each.part: each.snapshot for each in stored}
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    names = [name for part in parts.values() for name in find_snapshot(context.pool, part).trajectory_ids]
+    criteria = json.dumps({"snapshots": parts})
+    return take_snapshot_of(context.pool, names, tenant=context.tenant, criteria=criteria).id
 
 
 def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:

@@ -66,7 +66,8 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     from upturn.training.offline import run_offline
 
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
-    attempts, folder = usable_attempts(context, trainee.renderer), training_folder(context, name)
+    snapshot, folder = frozen_attempts(context), training_folder(context, name)
+    attempts = usable_in(context, snapshot, trainee.renderer)
     context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.policy.iterations)
     jointly(
         context.world,
@@ -81,15 +82,20 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         progress=told(context.progress, reward="mean_return"),
     )
     write_training_report(folder)
-    return keep_version(context, trainee, parent, name)
+    return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 
 
 def usable_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, ScoredTrajectory]]:
+    """``usable_in`` what the pool held when the run began, which is frozen: a resumed run learns from the same."""
+    return usable_in(context, frozen_attempts(context), renderer)
+
+
+def usable_in(context: Context, snapshot: Snapshot, renderer: Renderer) -> list[tuple[Task, ScoredTrajectory]]:
     """Those of the stored attempts that a policy gradient can learn from, in the order of arrival.
 
     Notes how many they are, what the others can train and why not more. Raises TrainingError when there is none.
     """
-    attempts = stored_attempts(context, renderer)
+    attempts = stored_attempts(context, snapshot, renderer)
     for line in stored.told(stored.usable_for([each.trajectory for _, each in attempts])):
         context.progress.note(line)
     sampled = [each for each in attempts if stored.why_no_policy(each[1].trajectory) is None]
@@ -114,19 +120,12 @@ def usable_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, Sc
     return usable
 
 
-def stored_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, ScoredTrajectory]]:
-    """Every stored attempt at a training task of the practised families, in the order of arrival.
-
-    What the pool held when the run began is frozen, so that a resumed run learns from the same. Attempts in tokens
-    of another renderer count as rendered. Raises ConfigError without a pool to read.
-    """
-    needed_pool(context, "offline")
-    chosen = Selection(families=tuple(context.practised), splits=("train",))
-    snapshot = context.journal.record_step(
-        "snapshot", Snapshot, lambda: take_snapshot(context.pool, tenants=[context.tenant], selection=chosen)
-    )
+def stored_attempts(
+    context: Context, snapshot: Snapshot, renderer: Renderer
+) -> list[tuple[Task, ScoredTrajectory]]:
+    """All in the snapshot, in the order of arrival; those in another renderer's tokens count as rendered."""
     practice = practice_of(context, "offline", 1)
-    selected = context.pool.selected(chosen, tenant=context.tenant)
+    selected = context.pool.selected(_chosen(context), tenant=context.tenant)
     arrival = {each.trajectory_id: place for place, each in enumerate(selected)}
     found = experiences_in(context.pool, snapshot.id, tenant=context.tenant)
     return [
@@ -139,6 +138,20 @@ def stored_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, Sc
         )
         for each in sorted(found, key=lambda each: arrival[each.trajectory.id])
     ]
+
+
+def frozen_attempts(context: Context) -> Snapshot:
+    """What the pool held when the run began. Raises ConfigError without a pool to read."""
+    needed_pool(context, "offline")
+    return context.journal.record_step(
+        "snapshot",
+        Snapshot,
+        lambda: take_snapshot(context.pool, tenants=[context.tenant], selection=_chosen(context)),
+    )
+
+
+def _chosen(context: Context) -> Selection:
+    return Selection(families=tuple(context.practised), splits=("train",))
 
 
 def versions_of(agent: str, attempts: Sequence[tuple[Task, ScoredTrajectory]]) -> tuple[str, ...]:
