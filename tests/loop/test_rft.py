@@ -1,6 +1,8 @@
 """Reinforcement from a handful of tasks: which trials there are, and what they are said to show."""
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
@@ -13,14 +15,20 @@ from upturn.loop.context import Context
 from upturn.loop.cycle import examine
 from upturn.loop.exam import ExamResult, Mark
 from upturn.loop.lessons.rft import (
+    FIXED_RATE,
+    Chance,
     RewardKind,
     Shown,
     Trial,
+    _course,
     _practice,
     _trials,
+    chance,
     examples,
     over_seeds,
     points,
+    rounds_of,
+    settings,
     shown,
     study,
 )
@@ -142,13 +150,84 @@ def test_each_reward_is_repeated_from_each_seed(desk: ModuleType, tmp_path: Path
 
 def test_every_base_is_examined_before_anything_is_trained(desk: ModuleType, tmp_path: Path) -> None:
     """So that one which is not there costs no training."""
-    settings = desk.config(("adder",), rft={"seeds": 1, "second_base": str(tmp_path / "gone")})
-    with desk.opened(tmp_path / "run", settings) as context:
+    config = desk.config(("adder",), rft={"seeds": 1, "second_base": str(tmp_path / "gone")})
+    with desk.opened(tmp_path / "run", config) as context:
         parent = context.router.registry.served("adder").incumbent
         with pytest.raises(ModelError, match="gone"):
             study(context, parent, examine(context, "exam-before", parent))
         steps = [step.name for step in context.journal.progress().steps]
     assert steps == ["exam-before", "exam-before-second-base"]
+
+
+def test_every_round_has_its_number_of_examples_and_none_comes_more_often_than_another(desk: ModuleType) -> None:
+    """Ten tasks of two families, one of which has one task only; three a round."""
+    tasks = [*islice(desk.kit().tasks(seed=1, split="train", families=["sums"]), 9)]
+    tasks += islice(desk.kit().tasks(seed=1, split="train", families=["products"]), 1)
+    rounds = [rounds_of(tasks, 3, 5, number) for number in range(300)]
+    assert {len({task.id for task in each}) for each in rounds} == {3}
+    for start in range(0, 300, 3):
+        passed = [task.id for each in rounds[start : start + 3] for task in each]
+        assert len(set(passed)) == 9
+    counts = Counter(task.id for each in rounds for task in each)
+    # Each pass leaves one of ten out: of 100 passes a task misses 10 +- 3; outside of 0..27 with p < 1e-6 each.
+    assert len(counts) == 10 and all(73 <= count <= 100 for count in counts.values())
+    assert rounds_of(tasks, 3, 5, 7) == rounds[7]
+    assert rounds_of(tasks, 3, 6, 7) != rounds[7]
+    assert {task.id for task in rounds_of(tasks, 10, 5, 4)} == {task.id for task in tasks}
+
+
+def test_what_is_practised_is_the_examples(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path, desk.config(rft={"examples": 5, "tasks_per_iteration": 4})) as context:
+        parent = AgentVersion("nano", "base", "local_model", model="nano")
+        course = _course(context, parent, "x", _practice(context, "x", "true", seed=3, rate=0.5))
+        assert course.tasks is not None
+        drawn = [task.id for number in range(6) for task in course.tasks(number)]
+        assert (len(drawn), set(drawn)) == (24, {task.id for task in examples(context)})
+        assert course.weights == {"sums": 1.0, "products": 1.0}
+
+
+def test_more_tasks_a_round_than_examples_are_refused(desk: ModuleType) -> None:
+    with pytest.raises(ConfigError, match=r"rft\.tasks_per_iteration = 6 is more than rft\.examples = 5"):
+        settings(desk.config(rft={"examples": 5, "tasks_per_iteration": 6}))
+
+
+@pytest.mark.parametrize(
+    ("agent", "measured", "rate"), [("adder", 2 / 3, 2 / 3), ("solver", 1.0, 0.5), ("refuser", 0.0, 0.5)]
+)
+def test_chance_is_measured_on_the_examples_and_fixed_where_it_would_train_nothing(
+    desk: ModuleType, tmp_path: Path, agent: str, measured: float, rate: float
+) -> None:
+    """The adder solves the sums, which are two of the three examples."""
+    with desk.opened(tmp_path, desk.config((agent,), rft={"examples": 3, "attempts": 3})) as context:
+        found = chance(context, context.router.registry.served(agent).incumbent)
+        assert list(context.pool.selected(tenant="default")) == []
+    assert (found.measured, found.rate) == (measured, rate)
+
+
+def test_what_nobody_could_judge_is_no_rate(desk: ModuleType, tmp_path: Path) -> None:
+    config = desk.config(("solver",), environment={"name": "toy_desk:unjudged_kit"}, rft={"examples": 10})
+    with desk.opened(tmp_path, config) as context:
+        found = chance(context, context.router.registry.served("solver").incumbent)
+    assert (found.measured, found.rate) == (None, FIXED_RATE)
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        (0.37, "nano@base: the random reward pays at 37 %, the acceptance rate on the examples before training."),
+        (
+            0.0,
+            "pays at 50 %, a fixed rate: none of the attempts at the examples succeeded before training, and a rew",
+        ),
+        (
+            1.0,
+            "pays at 50 %, a fixed rate: all of the attempts at the examples succeeded before training, and a rew",
+        ),
+        (None, "pays at 50 %, a fixed rate: no attempt at the examples could be judged before training."),
+    ],
+)
+def test_the_card_says_at_which_rate_a_random_reward_paid_and_why(measured: float | None, words: str) -> None:
+    assert words in Chance("nano@base", measured).words()
 
 
 def test_examples_are_full_rounds_of_training_tasks_that_every_trial_shares(
@@ -167,9 +246,9 @@ def test_more_examples_than_there_are_tasks_are_refused(desk: ModuleType, tmp_pa
     lines = [f'{{"id": "p{at}", "instruction": "add {at} 2", "family": "sums"}}' for at in range(3)]
     lines.append('{"id": "h", "instruction": "add 1 2", "family": "sums", "split": "heldout"}')
     file.write_text("\n".join(lines) + "\n")
-    settings = desk.config(tasks={"file": str(file)}, rft={"examples": 4})
+    config = desk.config(tasks={"file": str(file)}, rft={"examples": 4})
     with (
-        desk.opened(tmp_path / "run", settings) as context,
+        desk.opened(tmp_path / "run", config) as context,
         pytest.raises(ConfigError, match=r"rft\.examples = 4 are more than the 3 training tasks"),
     ):
         examples(context)

@@ -118,7 +118,7 @@ def practice_plan(
     trainee = Trainee(context.fleet, parent)
     sampler = TaskSampler(context.kit, course.weights, section.tasks_per_iteration, seed=practice.seed)
     attempts = min(practice.attempts, PROBED_ATTEMPTS)
-    tasks = sampler.tasks(0)[: max(1, PROBED_ATTEMPTS // attempts)]
+    tasks = (course.tasks or sampler.tasks)(0)[: max(1, PROBED_ATTEMPTS // attempts)]
     settings = optimiser(context.config, section.learning_rate)
     cost = probed(trainee, tasks, replace(practice, attempts=attempts), settings)
     rows = section.iterations * section.tasks_per_iteration * practice.attempts

@@ -4,13 +4,12 @@ Tasks are drawn by family, the version in training attempts each several times, 
 and a watch on fresh tasks chooses the weights that become a version.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from upturn.config import PracticeConfig, RewardConfig
-from upturn.environments import EnvironmentKit
 from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.curriculum import curriculum_collect
@@ -21,7 +20,7 @@ from upturn.loop.sampling import follow, sampling
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.models.nano import load_local
 from upturn.pool import PoolSink
-from upturn.records import AgentVersion, Evaluation, Trajectory
+from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.report.training import write_training_report
 from upturn.rewards import Rubric, soft_overlong
 from upturn.training.advantage import ScoredGroup
@@ -72,8 +71,8 @@ class Course(NamedTuple):
     """Rounds that the weights may be old which attempts are sampled with; 0 = sampling and updating take turns."""
     curriculum: CurriculumSettings | None = None
     """None = families are practised by ``weights`` to the end."""
-    kit: EnvironmentKit | None = None
-    """Where the tasks come from; None = the run's kit."""
+    tasks: Callable[[int], Sequence[Task]] | None = None
+    """The tasks of an iteration; None = the run's kit has them, families drawn by weight."""
     is_watched: bool = True
     """Whether evaluations on fresh tasks choose the weights; False: the last ones are kept."""
     snapshot: Callable[[], str] | None = None
@@ -145,8 +144,9 @@ def _collecting(
     Whoever samples ahead has a model, an engine and agents of its own, and half of the threads meanwhile.
     """
     section, practice = course.section, course.practice
-    kit, count = course.kit or context.kit, section.tasks_per_iteration
-    sampler, sink = TaskSampler(kit, course.weights, count, seed=practice.seed), PoolSink(context.pool)
+    count, sink = section.tasks_per_iteration, PoolSink(context.pool)
+    sampler = TaskSampler(context.kit, course.weights, count, seed=practice.seed)
+    drawn = course.tasks or sampler.tasks
 
     def refill(iteration: int, attempt: int, /) -> list[ScoredGroup]:
         tasks = sampler.further_tasks(iteration, attempt)
@@ -155,7 +155,7 @@ def _collecting(
     if not course.staleness:
         follow(fleet, trainee.model, parent)
         if course.curriculum is None:
-            yield _Source(lambda each: trainee.practise(sampler.tasks(each), each, practice, sink), refill)
+            yield _Source(lambda each: trainee.practise(drawn(each), each, practice, sink), refill)
         else:
             guided = curriculum_collect(
                 trainee, course.weights, count, settings=course.curriculum, practice=practice, sink=sink
@@ -174,7 +174,7 @@ def _collecting(
     def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
         torch.set_flush_denormal(True)  # as in the run's own thread; each thread has its own
         put_back(ahead.model, weights)
-        return ahead.practise(sampler.tasks(iteration), iteration, practice, sink)
+        return ahead.practise(drawn(iteration), iteration, practice, sink)
 
     with (
         torch_threads(max(1, torch.get_num_threads() // 2)),

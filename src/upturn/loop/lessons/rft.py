@@ -7,6 +7,7 @@ on a second model; the true reward has to beat each of them on the same held-out
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -18,15 +19,15 @@ from upturn.errors import ConfigError
 from upturn.loop.context import Context, keep_agent_version, version_of
 from upturn.loop.cycle import examine
 from upturn.loop.exam import ExamResult
-from upturn.loop.kit import FileKit
 from upturn.loop.lessons.learned import Learned
 from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practised
+from upturn.loop.service import judge
 from upturn.loop.settings import optimiser
 from upturn.loop.trainee import Practice
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
-from upturn.rewards.acceptance import accepted_and_formed, random_acceptance, well_formed
+from upturn.rewards.acceptance import acceptance_rate, accepted_and_formed, random_acceptance, well_formed
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import IntArray
 from upturn.training.settings import GrpoSettings
@@ -37,6 +38,8 @@ FEWEST_SEEDS = 3
 """With fewer an interval over seeds says next to nothing."""
 _SEED_STEP = 1_009
 """Between the seeds of repeated trainings: their tasks' streams and attempts share nothing."""
+FIXED_RATE = 0.5
+"""At which a random reward pays where the agent's own rate would make all rewards equal, and train nothing."""
 
 
 @record
@@ -51,12 +54,42 @@ class Trial:
     exam: ExamResult
 
 
+@record
+class Chance:
+    """At which rate a random reward pays."""
+
+    base: str
+    """Id of the version that it stands beside."""
+    measured: float | None
+    """Its acceptance rate on the examples before training; None = nothing could be judged."""
+
+    @property
+    def rate(self) -> float:
+        """The measured one where a reward at that rate differs between attempts, else a fixed one."""
+        return self.measured if self.measured is not None and 0 < self.measured < 1 else FIXED_RATE
+
+    def words(self) -> str:
+        """The rate and where it comes from, in a sentence."""
+        pays = f"{self.base}: the random reward pays at {100 * self.rate:.0f} %"
+        if self.rate == self.measured:
+            return f"{pays}, the acceptance rate on the examples before training."
+        found = (
+            "no attempt at the examples could be judged before training"
+            if self.measured is None
+            else f"{'all' if self.measured else 'none'} of the attempts at the examples succeeded before training, "
+            "and a reward that is the same for all trains nothing"
+        )
+        return f"{pays}, a fixed rate: {found}."
+
+
 class Study(NamedTuple):
     """All trainings."""
 
     trials: tuple[Trial, ...]
     before: dict[str, ExamResult]
     """By base model, how it did before."""
+    chances: tuple[Chance, ...]
+    """Of each base model; empty without the random control."""
 
 
 class Shown(NamedTuple):
@@ -106,6 +139,13 @@ def settings(config: Config) -> GrpoSettings:
     Raises ConfigError.
     """
     section, trained = config.rft, config.improved_agent
+    if section.tasks_per_iteration > section.examples:
+        raise ConfigError(
+            [
+                f"rft.tasks_per_iteration = {section.tasks_per_iteration} is more than rft.examples = "
+                f"{section.examples}, and a round practises each example once; set it to that many or fewer"
+            ]
+        )
     if trained is not None and section.second_base == trained.model:
         raise ConfigError(
             [f"rft.second_base = {section.second_base!r} is the model that is trained; name another, or none"]
@@ -148,6 +188,7 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, _name: str
         each = shown(base, exam, [trial for trial in found.trials if trial.base == base])
         results += each.results()
         lines += ["", each.words()]
+    lines += [line for each in found.chances for line in ("", each.words())]
     if len(found.before) == 1:
         lines += ["", "No second base model was named (rft.second_base): it may be this one that gains so easily."]
     if context.config.rft.seeds < FEWEST_SEEDS:
@@ -162,9 +203,32 @@ def study(context: Context, parent: AgentVersion, before: ExamResult) -> Study:
     for base, _, _ in trials:  # all of them first: one that is not there must not cost the others' trials
         if base.id not in exams:
             exams[base.id] = examine(context, f"exam-before-{base.agent}", base)
+    chances = dict[str, Chance]()
+    for base, reward, _ in trials:
+        if reward == "random" and base.id not in chances:
+            chances[base.id] = chance(context, base)
     for base, reward, seed in trials:
-        made.append(_trial(context, base, reward, seed=seed, before=exams[base.id]))
-    return Study(tuple(made), exams)
+        rate = chances[base.id].rate if reward == "random" else FIXED_RATE  # of no effect on the others
+        made.append(_trial(context, base, reward, seed=seed, rate=rate))
+    return Study(tuple(made), exams, tuple(chances.values()))
+
+
+def chance(context: Context, base: AgentVersion) -> Chance:
+    """Measured as practice samples, on the examples; nothing of it is kept. Broken attempts do not count."""
+    name = f"rft-rate-{base.agent}"
+
+    def measure() -> Chance:
+        tasks = [task for task in examples(context) for _ in range(context.config.rft.attempts)]
+        jobs = [(base, task, at % context.config.rft.attempts) for at, task in enumerate(tasks)]
+        found = context.fleet.attempt(jobs, context.purpose(name, temperature=1.0))
+        judged = [
+            judge(context.kit.verifier, task, each)
+            for task, each in zip(tasks, found, strict=True)
+            if not each.error
+        ]
+        return Chance(base.id, acceptance_rate(judged))
+
+    return context.journal.record_step(name, Chance, measure)
 
 
 def _trials(context: Context, parent: AgentVersion) -> Iterator[tuple[AgentVersion, RewardKind, int]]:
@@ -180,7 +244,7 @@ def _trials(context: Context, parent: AgentVersion) -> Iterator[tuple[AgentVersi
                 yield base, reward, context.seed + _SEED_STEP * number
 
 
-def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: int, before: ExamResult) -> Trial:
+def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: int, rate: float) -> Trial:
     name = f"rft-{base.agent}-{reward}-{seed}"
 
     def work() -> AgentVersion:
@@ -198,7 +262,7 @@ def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: in
                 progress=own.progress,
             )
 
-        practice = _practice(context, name, reward, seed=seed, rate=before.rate())
+        practice = _practice(context, name, reward, seed=seed, rate=rate)
         return practised(context, base, name, course=_course(context, base, name, practice), learn=learn)
 
     version = context.journal.record_step(name, AgentVersion, work)
@@ -206,7 +270,7 @@ def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: in
 
 
 def _practice(context: Context, name: str, reward: RewardKind, *, seed: int, rate: float) -> Practice:
-    """``rate``: at which a random reward pays, that of the successes before."""
+    """``rate``: at which a random reward pays."""
     earned: dict[RewardKind, Callable[[Trajectory, Evaluation], float | None]] = {
         "true": accepted_and_formed,
         "random": lambda trajectory, _: random_acceptance(trajectory, rate=rate, seed=seed),
@@ -225,10 +289,21 @@ def _course(context: Context, base: AgentVersion, name: str, practice: Practice)
         learning_rate=section.learning_rate,
         evaluate_every=section.iterations,
     )
-    kit = FileKit(context.kit, context.kit.verifier, examples(context))
-    weights = dict.fromkeys(kit.families, 1.0)
+    found = examples(context)
+    tasks = partial(rounds_of, found, section.tasks_per_iteration, practice.seed)
+    weights = dict.fromkeys((task.family for task in found), 1.0)
     title = f"{name}: {base.id} on {section.examples} tasks"
-    return Course(title, rounds, weights, practice, kit=kit, is_watched=False)
+    return Course(title, rounds, weights, practice, tasks=tasks, is_watched=False)
+
+
+def rounds_of(found: Sequence[Task], count: int, seed: int, iteration: int) -> list[Task]:
+    """``count`` of the tasks: in passes over all of them, each in an order of its own that the seed decides.
+
+    What is left of a pass and fills no round is left to the next pass. A pure function of its arguments.
+    """
+    passed, at = divmod(iteration, len(found) // count)
+    order = np.random.default_rng([seed, passed]).permutation(len(found)).tolist()
+    return [found[each] for each in order[at * count : (at + 1) * count]]
 
 
 def examples(context: Context) -> list[Task]:
