@@ -17,6 +17,7 @@ from upturn.models import Model
 from upturn.models.observation import ObservationWriter
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn
 from upturn.rewards.similarity import Similarity, WordSimilarity
+from upturn.training.assessment import Assessment
 from upturn.training.transition import Transition
 
 SLOTS = 64
@@ -190,3 +191,16 @@ def together(parts: Collection[Foresight]) -> Foresight:
     sums = (math.fsum(each[place] * each.predictions for each in parts) for place in range(3))
     right, usual, similarity = (found / count for found in sums)
     return Foresight(right, usual, similarity, count)
+
+
+def assessed_lift(
+    predictor: Predictor, held_out: Sequence[Transition], usual: Mapping[str, str], threshold: float
+) -> Assessment:
+    """The lift of greedy predictions, with the rates that it is the difference of."""
+    found = together(foresight(predictor, held_out, usual, threshold=threshold).values())
+    return Assessment(
+        found.lift,
+        tasks=found.predictions,
+        measure="share of held-out observations predicted right, less that of the tool's most common output",
+        figures={"right": found.right, "usual": found.usual, "similarity": found.similarity},
+    )

@@ -19,10 +19,17 @@ from transformers import PreTrainedModel
 from upturn.agents import derived_seed
 from upturn.errors import TrainingError
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
-from upturn.training.assessment import Assessment, Evaluate
+from upturn.training.assessment import Evaluate
 from upturn.training.grpo import run_grpo
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.prediction import Foresight, Prediction, Predictor, foresight, task_of, together
+from upturn.training.prediction import (
+    Foresight,
+    Prediction,
+    Predictor,
+    assessed_lift,
+    task_of,
+    together,
+)
 from upturn.training.row import TrainingRow
 from upturn.training.run import Progress, check_evaluation
 from upturn.training.sft import epoch_order, run_sft
@@ -203,16 +210,3 @@ def _scored(prediction: Prediction, threshold: float) -> ScoredTrajectory:
     """1 for a prediction that is alike enough to what came, else 0; missing where none was written."""
     reached = prediction.similarity
     return ScoredTrajectory(prediction.trajectory, None if reached is None else (float(reached >= threshold),))
-
-
-def assessed_lift(
-    predictor: Predictor, held_out: Sequence[Transition], usual: Mapping[str, str], threshold: float
-) -> Assessment:
-    """The lift of greedy predictions, with the rates that it is the difference of."""
-    found = together(foresight(predictor, held_out, usual, threshold=threshold).values())
-    return Assessment(
-        found.lift,
-        tasks=found.predictions,
-        measure="share of held-out observations predicted right, less that of the tool's most common output",
-        figures={"right": found.right, "usual": found.usual, "similarity": found.similarity},
-    )
