@@ -249,8 +249,8 @@ class RftConfig(Section):
     seeds: Count = 3
     """Trainings with each reward, the seed of the run and those after it."""
     controls: tuple[Literal["random", "format"], ...] = ("random", "format")
-    """What the training is repeated with: chance, at the success rate on the examples before training (0.5 where that
-    is 0 or 1), and the form of actions alone."""
+    """What the training is repeated with: chance, at the success rate on the examples before training (0.5 where
+    that is 0 or 1), and the form of actions alone."""
     second_base: FilePath = ""
     """Another local model (``nano``, a folder or a name) that all of it is repeated on; empty = none, and the card
     says so."""

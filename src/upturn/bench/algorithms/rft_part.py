@@ -20,9 +20,8 @@ from upturn.bench.algorithms.office_part import EXAM_SEED
 from upturn.bench.credit.office import Office, OfficeSettings
 from upturn.bench.ledger import Entry, Ledger
 from upturn.deployment.interval import Interval
-from upturn.loop.kit import FileKit
-from upturn.loop.lessons.rft import over_seeds
-from upturn.loop.trainee import Practice, TaskSampler
+from upturn.loop.lessons.rft import over_seeds, rounds_of
+from upturn.loop.trainee import Practice
 from upturn.records import Evaluation, Result, Trajectory, record
 from upturn.rewards.acceptance import accepted_and_formed, random_acceptance
 from upturn.training.advantage import ScoredGroup
@@ -137,15 +136,14 @@ def train(
     """One training, examined. ``rate``: at which the random reward pays."""
     families = office.settings.families
     stream = office.kit.tasks(seed=_EXAMPLES_SEED, split="train", families=families)
-    kit = FileKit(office.kit, office.kit.verifier, list(islice(stream, size)))
-    trainee = office.trainee()
-    tasks = TaskSampler(kit, dict.fromkeys(kit.families, 1.0), settings.tasks, seed=seed)
+    examples, trainee = list(islice(stream, size)), office.trainee()
     practice = Practice(f"rft/{seed}", seed, settings.attempts, both=_earned(reward, seed=seed, rate=rate))
     tokens = 0
 
     def collect(iteration: int, /) -> list[ScoredGroup]:
         nonlocal tokens
-        groups = trainee.practise(tasks.tasks(iteration), iteration, practice, office.sink)
+        tasks = rounds_of(examples, settings.tasks, seed, iteration)
+        groups = trainee.practise(tasks, iteration, practice, office.sink)
         tokens += written_in(groups)
         return groups
 
