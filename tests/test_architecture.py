@@ -10,8 +10,9 @@ SOURCE = Path(__file__).parent.parent / "src" / "upturn"
 
 HEAVY = ("torch", "transformers", "matplotlib", "sklearn")
 
-HEAVY_FOLDERS = ("models/engine", "models/nano", "training", "bench/sides")
-"""The only places whose modules may import what is heavy at their top; sides of a comparison run on their own."""
+HEAVY_FOLDERS = ("models/engine", "models/nano", "training", "bench/sides", "bench/algorithms")
+"""The only places whose modules may import what is heavy at their top; sides of a comparison run on their own, and
+the comparison of ways of learning is imported when its command is called."""
 
 WATCHER = """
 import importlib, sys
