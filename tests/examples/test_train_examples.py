@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "train"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.toml"))
 SERVES = ("serve", "serve-again")
 ROUND: Mapping[str, Any] = {"iterations": 1, "evaluate_every": 1, "tasks_per_iteration": 4, "attempts": 4}
-KEPT: Mapping[str, Any] = {**ROUND, "tasks_per_iteration": 8, "epochs": 1, "threshold": 0.1}
+KEPT: Mapping[str, Any] = {**ROUND, "tasks_per_iteration": 24, "attempts": 8, "epochs": 1}
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "sft": {"epochs": 1},
     "grpo": {**ROUND, "tasks_per_iteration": 8},
