@@ -15,6 +15,7 @@ from upturn.loop.context import Context
 from upturn.loop.curriculum import curriculum_collect
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.fleet import Fleet
+from upturn.loop.peer import jointly
 from upturn.loop.progress import told
 from upturn.loop.sampling import follow, sampling
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
@@ -117,6 +118,27 @@ def practised(
         blend(trainee.model, weight_tensors(load_local(incumbent.model).model), section.incumbent_share)
     snapshot = None if course.snapshot is None else course.snapshot()
     return keep_version(context, trainee, parent, name, snapshot=snapshot)
+
+
+def learning(
+    context: Context, run: Callable[..., TrainingOutcome], settings: object
+) -> Callable[[Practising], TrainingOutcome]:
+    """``run`` on what is practised: of ways of learning that need nothing beside it."""
+
+    def learn(own: Practising) -> TrainingOutcome:
+        return jointly(
+            context.world,
+            own.trainee,
+            run,
+            own.collect,
+            settings,
+            seed=context.seed,
+            run_dir=own.folder,
+            evaluate=own.evaluate,
+            progress=own.progress,
+        )
+
+    return learn
 
 
 def practice_of(context: Context, name: str, attempts: int, *, reward: Reward | None = None) -> Practice:

@@ -18,9 +18,10 @@ from upturn.training.collection import Collect, Collecting, StatefulCollect
 from upturn.training.dpo import PairBatches
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.pair_row import pair_rows, refer
+from upturn.training.place import plan_of
 from upturn.training.preference import ActionValues, pairs_of
 from upturn.training.preference_settings import DpoRoundsSettings
-from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
+from upturn.training.run import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of
 from upturn.training.schedule import IterationSchedule
 from upturn.training.scorer import Scorer
 from upturn.training.signature import signature
@@ -116,16 +117,7 @@ def run_dpo_rounds(  # noqa: PLR0913  # a run's seed, place and callbacks are in
         critic=critic,
         reference=frozen_scorer(trainer) if settings.reference == "initial" else None,
     )
-    plan = RunPlan(
-        units=settings.rounds,
-        evaluate_every=settings.evaluate_every,
-        checkpoint_every=settings.checkpoint_every,
-        keep=settings.keep,
-        target_score=settings.target_score,
-        patience=settings.patience,
-        cost_limits=settings.cost_limits,
-        unit="round",
-    )
+    plan = plan_of(settings, settings.rounds, "round")
     further: dict[str, object] = {"seed": seed} if critic is None else {"seed": seed, "critic": signature(critic)}
     if isinstance(collect, StatefulCollect):
         algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}

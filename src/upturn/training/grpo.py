@@ -9,8 +9,9 @@ from upturn.training.advantage import Advantage
 from upturn.training.asynchronous import AheadCollect
 from upturn.training.collection import Collect, Collecting, Refill, StatefulCollect
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.place import plan_of
 from upturn.training.policy_gradient import PolicyGradient
-from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
+from upturn.training.run import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of
 from upturn.training.schedule import IterationSchedule
 from upturn.training.settings import GrpoSettings
 from upturn.training.signature import signature
@@ -67,17 +68,4 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
     if isinstance(collect, StatefulCollect):
         algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
     place = RunPlace(run_dir, identity_of(trainer, "grpo", settings, **further))
-    return Run(trainer, algorithm, plan_of(settings), place, evaluate, progress).finish()
-
-
-def plan_of(settings: GrpoSettings) -> RunPlan:
-    """When a run with these settings evaluates, saves and stops."""
-    return RunPlan(
-        units=settings.iterations,
-        evaluate_every=settings.evaluate_every,
-        checkpoint_every=settings.checkpoint_every,
-        keep=settings.keep,
-        target_score=settings.target_score,
-        patience=settings.patience,
-        cost_limits=settings.cost_limits,
-    )
+    return Run(trainer, algorithm, plan_of(settings, settings.iterations), place, evaluate, progress).finish()

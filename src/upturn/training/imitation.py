@@ -21,8 +21,9 @@ from upturn.training.asynchronous import AheadCollect
 from upturn.training.collection import Collect, Collecting, StatefulCollect, check_group, check_ids
 from upturn.training.imitation_settings import ImitationSettings
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.place import plan_of
 from upturn.training.row import supervised_rows, written_count
-from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
+from upturn.training.run import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of
 from upturn.training.schedule import schedule
 from upturn.training.second import CollectSecond, learnable
 from upturn.training.selection import Selection, refuse_idle_top, reward_of, select
@@ -64,16 +65,7 @@ def run_imitation(  # noqa: PLR0913  # a run's seed, place and callbacks are ind
         )
     rate = _RoundRate(settings)
     trainer = Trainer(model, settings.optimiser, rate)
-    plan = RunPlan(
-        units=settings.rounds,
-        evaluate_every=settings.evaluate_every,
-        checkpoint_every=settings.checkpoint_every,
-        keep=settings.keep,
-        target_score=settings.target_score,
-        patience=settings.patience,
-        cost_limits=settings.cost_limits,
-        unit="round",
-    )
+    plan = plan_of(settings, settings.rounds, "round")
     algorithm: Algorithm = ImitationRounds(
         collect, settings, seed, trainer=trainer, begin=rate.begin, second=second
     )

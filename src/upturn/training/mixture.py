@@ -18,7 +18,8 @@ from transformers import PreTrainedModel
 from upturn.errors import ConfigError, TrainingError
 from upturn.training.mixture_settings import MixtureSettings
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
+from upturn.training.place import plan_of
+from upturn.training.run import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of
 from upturn.training.schedule import IterationSchedule
 from upturn.training.stream import (
     NO_STATE,
@@ -148,15 +149,7 @@ def run_mixture(  # noqa: PLR0913  # a run's seed, place and two callbacks are i
     mixture = Mixture(parts, [part.make(trainer, seed) for part in parts], rate)
     facts = {f"part {part.name}": (part.weight, part.start, part.stop, dict(part.facts)) for part in parts}
     place = RunPlace(run_dir, identity_of(trainer, "mixture", settings, seed=seed, **facts))
-    plan = RunPlan(
-        units=settings.units,
-        evaluate_every=settings.evaluate_every,
-        checkpoint_every=settings.checkpoint_every,
-        keep=settings.keep,
-        target_score=settings.target_score,
-        patience=settings.patience,
-        cost_limits=settings.cost_limits,
-    )
+    plan = plan_of(settings, settings.units)
     return Run(trainer, mixture, plan, place, evaluate, progress).finish()
 
 

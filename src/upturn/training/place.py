@@ -7,7 +7,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from upturn.errors import ConfigError, RecordError, TrainingError
 from upturn.records import from_json, record, to_json
@@ -51,6 +51,48 @@ class RunPlan:
             raise ConfigError(
                 [f"{shown} would not keep keep='final' from keeping weights that break them; set 'best'"]
             )
+
+
+class Planned(Protocol):
+    """What settings of rounds say of evaluations, of stopping and of what is kept, each as ``RunPlan`` has it."""
+
+    @property
+    def evaluate_every(self) -> int | None:
+        """Rounds."""
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Rounds."""
+
+    @property
+    def keep(self) -> Keep:
+        """Which weights."""
+
+    @property
+    def target_score(self) -> float | None:
+        """Score."""
+
+    @property
+    def patience(self) -> int | None:
+        """Evaluations."""
+
+    @property
+    def cost_limits(self) -> Mapping[str, float]:
+        """By cost."""
+
+
+def plan_of(settings: Planned, units: int, unit: UnitName = "iteration") -> RunPlan:
+    """When a run of ``units`` rounds with these settings evaluates, saves and stops."""
+    return RunPlan(
+        units=units,
+        evaluate_every=settings.evaluate_every,
+        checkpoint_every=settings.checkpoint_every,
+        keep=settings.keep,
+        target_score=settings.target_score,
+        patience=settings.patience,
+        cost_limits=settings.cost_limits,
+        unit=unit,
+    )
 
 
 @dataclass(frozen=True, slots=True)

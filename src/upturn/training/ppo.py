@@ -22,9 +22,9 @@ from upturn.training.aggregation import Sampled
 from upturn.training.collection import Collect, Collecting, Collector, StatefulCollect
 from upturn.training.credit import Credited, credit_metrics, credited, weighted_rows
 from upturn.training.critic import Critic, value_model
-from upturn.training.grpo import plan_of
 from upturn.training.losses.value import SquaredError
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.place import plan_of
 from upturn.training.policy_gradient import sampled_metrics
 from upturn.training.policy_update import PolicyUpdate, Split, minibatches, rollout_rows
 from upturn.training.ppo_settings import PpoSettings
@@ -79,7 +79,7 @@ def run_ppo(  # noqa: PLR0913  # a run's seed, place and callbacks are independe
     if isinstance(collect, StatefulCollect):
         algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
     place = RunPlace(run_dir, identity_of(trainer, "ppo", settings, **further))
-    return Run(trainer, algorithm, plan_of(settings.policy), place, evaluate, progress).finish()
+    return Run(trainer, algorithm, plan_of(settings, settings.iterations), place, evaluate, progress).finish()
 
 
 class ProximalPolicy:

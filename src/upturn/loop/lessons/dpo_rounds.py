@@ -5,12 +5,10 @@ from collections.abc import Mapping
 from upturn.config import Config
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
-from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, practice_plan
-from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
+from upturn.loop.practice import Course, learning, practice_of, practice_weights, practised
 from upturn.loop.settings import made, optimiser, pair_objective, watch
 from upturn.records import AgentVersion
-from upturn.training.outcome import TrainingOutcome
 from upturn.training.preference_settings import DpoRoundsSettings, PairSettings
 
 
@@ -46,22 +44,8 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, name: str)
     """The version that practised; families are practised by what it failed before."""
     from upturn.training.dpo_rounds import run_dpo_rounds
 
-    asked = settings(context.config)
-
-    def learn(own: Practising) -> TrainingOutcome:
-        return jointly(
-            context.world,
-            own.trainee,
-            run_dpo_rounds,
-            own.collect,
-            asked,
-            seed=context.seed,
-            run_dir=own.folder,
-            evaluate=own.evaluate,
-            progress=own.progress,
-        )
-
     course = _course(context, practice_weights(before), name)
+    learn = learning(context, run_dpo_rounds, settings(context.config))
     return practised(context, parent, name, course=course, learn=learn)
 
 
