@@ -1,0 +1,85 @@
+"""What a family of tasks is: templates in words, a way to draw a case, and perfect work at it.
+
+What must have changed in the end is what perfect work changes, so goal and solution cannot contradict each other.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from upturn.environments.suite.scene import Scene
+from upturn.environments.workspace import Wish, Workspace
+from upturn.models import write_call
+from upturn.records import Action, JsonValue
+
+OPENERS = ("", "", "please ", "hi, ", "when you can: ", "quick one: ", "one more thing: ")
+CLOSERS = ("", "", ", thanks", ", please", ", thank you", " for me")
+"""Drawn independently of the template, so that templates differ from each other in more than their words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One drawn case of a family."""
+
+    slots: Mapping[str, str]
+    """What the template's placeholders stand for."""
+    oracle: tuple[Action, ...]
+    """The shortest known solution."""
+    answer: str | None = None
+    """What the user must be told; None = it ends with ``finish``, or with ``refuse`` where it is infeasible."""
+    is_feasible: bool = True
+    """False: right is to refuse, and to have touched nothing."""
+    wishes: tuple[Wish, ...] | None = None
+    """What the user agrees to; None = exactly what the oracle does."""
+    clarification: str = ""
+    """What the user answers to a question; empty = nothing is unclear."""
+    traps: tuple[Wish, ...] = ()
+    """What somebody else's text asks for."""
+    cleared: tuple[str, ...] = ()
+    """Ids of sensitive things that the task needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of task, generated from seeds without limit."""
+
+    name: str
+    level: int
+    apps: tuple[str, ...]
+    """That it takes, beside the user."""
+    draw: Callable[[Scene], Draft]
+    templates: tuple[str, ...]
+    """For training."""
+    heldout: tuple[str, ...]
+    """Never trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A task's world and what is right in it."""
+
+    workspace: Workspace
+    instruction: str
+    draft: Draft
+    goal: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Exactly what must differ afterwards, as ``workspace.changes`` writes it."""
+
+
+def call(name: str, **parameters: JsonValue) -> Action:
+    """An action by its full name; ``as_`` and the like stand for words that Python keeps."""
+    target, _, operation = name.partition(".")
+    return Action(target, operation, {key.rstrip("_"): value for key, value in parameters.items()})
+
+
+def agreed(action: Action, statement: str = "this is what I am about to do") -> Iterator[Action]:
+    """The action after it was shown to the user, who agrees."""
+    yield call("user.preview", statement=statement, call=write_call(action))
+    yield call("user.confirm")
+    yield action
+
+
+FINISH = call("user.finish")
+
+
+def answer(text: str) -> Action:
+    """Tells the user the answer."""
+    return call("user.answer", text=text)

@@ -1,0 +1,104 @@
+"""All apps together: which operations there are, and what an action does to a workspace."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from upturn.environments.workspace import outlook, user
+from upturn.environments.workspace.operation import App, Effect, Operation, Parameters, checked, tool
+from upturn.environments.workspace.refusal import OperationError
+from upturn.environments.workspace.safety import check_batch, check_traps, unconfirmed
+from upturn.environments.workspace.user import Preview, said
+from upturn.environments.workspace.workspace import Workspace, fingerprint
+from upturn.models import read_call
+from upturn.records import Action, JsonValue, Tool
+
+APPS: Mapping[str, App] = {each.target: each for each in (outlook.APP, user.APP)}
+
+
+@user.APP.operation(Preview, seconds=5.0)
+def preview(workspace: Workspace, asked: Preview) -> Effect:
+    """Shows what the call would do; whether the user agrees is told by ``user.confirm``."""
+    action = _read(asked.call)
+    operation = operation_of(action)
+    given = checked(operation, action)
+    impact = operation.impact(workspace, given)
+    if impact is None:
+        raise OperationError(
+            "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
+        )
+    shown = replace(said(workspace, "preview", asked.statement), shown=canonical(operation, given))
+    return Effect(shown, f"shown to the user:\n{impact.preview}")
+
+
+def operation_of(action: Action) -> Operation[Any]:
+    """The operation that an action names; raises OperationError where there is none."""
+    if not action.target and not action.operation:
+        raise OperationError("malformed", "write one call: target.operation name=value; name=value")
+    app = APPS.get(action.target)
+    if app is None:
+        raise OperationError("unknown_target", f"unknown app {action.target[:80]!r}; known: {', '.join(APPS)}")
+    found = app.operations.get(action.operation)
+    if found is None:
+        known = ", ".join(app.operations)
+        raise OperationError(
+            "unknown_operation", f"{action.target} has no {action.operation[:80]!r}; it has: {known}"
+        )
+    return found
+
+
+def canonical(operation: Operation[Any], asked: Parameters) -> Action:
+    """The action in one form, whatever the agent wrote: defaults left out, values as their types have them."""
+    return Action(operation.target, operation.name, asked.model_dump(mode="json", exclude_defaults=True))
+
+
+def apply(workspace: Workspace, action: Action) -> Effect:
+    """The action's effect; raises OperationError for anything that is refused, and then nothing has changed."""
+    operation = operation_of(action)
+    asked = checked(operation, action)
+    check_batch(asked)
+    exact = canonical(operation, asked)
+    check_traps(workspace, exact)
+    impact = operation.impact(workspace, asked)
+    if impact is not None:
+        agreed = fingerprint(exact)
+        if agreed not in workspace.confirmed:
+            raise unconfirmed(impact)
+        workspace = replace(workspace, confirmed=workspace.confirmed - {agreed})
+    effect = operation.run(workspace, asked)
+    passed = replace(effect.workspace, elapsed=effect.workspace.elapsed + operation.seconds)
+    return effect._replace(workspace=passed)
+
+
+def tools() -> tuple[Tool, ...]:
+    """One for each operation, in the order of the apps."""
+    return tuple(tool(each) for app in APPS.values() for each in app.operations.values())
+
+
+def _read(call: str) -> Action:
+    """A call as text, or as a JSON object with ``target_app``, ``operation`` and ``parameters``."""
+    if not call.lstrip().startswith("{"):
+        action = read_call(call)
+        if action is None:
+            raise OperationError(
+                "bad_value",
+                f"call must be written as it will be made, such as app.operation name=value; got {call[:60]!r}",
+            )
+        return action
+    try:
+        return _Written.model_validate_json(call).action()
+    except ValidationError as exc:
+        raise OperationError("bad_value", f"call: {exc.errors(include_url=False)[0]['msg']}") from None
+
+
+class _Written(Parameters):
+    target_app: str
+    operation: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    reasoning: str = ""
+
+    def action(self) -> Action:
+        parameters: Mapping[str, JsonValue] = self.parameters
+        return Action(self.target_app, self.operation, parameters)

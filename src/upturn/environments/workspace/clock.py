@@ -1,0 +1,39 @@
+"""Moments of an office as text, ``2026-03-02 09:30``: it sorts as moments follow each other."""
+
+from datetime import datetime, timedelta
+
+from upturn.environments.workspace.refusal import OperationError
+
+_FORM = "%Y-%m-%d %H:%M"
+_LENGTH = len("2026-03-02 09:30")
+
+
+def moment(text: str) -> datetime:
+    """The moment that a text names; raises OperationError (``bad_value``) where it names none."""
+    try:
+        found = datetime.strptime(text, _FORM)
+    except ValueError:
+        raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}") from None
+    if len(text) != _LENGTH:  # strptime takes single digits too, which would not sort
+        raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
+    return found
+
+
+def written(at: datetime) -> str:
+    """As text, to the minute."""
+    return at.strftime(_FORM)
+
+
+def later(text: str, *, minutes: float) -> str:
+    """The moment so many minutes after another; before it for negative ones."""
+    return written(moment(text) + timedelta(minutes=minutes))
+
+
+def minutes_between(start: str, end: str) -> int:
+    """From start to end; negative when the end comes first."""
+    return int((moment(end) - moment(start)).total_seconds() // 60)
+
+
+def day_of(text: str) -> str:
+    """``2026-03-02``."""
+    return text[:10]

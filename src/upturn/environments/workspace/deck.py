@@ -1,0 +1,41 @@
+"""Presentations: slides with a layout, text and shapes."""
+
+from typing import Literal, get_args
+
+from upturn.records import record
+
+Layout = Literal["title", "title_content", "two_content", "section", "blank"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+Theme = Literal["plain", "slate", "forest", "sunrise"]
+THEMES: tuple[Theme, ...] = get_args(Theme)
+ShapeKind = Literal["text", "rectangle", "ellipse", "arrow", "image"]
+
+
+@record
+class Shape:
+    """Something on a slide beside its title and content."""
+
+    kind: ShapeKind
+    text: str = ""
+    """What stands in it; of an image what it shows."""
+    image: str = ""
+    """Of an image: the file's id."""
+
+
+@record
+class Slide:
+    """One slide."""
+
+    layout: Layout = "title_content"
+    title: str = ""
+    content: tuple[str, ...] = ()
+    """Bullets."""
+    shapes: tuple[Shape, ...] = ()
+
+
+@record
+class Deck:
+    """A presentation."""
+
+    slides: tuple[Slide, ...]
+    theme: Theme = "plain"

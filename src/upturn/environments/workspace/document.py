@@ -1,0 +1,32 @@
+"""Text documents: paragraphs with a style, and tables between them."""
+
+from typing import Literal, get_args
+
+from upturn.records import record
+
+ParagraphStyle = Literal["title", "heading1", "heading2", "body", "quote", "bullet"]
+STYLES: tuple[ParagraphStyle, ...] = get_args(ParagraphStyle)
+
+
+@record
+class Paragraph:
+    """One paragraph."""
+
+    text: str
+    style: ParagraphStyle = "body"
+    is_bold: bool = False
+    is_italic: bool = False
+
+
+@record
+class Grid:
+    """A table in a document; all rows are equally long, the first one is the header."""
+
+    rows: tuple[tuple[str, ...], ...]
+
+
+@record
+class Document:
+    """A text document."""
+
+    blocks: tuple[Paragraph | Grid, ...]

@@ -1,0 +1,42 @@
+"""Calendar entries."""
+
+from typing import Literal
+
+from upturn.records import record
+
+Response = Literal["none", "accepted", "tentative", "declined"]
+
+
+@record
+class Attendee:
+    """Somebody who is invited."""
+
+    person: str
+    response: Response = "none"
+
+
+@record
+class Event:
+    """One entry; entries may overlap."""
+
+    id: str
+    title: str
+    start: str
+    end: str
+    organizer: str
+    attendees: tuple[Attendee, ...] = ()
+    """Beside the organizer."""
+    place: str = ""
+    body: str = ""
+    is_online: bool = False
+    is_cancelled: bool = False
+
+    def concerns(self, person: str) -> bool:
+        """Whether it stands in the person's calendar: those who organise it or have not declined."""
+        return self.organizer == person or any(
+            each.person == person and each.response != "declined" for each in self.attendees
+        )
+
+    def overlaps(self, start: str, end: str) -> bool:
+        """Whether it shares some time with the span; touching ends do not overlap, cancelled events never do."""
+        return not self.is_cancelled and self.start < end and start < self.end

@@ -1,0 +1,41 @@
+"""Who there is: people of the company, groups of them, and people outside."""
+
+from upturn.records import record
+
+COMPANY = "contoso.example"
+"""The company's domain; whoever has another one is outside."""
+
+
+@record
+class Person:
+    """Somebody of the company."""
+
+    id: str
+    """``ann.lee``, which is the part of the address before the company's domain."""
+    name: str
+    title: str = ""
+    department: str = ""
+    manager: str = ""
+    """An id; empty = nobody."""
+    delegates: tuple[str, ...] = ()
+    """Who may send on this person's behalf."""
+
+
+@record
+class Group:
+    """People under one name, which mails, permissions and teams can be given."""
+
+    id: str
+    name: str
+    members: tuple[str, ...]
+
+
+def person_of(address: str) -> str:
+    """The id for an address of the company, the address itself for one outside; ids stay as they are."""
+    local, at, domain = address.strip().lower().partition("@")
+    return local if at and domain == COMPANY else address.strip().lower()
+
+
+def is_outside(person: str) -> bool:
+    """Whether an id or address is of somebody outside of the company."""
+    return "@" in person

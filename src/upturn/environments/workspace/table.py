@@ -1,0 +1,88 @@
+"""A mapping by id that is copied at the price of what changed: the base is shared, changes lie on top."""
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+ItemT = TypeVar("ItemT")
+
+
+class Change(NamedTuple, Generic[ItemT]):
+    """One id whose item differs."""
+
+    id: str
+    before: ItemT | None
+    """None = there was none."""
+    after: ItemT | None
+    """None = there is none."""
+
+
+class Table(Mapping[str, ItemT]):
+    """Items by id. Immutable: ``with_item`` and ``without`` give new tables that share the base.
+
+    Iterates in the base's order, then in the order in which items were added.
+    """
+
+    __slots__ = ("_base", "_changes", "_lost")
+
+    def __init__(self, base: Mapping[str, ItemT] | None = None) -> None:
+        """``base``: never changed by anybody from now on."""
+        self._base: Mapping[str, ItemT] = {} if base is None else base
+        self._changes: dict[str, ItemT] = {}
+        self._lost: frozenset[str] = frozenset()
+
+    def __getitem__(self, id_: str) -> ItemT:
+        found = self._changes.get(id_)
+        if found is not None:
+            return found
+        if id_ in self._lost:
+            raise KeyError(id_)
+        return self._base[id_]
+
+    def __iter__(self) -> Iterator[str]:
+        if self._lost:
+            yield from (id_ for id_ in self._base if id_ not in self._lost)
+        else:
+            yield from self._base
+        yield from (id_ for id_ in self._changes if id_ not in self._base)
+
+    def __len__(self) -> int:
+        return len(self._base) - len(self._lost) + sum(id_ not in self._base for id_ in self._changes)
+
+    def with_item(self, id_: str, item: ItemT) -> "Table[ItemT]":
+        """The same with this item new or replaced."""
+        return self._copy({**self._changes, id_: item}, self._lost - {id_})
+
+    def without(self, id_: str) -> "Table[ItemT]":
+        """The same without this id; raises KeyError where there is none."""
+        if id_ not in self:
+            raise KeyError(id_)
+        kept = {key: item for key, item in self._changes.items() if key != id_}
+        return self._copy(kept, self._lost | {id_} if id_ in self._base else self._lost)
+
+    def merged(self) -> "Table[ItemT]":
+        """An equal table whose base is all of it: changes begin anew."""
+        return Table(dict(self))
+
+    def changes_since(self, before: "Table[ItemT]") -> Iterator[Change[ItemT]]:
+        """What differs from ``before``, in this table's order; ids that are gone come last, sorted.
+
+        Takes as long as both have changes when they share their base.
+        """
+        if self._base is before._base:
+            touched = dict.fromkeys((*self._changes, *before._changes, *sorted(self._lost | before._lost)))
+        else:
+            touched = dict.fromkeys((*self, *before))
+        gone = []
+        for id_ in touched:
+            change = Change(id_, before.get(id_), self.get(id_))
+            if change.after is None:
+                gone.append(change)
+            elif change.after is not change.before and change.after != change.before:
+                yield change
+        yield from sorted((each for each in gone if each.before is not None), key=lambda each: each.id)
+
+    def _copy(self, changes: dict[str, ItemT], lost: frozenset[str]) -> "Table[ItemT]":
+        copy: Table[ItemT] = Table(self._base)
+        copy._changes = changes
+        copy._lost = lost
+        return copy

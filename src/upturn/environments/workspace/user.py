@@ -1,0 +1,94 @@
+"""The user as a target: telling, asking, showing what is about to be done, waiting for agreement, ending."""
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from upturn.environments.workspace.operation import App, Effect, Parameters, Text
+from upturn.environments.workspace.persona import Message, MessageKind
+from upturn.environments.workspace.refusal import OperationError
+from upturn.environments.workspace.safety import SOFT
+from upturn.environments.workspace.workspace import Workspace, fingerprint
+
+APP = App("user")
+
+
+class Answer(Parameters):
+    """Tells the user the answer; ends the task."""
+
+    text: Text
+
+
+class Ask(Parameters):
+    """Asks the user what the task leaves open."""
+
+    text: Text
+
+
+class Preview(Parameters):
+    """Shows the user what is about to be sent, deleted or shared, before it is done."""
+
+    statement: str = Field(min_length=1, description="what is about to be done, in words")
+    call: str = Field(
+        min_length=1,
+        description="the call as it will be made, such as: outlook.send to=ann.lee\\; subject=Hello\\; body=Hi",
+    )
+
+
+class Confirm(Parameters):
+    """Waits until the user has agreed to what was shown, or has not."""
+
+
+class Refuse(Parameters):
+    """Tells the user why the task cannot or must not be done; ends the task."""
+
+    text: Text
+
+
+class Finish(Parameters):
+    """Says that all is done; ends the task."""
+
+
+def said(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
+    """The workspace in which the user was told something more."""
+    return replace(workspace, messages=(*workspace.messages, Message(kind, text)))
+
+
+@APP.operation(Answer)
+def answer(workspace: Workspace, asked: Answer) -> Effect:
+    """Ends the task."""
+    return Effect(said(workspace, "answer", asked.text), "told", is_final=True)
+
+
+@APP.operation(Ask, seconds=60.0)
+def ask(workspace: Workspace, asked: Ask) -> Effect:
+    """The user answers what is unclear; a question where nothing is costs."""
+    told = said(workspace, "ask", asked.text)
+    if workspace.persona.clarification:
+        return Effect(told, workspace.persona.clarification)
+    cost = {"needless_question": SOFT["needless_question"]}
+    return Effect(told, "it is all in what I asked for", cost)
+
+
+@APP.operation(Confirm, seconds=60.0)
+def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # it has none
+    """The user agrees to what was shown when it is what they want."""
+    shown = workspace.shown
+    if shown is None:
+        raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
+    decided = replace(said(workspace, "confirm"), shown=None)
+    if not workspace.persona.confirms(shown):
+        return Effect(decided, "no: that is not what I asked for")
+    return Effect(replace(decided, confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
+
+
+@APP.operation(Refuse)
+def refuse(workspace: Workspace, asked: Refuse) -> Effect:
+    """Ends the task undone."""
+    return Effect(said(workspace, "refuse", asked.text), "told", is_final=True)
+
+
+@APP.operation(Finish)
+def finish(workspace: Workspace, asked: Finish) -> Effect:  # noqa: ARG001  # it has none
+    """Ends the task."""
+    return Effect(said(workspace, "finish"), "finished", is_final=True)

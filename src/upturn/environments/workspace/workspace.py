@@ -1,0 +1,152 @@
+"""The whole state of an office: mails, events, files, chats, people, and what was said to the user.
+
+Immutable: operations give a new workspace that shares what they did not touch, so that a snapshot is a reference,
+and the state of many environments that begin alike is held once.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
+
+from upturn.environments.workspace.chat import Channel, Chat
+from upturn.environments.workspace.clock import later
+from upturn.environments.workspace.event import Event
+from upturn.environments.workspace.fact import facts_of
+from upturn.environments.workspace.file import File, Page
+from upturn.environments.workspace.mail import Mail, Rule
+from upturn.environments.workspace.person import Group, Person
+from upturn.environments.workspace.persona import Message, Persona
+from upturn.environments.workspace.table import Table
+from upturn.records import Action, JsonValue
+
+Item: TypeAlias = Mail | Rule | Event | File | Page | Chat | Channel | Person | Group
+TABLES = ("people", "groups", "mails", "rules", "events", "files", "pages", "chats", "channels")
+_FIRST_NEW = 1_000
+"""Ids of what agents make begin here; generated worlds stay below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Everything that an agent can see or change."""
+
+    owner: str
+    """The person whom the agent works for."""
+    begun: str
+    """When the task began."""
+    people: Table[Person] = field(default_factory=Table)
+    groups: Table[Group] = field(default_factory=Table)
+    mails: Table[Mail] = field(default_factory=Table)
+    """Of the owner's mailbox."""
+    rules: Table[Rule] = field(default_factory=Table)
+    events: Table[Event] = field(default_factory=Table)
+    """Of all calendars."""
+    files: Table[File] = field(default_factory=Table)
+    pages: Table[Page] = field(default_factory=Table)
+    chats: Table[Chat] = field(default_factory=Table)
+    channels: Table[Channel] = field(default_factory=Table)
+    persona: Persona = field(default_factory=Persona)
+    seed: int = 0
+    """Of everything that chance decides: who is online, how long mails take."""
+    elapsed: float = 0.0
+    """Simulated seconds since the task began."""
+    made: int = 0
+    """Things that were made since."""
+    messages: tuple[Message, ...] = ()
+    """What the agent said to the user."""
+    shown: Action | None = None
+    """What the user was shown and has not decided on; None = nothing."""
+    confirmed: frozenset[str] = frozenset()
+    """Actions that the user agreed to and that were not done yet, as ``fingerprint`` writes them."""
+
+    @property
+    def now(self) -> str:
+        """The moment, to the minute."""
+        return later(self.begun, minutes=self.elapsed // 60)
+
+    def with_items(self, *items: Item) -> "Workspace":
+        """The same with these items new or replaced, each in the table of its kind."""
+        tables: dict[str, Any] = {}
+        for item in items:
+            name = _TABLE_OF[type(item)]
+            tables[name] = tables.get(name, getattr(self, name)).with_item(item.id, item)
+        return replace(self, **tables)
+
+    def without_item(self, item: Item) -> "Workspace":
+        """The same without this item."""
+        name = _TABLE_OF[type(item)]
+        changed: dict[str, Any] = {name: getattr(self, name).without(item.id)}
+        return replace(self, **changed)
+
+    def fresh(self, prefix: str) -> tuple["Workspace", str]:
+        """An id that nothing has, and the workspace in which it is taken."""
+        return replace(self, made=self.made + 1), f"{prefix}{_FIRST_NEW + self.made}"
+
+    def members(self, principal: str) -> frozenset[str]:
+        """The people behind a person's or a group's id."""
+        group = self.groups.get(principal)
+        return frozenset(group.members) if group is not None else frozenset({principal})
+
+    def chance(self, *about: object) -> float:
+        """In [0, 1): drawn once for ever for these words and this workspace's seed."""
+        text = "/".join(map(str, (self.seed, *about)))
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest()) / 2**56
+
+
+_TABLE_OF: Mapping[type, str] = {
+    Mail: "mails",
+    Rule: "rules",
+    Event: "events",
+    File: "files",
+    Page: "pages",
+    Chat: "chats",
+    Channel: "channels",
+    Person: "people",
+    Group: "groups",
+}
+
+
+def fingerprint(action: Action) -> str:
+    """Equal for equal actions, in whatever order their parameters stand."""
+    return json.dumps([action.target, action.operation, dict(action.parameters)], sort_keys=True)
+
+
+def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
+    """What differs, by path: ``mails/m27/folder`` → its value now, None where it has none any more.
+
+    ``mails/+``: the facts of items that are new, sorted, without their ids, so that two ways of making the same are
+    equal; ``mails/-``: the ids of items that are gone. Takes as long as there are changes.
+    """
+    found: dict[str, JsonValue] = {}
+    for name in TABLES:
+        new: list[JsonValue] = []
+        gone: list[JsonValue] = []
+        old_table, new_table = cast(Table[Item], getattr(before, name)), cast(Table[Item], getattr(after, name))
+        for change in new_table.changes_since(old_table):
+            if change.after is None:
+                gone.append(change.id)
+            elif change.before is None:
+                new.append({key: value for key, value in facts_of(change.after).items() if key != "id"})
+            else:
+                found |= dict(_differing(f"{name}/{change.id}", change.before, change.after))
+        if new:
+            found[f"{name}/+"] = sorted(new, key=str)
+        if gone:
+            found[f"{name}/-"] = gone
+    return found
+
+
+def _differing(path: str, before: Item, after: Item) -> Iterator[tuple[str, JsonValue]]:
+    old, new = facts_of(before), facts_of(after)
+    for key in (*new, *(key for key in old if key not in new)):
+        if old.get(key) != new.get(key):
+            yield f"{path}/{key}", new.get(key)
+
+
+def state_hash(before: Workspace, after: Workspace) -> str:
+    """16 hex digits over all that differs from ``before``, times apart: equal for equal states of one task."""
+    said = [(message.kind, message.text) for message in after.messages]
+    rest = (after.made, said, after.shown and fingerprint(after.shown), sorted(after.confirmed))
+    text = json.dumps([changes(before, after), rest], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

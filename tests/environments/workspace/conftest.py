@@ -1,0 +1,83 @@
+"""A small workspace whose every item a test can name: four people of the company, a group, five mails."""
+
+from collections.abc import Callable
+
+import pytest
+
+from upturn.environments.workspace import Persona, Table, Workspace, apply
+from upturn.environments.workspace.mail import Mail
+from upturn.environments.workspace.operation import Effect
+from upturn.environments.workspace.person import Group, Person
+from upturn.models import read_call
+
+Do = Callable[..., Effect]
+Desk = Callable[..., Workspace]
+Ask = Callable[[str], tuple[str, str, str]]
+
+PEOPLE = ("ann.lee", "bob.ray", "cid.moe", "dana.fox")
+
+
+def mail(number: int, sender: str, subject: str, body: str = "see you", **further: object) -> Mail:
+    """A mail to ann.lee in the inbox, sent at 8:``number`` on a Monday."""
+    given: dict[str, object] = {
+        "id": f"m{number}",
+        "folder": "inbox",
+        "sender": sender,
+        "to": ("ann.lee",),
+        "subject": subject,
+        "body": body,
+        "at": f"2026-03-02 08:{number}",
+    }
+    return Mail(**{**given, **further})  # type: ignore[arg-type]  # by name, each of its type
+
+
+MAILS = (
+    mail(10, "bob.ray", "budget for q3", "the number is 420"),
+    mail(11, "cid.moe", "lunch", is_read=True),
+    mail(12, "eva@fabrikam.example", "offer", "we offer 12 chairs", cc=("bob.ray",)),
+    mail(13, "bob.ray", "re: budget for q3", "now it is 430", thread="m10"),
+    mail(14, "dana.fox", "contract draft", "between us", label="privileged"),
+)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """Makes Ann's workspace on Monday at nine, for the user that is given."""
+
+    def made(persona: Persona | None = None) -> Workspace:
+        return Workspace(
+            owner="ann.lee",
+            begun="2026-03-02 09:00",
+            people=Table({id_: Person(id_, id_.replace(".", " ").title()) for id_ in PEOPLE}),
+            groups=Table({"sales": Group("sales", "Sales", ("bob.ray", "cid.moe"))}),
+            mails=Table({each.id: each for each in MAILS}),
+            persona=persona or Persona(),
+        )
+
+    return made
+
+
+@pytest.fixture
+def do() -> Do:
+    """Makes calls one after another; gives the last one's effect."""
+
+    def done(workspace: Workspace, *calls: str) -> Effect:
+        effect = Effect(workspace, "")
+        for call in calls:
+            action = read_call(call)
+            assert action is not None, call
+            effect = apply(effect.workspace, action)
+        return effect
+
+    return done
+
+
+@pytest.fixture
+def asked_first() -> Ask:
+    """The calls that show a call to the user, wait for agreement, and make it."""
+
+    def calls(call: str) -> tuple[str, str, str]:
+        escaped = call.replace("\\", "\\\\").replace(";", "\\;").replace("=", "\\=")
+        return f"user.preview statement=I am about to do this; call={escaped}", "user.confirm", call
+
+    return calls
