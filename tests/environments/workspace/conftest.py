@@ -1,10 +1,13 @@
-"""A small workspace whose every item a test can name: four people of the company, a group, five mails."""
+"""A small workspace whose every item a test can name: four people of the company, a group, mails,
+events, chats and a channel."""
 
 from collections.abc import Callable
 
 import pytest
 
 from upturn.environments.workspace import Persona, Table, Workspace, apply
+from upturn.environments.workspace.chat import Channel, Chat, Post
+from upturn.environments.workspace.event import Attendee, Event
 from upturn.environments.workspace.mail import Mail
 from upturn.environments.workspace.operation import Effect
 from upturn.environments.workspace.person import Group, Person
@@ -39,6 +42,26 @@ MAILS = (
     mail(14, "dana.fox", "contract draft", "between us", label="privileged"),
 )
 
+EVENTS = (
+    Event("e20", "review", "2026-03-02 09:30", "2026-03-02 10:30", "ann.lee", (Attendee("bob.ray", "accepted"),)),
+    Event("e21", "lunch", "2026-03-02 12:00", "2026-03-02 13:00", "cid.moe", (Attendee("ann.lee"),)),
+    Event("e22", "secret talk", "2026-03-02 15:00", "2026-03-02 16:00", "bob.ray", (Attendee("cid.moe"),)),
+    Event("e23", "demo", "2026-03-03 11:00", "2026-03-03 12:00", "ann.lee", place="room 4", body="bring slides"),
+)
+CHATS = (
+    Chat("c30", ("ann.lee", "bob.ray"), (Post("bob.ray", "did you see the budget?", "2026-02-27 16:00"),)),
+    Chat("c31", ("bob.ray", "cid.moe"), (Post("cid.moe", "not for ann", "2026-02-27 17:00"),)),
+)
+CHANNELS = (
+    Channel(
+        "c40",
+        "marketing",
+        "launch",
+        ("ann.lee", "cid.moe"),
+        (Post("cid.moe", "launch is on 9 March", "2026-02-26 09:00"), Post("ann.lee", "noted", "2026-02-26 09:05")),
+    ),
+)
+
 
 @pytest.fixture
 def desk() -> Desk:
@@ -51,6 +74,9 @@ def desk() -> Desk:
             people=Table({id_: Person(id_, id_.replace(".", " ").title()) for id_ in PEOPLE}),
             groups=Table({"sales": Group("sales", "Sales", ("bob.ray", "cid.moe"))}),
             mails=Table({each.id: each for each in MAILS}),
+            events=Table({each.id: each for each in EVENTS}),
+            chats=Table({each.id: each for each in CHATS}),
+            channels=Table({each.id: each for each in CHANNELS}),
             persona=persona or Persona(),
         )
 

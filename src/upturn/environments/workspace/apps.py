@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from upturn.environments.workspace import outlook, user
+from upturn.environments.workspace import calendar, outlook, sharepoint, teams, user
 from upturn.environments.workspace.operation import App, Effect, Operation, Parameters, checked, tool
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import check_batch, check_traps, unconfirmed
@@ -15,7 +15,9 @@ from upturn.environments.workspace.workspace import Workspace, fingerprint
 from upturn.models import read_call
 from upturn.records import Action, JsonValue, Tool
 
-APPS: Mapping[str, App] = {each.target: each for each in (outlook.APP, user.APP)}
+APPS: Mapping[str, App] = {
+    each.target: each for each in (outlook.APP, calendar.APP, teams.APP, sharepoint.APP, user.APP)
+}
 
 
 @user.APP.operation(Preview, seconds=5.0)

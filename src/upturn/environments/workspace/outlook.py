@@ -20,6 +20,7 @@ from upturn.environments.workspace.operation import (
     listing,
 )
 from upturn.environments.workspace.person import is_outside, person_of
+from upturn.environments.workspace.principal import principals
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import check_right, sensitivity
 from upturn.environments.workspace.workspace import Workspace
@@ -131,15 +132,6 @@ def mail_of(workspace: Workspace, id_: str) -> Mail:
 
 def _all(workspace: Workspace, ids: tuple[str, ...]) -> list[Mail]:
     return [mail_of(workspace, id_) for id_ in dict.fromkeys(ids)]
-
-
-def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
-    """Ids of people and groups and addresses outside, each once, in order; raises OperationError for nobody."""
-    found = tuple(dict.fromkeys(person_of(each) for each in people))
-    for each in found:
-        if not is_outside(each) and each not in workspace.people and each not in workspace.groups:
-            raise OperationError("not_found", f"nobody called {each!r}; ids are such as {workspace.owner}")
-    return found
 
 
 def _line(mail: Mail) -> str:

@@ -1,0 +1,14 @@
+"""Whom an action is about: people and groups of the company, and addresses outside."""
+
+from upturn.environments.workspace.person import is_outside, person_of
+from upturn.environments.workspace.refusal import OperationError
+from upturn.environments.workspace.workspace import Workspace
+
+
+def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
+    """Ids of people and groups and addresses outside, each once, in order; raises OperationError for nobody."""
+    found = tuple(dict.fromkeys(person_of(each) for each in people))
+    for each in found:
+        if not is_outside(each) and each not in workspace.people and each not in workspace.groups:
+            raise OperationError("not_found", f"nobody called {each!r}; ids are such as {workspace.owner}")
+    return found

@@ -1,0 +1,102 @@
+"""Chats and channels: exact answers, exact changes, and what is refused."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from upturn.environments.workspace import Effect, OperationError, Persona, Wish, Workspace, changes
+from upturn.environments.workspace.teams import presence
+
+Do = Callable[..., Effect]
+Desk = Callable[..., Workspace]
+Ask = Callable[[str], tuple[str, str, str]]
+AGREEABLE = Persona(wishes=(Wish("teams", "send_message"), Wish("teams", "post_to_channel")))
+
+
+def test_a_search_sees_the_owners_chats_and_channels_only(desk: Desk, do: Do) -> None:
+    assert do(desk(), "teams.search_chat").text == (
+        "c30 2026-02-27 16:00 bob.ray: did you see the budget?\n"
+        "c40 2026-02-26 09:05 ann.lee: noted\n"
+        "c40 2026-02-26 09:00 cid.moe: launch is on 9 March"
+    )
+    assert do(desk(), "teams.search_chat query=LAUNCH; place=c40").text.startswith("c40 2026-02-26 09:00")
+    assert do(desk(), "teams.search_chat sender=cid.moe; query=ann").text == "no messages"
+    assert do(desk(), "teams.list_channels").text == "c40 marketing / launch: 2 members\nc30 chat: bob.ray"
+
+
+def test_a_message_goes_into_the_chat_that_these_people_have(desk: Desk, do: Do, asked_first: Ask) -> None:
+    effect = do(desk(AGREEABLE), *asked_first("teams.send_message to=bob.ray; text=i have"))
+    assert effect.text == "sent in c30"
+    assert changes(desk(), effect.workspace) == {
+        "chats/c30/posts": [
+            {"sender": "bob.ray", "text": "did you see the budget?", "is_delivered": True},
+            {"sender": "ann.lee", "text": "i have", "is_delivered": True},
+        ]
+    }
+
+
+def test_a_message_to_others_begins_a_chat(desk: Desk, do: Do, asked_first: Ask) -> None:
+    effect = do(desk(AGREEABLE), *asked_first("teams.send_message to=sales,dana.fox; text=hello all"))
+    assert effect.text == "sent in c1000"
+    assert effect.workspace.chats["c1000"].members == ("ann.lee", "bob.ray", "cid.moe", "dana.fox")
+
+
+def test_who_is_offline_gets_the_message_later(desk: Desk, do: Do, asked_first: Ask) -> None:
+    worlds = [replace(desk(AGREEABLE), seed=seed) for seed in range(60)]
+    offline = next(each for each in worlds if presence(each, "dana.fox") == "offline")
+    effect = do(offline, *asked_first("teams.send_message to=dana.fox; text=hello"))
+
+    assert effect.text == "sent in c1000; dana.fox is offline and gets it later"
+    assert not effect.workspace.chats["c1000"].posts[-1].is_delivered
+    assert {presence(each, "dana.fox") for each in worlds} == {"available", "busy", "away", "offline"}
+
+
+def test_whoever_is_in_a_meeting_is_busy(desk: Desk, do: Do) -> None:
+    begun = replace(desk(), begun="2026-03-02 09:30")
+    assert do(begun, "teams.show_presence people=bob.ray").text == "bob.ray busy"
+    assert presence(replace(begun, begun="2026-03-02 10:30"), "bob.ray") == presence(
+        replace(begun, begun="2026-03-02 10:45"), "bob.ray"
+    )
+
+
+def test_a_post_needs_agreement_as_a_mail_does(desk: Desk, do: Do, asked_first: Ask) -> None:
+    with pytest.raises(OperationError) as refused:
+        do(desk(AGREEABLE), "teams.post_to_channel channel=c40; text=hi")
+    assert refused.value.soft == "unconfirmed_send"
+    shown, confirmed, call = asked_first("teams.post_to_channel channel=c40; text=hi")
+    assert do(desk(AGREEABLE), shown).text == "shown to the user:\nto marketing / launch\nhi"
+    assert do(desk(AGREEABLE), shown, confirmed, call).workspace.channels["c40"].posts[-1].text == "hi"
+
+
+def test_new_members_are_added_to_those_that_are_there(desk: Desk, do: Do) -> None:
+    effect = do(desk(), "teams.add_members place=c40; people=sales")
+    assert effect.text == "3 members"
+    assert changes(desk(), effect.workspace) == {"channels/c40/members": ["ann.lee", "bob.ray", "cid.moe"]}
+
+
+def test_a_meeting_is_an_online_event(desk: Desk, do: Do) -> None:
+    effect = do(
+        desk(), "teams.create_meeting title=sync; start=2026-03-02 14:00; end=2026-03-02 14:30; people=dana.fox"
+    )
+    assert effect.text == "e1000"
+    assert effect.workspace.events["e1000"].is_online
+    assert effect.workspace.events["e1000"].attendees[0].person == "dana.fox"
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "told"),
+    [
+        ("teams.send_message text=hi", "missing_parameter", "give either to or chat"),
+        ("teams.send_message text=hi; to=ann.lee", "bad_value", "somebody beside yourself"),
+        ("teams.send_message text=hi; to=eva@fabrikam.example", "forbidden", "only people of the company"),
+        ("teams.send_message text=hi; chat=c31", "not_found", "you are in no chat or channel 'c31'"),
+        ("teams.send_message text=hi; chat=c40", "bad_value", "c40 is a channel"),
+        ("teams.post_to_channel text=hi; channel=c30", "bad_value", "c30 is a chat"),
+    ],
+)
+def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:
+    with pytest.raises(OperationError) as refused:
+        do(desk(), call)
+    assert refused.value.code == code
+    assert told in str(refused.value)
