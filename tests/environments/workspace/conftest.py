@@ -1,13 +1,18 @@
 """A small workspace whose every item a test can name: four people of the company, a group, mails,
-events, chats and a channel."""
+events, chats, files.
+"""
 
 from collections.abc import Callable
 
 import pytest
 
 from upturn.environments.workspace import Persona, Table, Workspace, apply
+from upturn.environments.workspace.book import Book, Sheet
 from upturn.environments.workspace.chat import Channel, Chat, Post
+from upturn.environments.workspace.deck import Deck, Slide
+from upturn.environments.workspace.document import Document, Paragraph
 from upturn.environments.workspace.event import Attendee, Event
+from upturn.environments.workspace.file import Content, File, Page, PlainText
 from upturn.environments.workspace.mail import Mail
 from upturn.environments.workspace.operation import Effect
 from upturn.environments.workspace.person import Group, Person
@@ -63,6 +68,25 @@ CHANNELS = (
 )
 
 
+def file(number: int, path: str, content: Content, owner: str = "ann.lee", **further: object) -> File:
+    """A file that its owner wrote in February."""
+    given: dict[str, object] = {"owner": owner, "by": owner, "at": "2026-02-10 10:00"}
+    return File(f"f{number}", path, content, **{**given, **further})  # type: ignore[arg-type]  # by name
+
+
+FILES = (
+    file(50, "/finance/q3.xlsx", Book({"Q3": Sheet({"A1": "item", "B1": "amount", "A2": "rent", "B2": "40"})})),
+    file(51, "/people/ann.lee/plan.docx", Document((Paragraph("Plan", "title"), Paragraph("we begin in may")))),
+    file(52, "/finance/talk.pptx", Deck((Slide(title="Start"),)), "bob.ray", rights={"ann.lee": "read"}),
+    file(53, "/people/bob.ray/own.txt", PlainText("bob's own"), "bob.ray"),
+    file(
+        54, "/legal/case.txt", PlainText("x" * 1_600), "dana.fox", rights={"everyone": "read"}, label="privileged"
+    ),
+    file(55, "/finance/shared.txt", PlainText("old"), "bob.ray", rights={"everyone": "edit"}),
+    file(56, "/finance/gone.txt", PlainText("gone"), is_deleted=True),
+)
+
+
 @pytest.fixture
 def desk() -> Desk:
     """Makes Ann's workspace on Monday at nine, for the user that is given."""
@@ -77,6 +101,8 @@ def desk() -> Desk:
             events=Table({each.id: each for each in EVENTS}),
             chats=Table({each.id: each for each in CHATS}),
             channels=Table({each.id: each for each in CHANNELS}),
+            files=Table({each.id: each for each in FILES}),
+            pages=Table({"p60": Page("p60", "holidays", "closed on friday", "dana.fox", "2026-02-20 10:00")}),
             persona=persona or Persona(),
         )
 

@@ -59,7 +59,7 @@ class Download(Parameters):
 
 
 class Upload(Parameters):
-    """Makes a new file with this text: .txt and .docx hold paragraphs, .pptx slides by lines, .xlsx rows by lines."""
+    """Makes a new file with this text, by lines: paragraphs of .txt and .docx, slides of .pptx, rows of .xlsx."""
 
     path: Path
     text: str = Field("", max_length=10_000)
