@@ -25,8 +25,11 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
 
+Block = Paragraph | Grid
+
+
 @record
 class Document:
     """A text document."""
 
-    blocks: tuple[Paragraph | Grid, ...]
+    blocks: tuple[Block, ...]

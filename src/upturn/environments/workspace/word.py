@@ -1,0 +1,177 @@
+"""Text documents: reading, inserting, formatting, replacing, tables."""
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from upturn.environments.workspace.document import Block, Document, Grid, Paragraph, ParagraphStyle
+from upturn.environments.workspace.drive import opened, rewritten
+from upturn.environments.workspace.file import File
+from upturn.environments.workspace.operation import App, Effect, Id, PageNumber, Parameters, Text, listing
+from upturn.environments.workspace.refusal import OperationError
+from upturn.environments.workspace.safety import sensitivity
+from upturn.environments.workspace.workspace import Workspace
+
+APP = App("word")
+_MOST = 2_000
+"""Blocks of a document."""
+_SHOWN = 300
+"""Characters of a paragraph that are shown; the rest is counted."""
+
+
+class ReadParagraphs(Parameters):
+    """Shows a document's paragraphs with their numbers and styles; tables count as one paragraph."""
+
+    id: Id
+    page: PageNumber = 1
+
+
+class InsertText(Parameters):
+    """Inserts a paragraph before the one with this number; left out = at the end."""
+
+    id: Id
+    text: Text
+    at: int | None = Field(None, ge=1)
+    style: ParagraphStyle = "body"
+
+
+class FormatSection(Parameters):
+    """Gives paragraphs a style, or makes them bold or italic; what is left out stays."""
+
+    id: Id
+    first: int = Field(ge=1)
+    last: int | None = Field(None, ge=1, description="left out = the first one only")
+    style: ParagraphStyle | None = None
+    is_bold: bool | None = None
+    is_italic: bool | None = None
+
+
+class FindReplace(Parameters):
+    """Replaces a text wherever it stands in the document, tables included; upper and lower case count."""
+
+    id: Id
+    find: Text
+    replace: str
+
+
+class InsertTable(Parameters):
+    """Inserts a table before the paragraph with this number; rows are lines, cells are separated by |."""
+
+    id: Id
+    rows: Text
+    at: int | None = Field(None, ge=1, description="left out = at the end")
+
+
+class DeleteParagraphs(Parameters):
+    """Takes paragraphs out; the version before is kept."""
+
+    id: Id
+    first: int = Field(ge=1)
+    last: int | None = Field(None, ge=1, description="left out = the first one only")
+
+
+def _document(workspace: Workspace, id_: str) -> tuple[File, Document]:
+    return opened(workspace, id_, Document, noun="document")
+
+
+def _shown(block: Block) -> str:
+    if isinstance(block, Grid):
+        return "table: " + " / ".join(" | ".join(row) for row in block.rows)
+    signs = f"{' bold' if block.is_bold else ''}{' italic' if block.is_italic else ''}"
+    text = block.text if len(block.text) <= _SHOWN else f"{block.text[:_SHOWN]}… {len(block.text)} characters"
+    return f"({block.style}{signs}) {text}"
+
+
+@APP.operation(ReadParagraphs, is_reading=True)
+def read_paragraphs(workspace: Workspace, asked: ReadParagraphs) -> Effect:
+    """Number, style and text."""
+    file, document = _document(workspace, asked.id)
+    lines = [f"{number} {_shown(block)}" for number, block in enumerate(document.blocks, start=1)]
+    told = listing(lines, page=asked.page, shown=20, empty="an empty document")
+    return Effect(workspace, told, sensitivity(workspace, file.id, file.label))
+
+
+def _inserted(workspace: Workspace, id_: str, at: int | None, block: Block) -> Effect:
+    file, document = _document(workspace, id_)
+    place = len(document.blocks) + 1 if at is None else at
+    if place > len(document.blocks) + 1:
+        raise OperationError("bad_value", f"{file.id} has {len(document.blocks)} paragraphs, got at={at}")
+    if len(document.blocks) >= _MOST:
+        raise OperationError("bad_value", f"{file.id} is full: {_MOST} paragraphs")
+    blocks = (*document.blocks[: place - 1], block, *document.blocks[place - 1 :])
+    return Effect(rewritten(workspace, file, Document(blocks)), f"paragraph {place}")
+
+
+@APP.operation(InsertText)
+def insert_text(workspace: Workspace, asked: InsertText) -> Effect:
+    """The answer is the paragraph's number."""
+    return _inserted(workspace, asked.id, asked.at, Paragraph(asked.text, asked.style))
+
+
+@APP.operation(InsertTable)
+def insert_table(workspace: Workspace, asked: InsertTable) -> Effect:
+    """The first row is the header."""
+    rows = tuple(
+        tuple(cell.strip() for cell in line.split("|")) for line in asked.rows.splitlines() if line.strip()
+    )
+    widths = {len(row) for row in rows}
+    if len(widths) != 1:
+        raise OperationError("bad_value", f"all rows have as many cells, got rows of {sorted(widths)}")
+    return _inserted(workspace, asked.id, asked.at, Grid(rows))
+
+
+def _span(document: Document, first: int, last: int | None) -> range:
+    """Of indices; raises OperationError where the document has no such paragraphs."""
+    until = first if last is None else last
+    if not first <= until <= len(document.blocks):
+        raise OperationError(
+            "bad_value", f"there are paragraphs 1 to {len(document.blocks)}, got {first} to {until}"
+        )
+    return range(first - 1, until)
+
+
+@APP.operation(FormatSection)
+def format_section(workspace: Workspace, asked: FormatSection) -> Effect:
+    """Tables stay as they are."""
+    file, document = _document(workspace, asked.id)
+    wanted = {"style": asked.style, "is_bold": asked.is_bold, "is_italic": asked.is_italic}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    if not given:
+        raise OperationError("missing_parameter", "give style, is_bold or is_italic")
+    span = _span(document, asked.first, asked.last)
+    blocks = tuple(
+        replace(block, **given) if at in span and isinstance(block, Paragraph) else block  # type: ignore[arg-type]
+        for at, block in enumerate(document.blocks)
+    )
+    return Effect(rewritten(workspace, file, Document(blocks)), f"formatted {len(span)}")
+
+
+@APP.operation(FindReplace)
+def find_replace(workspace: Workspace, asked: FindReplace) -> Effect:
+    """The answer is how often; a text that does not stand there is refused."""
+    file, document = _document(workspace, asked.id)
+    texts = [
+        text
+        for block in document.blocks
+        for text in ([block.text] if isinstance(block, Paragraph) else [cell for row in block.rows for cell in row])
+    ]
+    count = sum(text.count(asked.find) for text in texts)
+    if not count:
+        raise OperationError("not_found", f"{file.id} does not contain {asked.find[:60]!r}")
+    blocks = tuple(_replaced(block, asked.find, asked.replace) for block in document.blocks)
+    return Effect(rewritten(workspace, file, Document(blocks)), f"replaced {count}")
+
+
+def _replaced(block: Block, old: str, new: str) -> Block:
+    if isinstance(block, Paragraph):
+        return replace(block, text=block.text.replace(old, new))
+    return Grid(tuple(tuple(cell.replace(old, new) for cell in row) for row in block.rows))
+
+
+@APP.operation(DeleteParagraphs)
+def delete_paragraphs(workspace: Workspace, asked: DeleteParagraphs) -> Effect:
+    """Can be brought back by ``sharepoint.restore``."""
+    file, document = _document(workspace, asked.id)
+    span = _span(document, asked.first, asked.last)
+    blocks = tuple(block for at, block in enumerate(document.blocks) if at not in span)
+    return Effect(rewritten(workspace, file, Document(blocks)), f"deleted {len(span)}")
