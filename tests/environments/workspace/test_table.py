@@ -26,6 +26,7 @@ def test_a_table_holds_what_a_dictionary_holds(base: dict[str, int], steps: list
 
     assert dict(table) == plain
     assert len(table) == len(plain)
+    assert list(table.values()) == [table[key] for key in table]
     assert [key for key in base if key in plain] == [key for key in table if key in base]
 
 

@@ -82,8 +82,9 @@ class SuiteEnvironment:
         workspace, judged = self._current(), self._judged
         if judged is None or judged.workspace is not workspace:
             given = self._given()
-            reached = progress(given.goal, changes(given.workspace, workspace))
-            self._judged = judged = _Judged(workspace, state_hash(given.workspace, workspace), reached)
+            changed = changes(given.workspace, workspace)
+            reached = progress(given.goal, changed)
+            self._judged = judged = _Judged(workspace, state_hash(workspace, changed), reached)
         return Info({}, costs, state_hash=judged.state_hash, potential=judged.potential)
 
     def _refused(self, error: OperationError) -> Step:

@@ -149,10 +149,10 @@ def search(workspace: Workspace, asked: Search) -> Effect:
         for mail in workspace.mails.values()
         if (mail.folder == asked.folder if asked.folder else mail.folder not in ("deleted", "junk"))
         and (not sender or mail.sender == sender)
-        and subject in mail.subject.lower()
-        and (not words or words in mail.subject.lower() or words in mail.body.lower())
-        and (asked.since is None or mail.at >= asked.since)
         and (asked.is_unread is None or mail.is_read != asked.is_unread)
+        and (asked.since is None or mail.at >= asked.since)
+        and (not subject or subject in mail.subject.lower())
+        and (not words or words in mail.subject.lower() or words in mail.body.lower())
     ]
     hits.sort(key=lambda mail: (mail.at, mail.id), reverse=True)
     return Effect(workspace, listing([_line(mail) for mail in hits], page=asked.page, empty="no mails"))

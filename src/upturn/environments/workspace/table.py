@@ -1,6 +1,6 @@
 """A mapping by id that is copied at the price of what changed: the base is shared, changes lie on top."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, ValuesView
 from typing import Generic, NamedTuple, TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -48,6 +48,10 @@ class Table(Mapping[str, ItemT]):
     def __len__(self) -> int:
         return len(self._base) - len(self._lost) + sum(id_ not in self._base for id_ in self._changes)
 
+    def values(self) -> ValuesView[ItemT]:
+        """As ``Mapping.values``; faster, since this is what searches read."""
+        return _Values(self)
+
     def with_item(self, id_: str, item: ItemT) -> "Table[ItemT]":
         """The same with this item new or replaced."""
         return self._copy({**self._changes, id_: item}, self._lost - {id_})
@@ -69,6 +73,8 @@ class Table(Mapping[str, ItemT]):
         Takes as long as both have changes when they share their base.
         """
         if self._base is before._base:
+            if self._changes is before._changes and self._lost is before._lost:
+                return
             touched = dict.fromkeys((*self._changes, *before._changes, *sorted(self._lost | before._lost)))
         else:
             touched = dict.fromkeys((*self, *before))
@@ -86,3 +92,23 @@ class Table(Mapping[str, ItemT]):
         copy._changes = changes
         copy._lost = lost
         return copy
+
+
+class _Values(ValuesView[ItemT]):
+    """Reads the base and what lies on it side by side, without asking for each id."""
+
+    _mapping: Table[ItemT]
+
+    def __iter__(self) -> Iterator[ItemT]:
+        base, changes, lost = self._mapping._base, self._mapping._changes, self._mapping._lost
+        if not changes and not lost:
+            yield from base.values()
+            return
+        for id_, item in base.items():
+            if id_ in changes:
+                yield changes[id_]
+            elif id_ not in lost:
+                yield item
+        for id_, item in changes.items():
+            if id_ not in base:
+                yield item

@@ -144,9 +144,12 @@ def _differing(path: str, before: Item, after: Item) -> Iterator[tuple[str, Json
             yield f"{path}/{key}", new.get(key)
 
 
-def state_hash(before: Workspace, after: Workspace) -> str:
-    """16 hex digits over all that differs from ``before``, times apart: equal for equal states of one task."""
+def state_hash(after: Workspace, changed: Mapping[str, JsonValue]) -> str:
+    """16 hex digits over all that differs from the beginning, times apart: equal for equal states of one task.
+
+    ``changed``: as ``changes`` tells it.
+    """
     said = [(message.kind, message.text) for message in after.messages]
     rest = (after.made, said, after.shown and fingerprint(after.shown), sorted(after.confirmed))
-    text = json.dumps([changes(before, after), rest], sort_keys=True)
+    text = json.dumps([changed, rest], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
