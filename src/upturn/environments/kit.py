@@ -8,7 +8,10 @@ from upturn.environments.environment import Environment, Verifier
 from upturn.errors import UnknownNameError, described
 from upturn.records import Split, Task, Tool
 
-_REGISTERED = {"office": "upturn.environments.office.kit:OfficeKit"}
+_REGISTERED = {
+    "office": "upturn.environments.office.kit:OfficeKit",
+    "suite": "upturn.environments.suite.kit:SuiteKit",
+}
 
 
 @runtime_checkable

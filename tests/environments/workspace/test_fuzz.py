@@ -67,19 +67,23 @@ PLAUSIBLE: dict[str, tuple[JsonValue, ...]] = {
 }
 
 
+BY_TYPE: dict[str, tuple[JsonValue, ...]] = {
+    "integer": (1, 2, 3),
+    "boolean": (True, False),
+    "string": ("may", "hello"),
+}
+
+
 def _value(tool: Tool, name: str) -> st.SearchStrategy[JsonValue]:
     """Mostly what fits, sometimes anything."""
     schema: Any = tool.properties[name]
     fitting: list[JsonValue] = [*PLAUSIBLE.get(name, ())]
     if name in {"id", "ids", "draft", "chat", "channel", "place", "image"}:
         fitting += IDS.get(tool.target, FILE_IDS)
-    for kind in schema.get("anyOf", [schema]):
-        fitting += kind.get("enum", [])
-        fitting += (
-            {"integer": [1, 2, 3], "boolean": [True, False], "string": ["may", "hello"]}.get(kind.get("type"), [])
-            if not fitting
-            else []
-        )
+    kinds = schema.get("anyOf", [schema])
+    fitting += [value for kind in kinds for value in kind.get("enum", ())]
+    if not fitting:
+        fitting = [value for kind in kinds for value in BY_TYPE.get(kind.get("type"), ())]
     return st.integers(0, 9).flatmap(lambda at: JUNK if at == 0 or not fitting else st.sampled_from(fitting))
 
 

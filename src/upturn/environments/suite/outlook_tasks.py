@@ -1,9 +1,10 @@
 """Tasks in the mailbox."""
 
 from upturn.environments.suite.family import FINISH, Draft, Family, agreed, answer, call
-from upturn.environments.suite.profile import TOPICS
+from upturn.environments.suite.grammar import RULES
 from upturn.environments.suite.scene import Scene
 
+TOPICS = RULES["thing"]
 PHRASES = ("yes please", "no thanks", "see you there", "i agree", "not this week", "sounds good", "will do")
 
 
