@@ -1,9 +1,15 @@
 """A workspace in which a task is being set: one of the base profiles, with what the task needs on top."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 from upturn.environments.suite.profile import profile
 from upturn.environments.workspace import Workspace
+from upturn.environments.workspace.chat import Channel, Chat, Post
+from upturn.environments.workspace.clock import later
+from upturn.environments.workspace.event import Attendee, Event
+from upturn.environments.workspace.file import Content, File, Right
 from upturn.environments.workspace.mail import Mail
 from upturn.environments.workspace.workspace import Item
 
@@ -53,3 +59,76 @@ class Scene:
         )
         self.add(mail)
         return mail
+
+    def add_event(
+        self,
+        title: str,
+        start: str,
+        *,
+        minutes: int = 60,
+        people: Sequence[str] = (),
+        organizer: str | None = None,
+        place: str = "",
+    ) -> Event:
+        """An event that the owner organises, or is invited to where ``organizer`` is somebody else."""
+        invited = set(people) if organizer is None else {*people, self.workspace.owner}
+        event = Event(
+            id=self.id("e"),
+            title=title,
+            start=start,
+            end=later(start, minutes=minutes),
+            organizer=organizer or self.workspace.owner,
+            attendees=tuple(Attendee(each) for each in sorted(invited)),
+            place=place,
+        )
+        self.add(event)
+        return event
+
+    def free_start(self, day: str, people: Sequence[str] = (), *, minutes: int = 60) -> str:
+        """A full hour on that day at which the owner and these people are all free so long; drawn from those.
+
+        Events that stand in the way of the only ones are taken out of the workspace.
+        """
+        everybody = {self.workspace.owner, *people}
+        hours = [f"{day} {hour:02d}:00" for hour in range(9, 17)]
+        busy = [
+            event for event in self.workspace.events.values() if any(event.concerns(each) for each in everybody)
+        ]
+        free = [
+            start
+            for start in hours
+            if not any(event.overlaps(start, later(start, minutes=minutes)) for event in busy)
+        ]
+        chosen = self.rng.choice(free or hours)
+        for event in busy:
+            if event.overlaps(chosen, later(chosen, minutes=minutes)):
+                self.workspace = self.workspace.without_item(event)
+        return chosen
+
+    def add_file(
+        self, path: str, content: Content, *, owner: str | None = None, rights: Mapping[str, Right] | None = None
+    ) -> File:
+        """A file; of the owner, whom nobody shares it with, where nothing else is given."""
+        writer = owner or self.workspace.owner
+        file = File(self.id("f"), path, content, writer, by=writer, at="2026-02-20 10:00", rights=rights or {})
+        self.add(file)
+        return file
+
+    def add_post(self, place: Chat | Channel, sender: str, text: str) -> None:
+        """A message at the end of a chat or channel, written on Friday."""
+        now = self.workspace.chats.get(place.id) or self.workspace.channels.get(place.id) or place
+        post = Post(sender, text, f"2026-02-27 17:{self.rng.randint(10, 59)}")
+        self.add(replace(now, posts=(*now.posts, post)))
+
+    def add_chat(self, other: str) -> Chat:
+        """The owner's chat with somebody; begun where there is none."""
+        members = tuple(sorted((other, self.workspace.owner)))
+        found = next((each for each in self.workspace.chats.values() if each.members == members), None)
+        if found is None:
+            found = Chat(self.id("c"), members)
+            self.add(found)
+        return found
+
+    def day(self) -> str:
+        """A working day of this week or the next, after today."""
+        return f"2026-03-{self.rng.choice((3, 4, 5, 6, 9, 10, 11, 12, 13)):02d}"
