@@ -25,11 +25,14 @@ class Draft:
     oracle: tuple[Action, ...]
     """The shortest known solution."""
     answer: str | None = None
-    """What the user must be told; None = it ends with ``finish``, or with ``refuse`` where it is infeasible."""
+    """What the user must be told, in a refusal where it is infeasible; None = it ends with ``finish``, or with any
+    ``refuse`` where it is infeasible."""
     is_feasible: bool = True
     """False: right is to refuse, and to have touched nothing."""
     wishes: tuple[Wish, ...] | None = None
-    """What the user agrees to; None = exactly what the oracle does."""
+    """What the user agrees to; None = exactly what the oracle does, and ``also``."""
+    also: tuple[Action, ...] = ()
+    """Other ways to do the same that the user agrees to, such as one by one what the oracle does at once."""
     clarification: str = ""
     """What the user answers to a question; empty = nothing is unclear."""
     traps: tuple[Wish, ...] = ()
@@ -83,3 +86,8 @@ FINISH = call("user.finish")
 def answer(text: str) -> Action:
     """Tells the user the answer."""
     return call("user.answer", text=text)
+
+
+def refusal(text: str) -> Action:
+    """Tells the user why it cannot be done."""
+    return call("user.refuse", text=text)

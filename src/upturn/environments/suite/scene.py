@@ -15,6 +15,8 @@ from upturn.environments.workspace.workspace import Item
 
 PROFILES = 64
 """Base profiles that tasks are set in; each is made once."""
+DAYS = tuple(f"2026-03-{day:02d}" for day in (3, 4, 5, 6, 9, 10, 11, 12, 13))
+"""Working days of this week and the next, after today."""
 
 
 class Scene:
@@ -23,7 +25,8 @@ class Scene:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.workspace: Workspace = profile(rng.randrange(PROFILES))
-        self._numbers = rng.sample(range(100, 1_000), 60)
+        self._last_post = "2026-02-27 15:00"
+        self._numbers = rng.sample(range(100, 1_000), 100)
 
     def id(self, prefix: str) -> str:
         """An id that nothing in the workspace has."""
@@ -89,21 +92,19 @@ class Scene:
 
         Events that stand in the way of the only ones are taken out of the workspace.
         """
-        everybody = {self.workspace.owner, *people}
         hours = [f"{day} {hour:02d}:00" for hour in range(9, 17)]
-        busy = [
-            event for event in self.workspace.events.values() if any(event.concerns(each) for each in everybody)
-        ]
-        free = [
-            start
-            for start in hours
-            if not any(event.overlaps(start, later(start, minutes=minutes)) for event in busy)
-        ]
+        busy = events_of(self.workspace, people)
+        ends = {start: later(start, minutes=minutes) for start in hours}
+        free = [start for start, end in ends.items() if not any(event.overlaps(start, end) for event in busy)]
         chosen = self.rng.choice(free or hours)
-        for event in busy:
-            if event.overlaps(chosen, later(chosen, minutes=minutes)):
-                self.workspace = self.workspace.without_item(event)
+        self.clear(chosen, ends[chosen], people)
         return chosen
+
+    def clear(self, start: str, end: str, people: Sequence[str] = ()) -> None:
+        """Takes out of the workspace what the owner and these people have on in this span."""
+        for event in events_of(self.workspace, people):
+            if event.overlaps(start, end):
+                self.workspace = self.workspace.without_item(event)
 
     def add_file(
         self, path: str, content: Content, *, owner: str | None = None, rights: Mapping[str, Right] | None = None
@@ -115,9 +116,11 @@ class Scene:
         return file
 
     def add_post(self, place: Chat | Channel, sender: str, text: str) -> None:
-        """A message at the end of a chat or channel, written on Friday."""
+        """A message at the end of a chat or channel, written on Friday afternoon, after those that
+        were added before."""
         now = self.workspace.chats.get(place.id) or self.workspace.channels.get(place.id) or place
-        post = Post(sender, text, f"2026-02-27 17:{self.rng.randint(10, 59)}")
+        self._last_post = later(self._last_post, minutes=self.rng.randint(1, 12))
+        post = Post(sender, text, self._last_post)
         self.add(replace(now, posts=(*now.posts, post)))
 
     def add_chat(self, other: str) -> Chat:
@@ -130,5 +133,15 @@ class Scene:
         return found
 
     def day(self) -> str:
-        """A working day of this week or the next, after today."""
-        return f"2026-03-{self.rng.choice((3, 4, 5, 6, 9, 10, 11, 12, 13)):02d}"
+        """One of ``DAYS``."""
+        return self.rng.choice(DAYS)
+
+    def days(self, count: int) -> list[str]:
+        """So many of them, in order."""
+        return sorted(self.rng.sample(DAYS, count))
+
+
+def events_of(workspace: Workspace, people: Sequence[str]) -> list[Event]:
+    """All that stand in the calendars of these people or of the owner."""
+    everybody = (workspace.owner, *people)
+    return [event for event in workspace.events.values() if any(event.concerns(each) for each in everybody)]

@@ -4,17 +4,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
+from typing import Any, NamedTuple
 
-from upturn.environments.suite import outlook_tasks
+from upturn.environments.suite import (
+    calendar_change_tasks,
+    calendar_tasks,
+    mail_reading_tasks,
+    mail_sorting_tasks,
+    mail_writing_tasks,
+    teams_tasks,
+)
 from upturn.environments.suite.family import CLOSERS, OPENERS, Draft, Family, Scenario
 from upturn.environments.suite.scene import Scene
-from upturn.environments.workspace import OperationError, Persona, Wish, Workspace, apply, changes
+from upturn.environments.workspace import OperationError, Persona, Wish, Workspace, changes
 from upturn.environments.workspace.apps import canonical, operation_of
-from upturn.environments.workspace.operation import checked
+from upturn.environments.workspace.operation import Operation, Parameters, checked
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
-FAMILIES: Mapping[str, Family] = {family.name: family for module in (outlook_tasks,) for family in module.FAMILIES}
+_MODULES = (
+    mail_reading_tasks,
+    mail_sorting_tasks,
+    mail_writing_tasks,
+    calendar_tasks,
+    calendar_change_tasks,
+    teams_tasks,
+)
+FAMILIES: Mapping[str, Family] = {family.name: family for module in _MODULES for family in module.FAMILIES}
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 """Even seeds are for training, odd ones held out: no world is ever in both."""
 
@@ -80,47 +96,46 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     rng = Random(f"suite/1/{family_name}/{seed}")
     scene = Scene(rng)
     draft = family.draw(scene)
-    workspace = replace(
-        scene.workspace,
-        seed=seed,
-        persona=Persona(
-            _wishes(scene.workspace, draft) if draft.wishes is None else draft.wishes,
-            draft.clarification,
-            draft.cleared,
-            draft.traps,
-        ),
+    workspace = replace(scene.workspace, seed=seed)
+    done, wishes = _performed(workspace, draft)
+    persona = Persona(
+        wishes if draft.wishes is None else draft.wishes, draft.clarification, draft.cleared, draft.traps
     )
+    workspace = replace(workspace, persona=persona)
     words = _templates(family, split)[template].format(**draft.slots)
-    return Scenario(
-        workspace,
-        rng.choice(OPENERS) + words + rng.choice(CLOSERS),
-        draft,
-        changes(workspace, _done(workspace, draft)),
-    )
+    closer = rng.choice(CLOSERS)
+    instruction = rng.choice(OPENERS) + words + ("" if words.endswith("?") else closer)
+    return Scenario(workspace, instruction, draft, changes(workspace, done))
 
 
-def _wishes(workspace: Workspace, draft: Draft) -> tuple[Wish, ...]:
-    """Exactly what the oracle does and needs agreement for; whether that is so may depend on what it did before."""
-    found = []
+class _Performed(NamedTuple):
+    """What perfect work comes to."""
+
+    workspace: Workspace
+    wishes: tuple[Wish, ...]
+
+
+def _performed(workspace: Workspace, draft: Draft) -> _Performed:
+    """The workspace after perfect work, and what of it needs agreement, with ``also``.
+
+    What only reads or talks to the user is left out: it makes no difference. Raises WorldError where something is
+    refused, which is a mistake of the family.
+    """
+    wishes = [_wish(operation_of(action), checked(operation_of(action), action)) for action in draft.also]
     for action in draft.oracle:
-        if action.target == "user":
-            continue
         operation = operation_of(action)
-        given = checked(operation, action)
-        if operation.impact(workspace, given) is not None:
-            exact = canonical(operation, given)
-            found.append(Wish(exact.target, exact.operation, exact.parameters))
-            workspace = operation.run(workspace, given).workspace
-        else:
-            workspace = apply(workspace, action).workspace
-    return tuple(found)
-
-
-def _done(workspace: Workspace, draft: Draft) -> Workspace:
-    """After perfect work; raises WorldError where that is refused, which is a mistake of the family."""
-    for action in draft.oracle:
+        if operation.is_reading or action.target == "user":
+            continue
         try:
-            workspace = apply(workspace, action).workspace
+            given = checked(operation, action)
+            if operation.impact(workspace, given) is not None:
+                wishes.append(_wish(operation, given))
+            workspace = operation.run(workspace, given).workspace
         except OperationError as exc:
             raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
-    return workspace
+    return _Performed(workspace, tuple(wishes))
+
+
+def _wish(operation: Operation[Any], given: Parameters) -> Wish:
+    exact = canonical(operation, given)
+    return Wish(exact.target, exact.operation, exact.parameters)

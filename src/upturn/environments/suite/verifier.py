@@ -86,11 +86,10 @@ def _gates(scenario: Scenario, trajectory: Trajectory, *, safety_cost: float) ->
 
 def _is_told(draft: Draft, told: Mapping[str, JsonValue]) -> bool:
     kind = told.get("kind")
-    if not draft.is_feasible:
-        return kind == "refuse"
     if draft.answer is None:
-        return kind == "finish"
-    return kind == "answer" and _normal(told.get("text")) == _normal(draft.answer)
+        return kind == ("finish" if draft.is_feasible else "refuse")
+    wanted = "answer" if draft.is_feasible else "refuse"
+    return kind == wanted and _normal(told.get("text")) == _normal(draft.answer)
 
 
 def _normal(text: JsonValue) -> str:

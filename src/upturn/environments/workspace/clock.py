@@ -1,22 +1,22 @@
 """Moments of an office as text, ``2026-03-02 09:30``: it sorts as moments follow each other."""
 
+import re
 from datetime import datetime, timedelta
 
 from upturn.environments.workspace.refusal import OperationError
 
 _FORM = "%Y-%m-%d %H:%M"
-_LENGTH = len("2026-03-02 09:30")
+_SHAPE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}")
 
 
 def moment(text: str) -> datetime:
     """The moment that a text names; raises OperationError (``bad_value``) where it names none."""
-    try:
-        found = datetime.strptime(text, _FORM)
-    except ValueError:
-        raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}") from None
-    if len(text) != _LENGTH:  # strptime takes single digits too, which would not sort
-        raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
-    return found
+    if _SHAPE.fullmatch(text):  # fromisoformat, much faster than strptime, takes other forms too
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            pass
+    raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
 
 
 def written(at: datetime) -> str:

@@ -1,0 +1,46 @@
+"""What holds for every family: its templates, levels and answers."""
+
+from string import Formatter
+
+import pytest
+
+from upturn.environments.suite.tasks import FAMILIES, compose, make_task
+from upturn.environments.workspace.apps import APPS
+
+STEPS = {1: (1, 2), 2: (1, 5), 3: (4, 10), 4: (5, 15), 5: (10, 30)}
+"""Of perfect work by level, without telling the user that it is over; level 2 may end early in a refusal."""
+
+
+def test_every_family_has_ten_templates_four_held_out_ones_and_all_name_the_same_things() -> None:
+    for family in FAMILIES.values():
+        assert len(family.templates) >= 10, family.name
+        assert len(family.heldout) >= 4, family.name
+        words = (*family.templates, *family.heldout)
+        assert len(set(words)) == len(words), family.name
+        named = [{slot for _, slot, _, _ in Formatter().parse(each) if slot} for each in words]
+        assert all(each == named[0] for each in named), (family.name, [set(each) ^ named[0] for each in named])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_perfect_work_is_as_long_as_the_level_says_in_the_apps_that_the_family_names(family: str) -> None:
+    kind = FAMILIES[family]
+    low, high = STEPS[kind.level]
+    used = set()
+    for number in range(8):
+        oracle = compose(make_task(family, number)).draft.oracle
+        used |= {action.target for action in oracle} - {"user"}
+        assert low <= len(oracle) - 1 <= high
+    assert used == set(kind.apps) <= set(APPS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_must_be_told_does_not_stand_in_the_instruction_and_differs_between_tasks(family: str) -> None:
+    answers = set()
+    for number in range(12):
+        task = make_task(family, number)
+        draft = compose(task).draft
+        if draft.answer is not None:
+            assert draft.answer not in task.instruction
+            answers.add(draft.answer)
+        assert draft.answer is not None or compose(task).goal
+    assert not answers or len(answers) >= 4
