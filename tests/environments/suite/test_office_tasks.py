@@ -1,12 +1,13 @@
 """Tasks in mails, calendars and chats: careless work fails, other right ways succeed."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
 from upturn.environments.suite.family import FINISH, Scenario, agreed, call, refusal
 from upturn.environments.suite.tasks import compose, make_task
-from upturn.environments.workspace.clock import later
+from upturn.environments.workspace.clock import later, minutes_between
 from upturn.records import Action, Evaluation, Task, Trajectory
 
 Attempted = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
@@ -133,23 +134,24 @@ def test_what_is_booked_is_the_first_time_at_which_nobody_has_anything_else(fami
         assert str(first)[11:] > "08:00"
 
 
-def test_the_first_time_offered_is_right_only_where_the_calendar_is_empty_then() -> None:
+def test_what_is_booked_is_the_first_time_offered_at_which_the_calendar_is_empty() -> None:
     chosen = set()
-    for _, scenario in cases("chat_meeting", 12):
-        asked = scenario.draft.oracle[0].parameters
-        post = next(
-            each.text
-            for chat in scenario.workspace.chats.values()
-            for each in chat.posts
-            if str(asked["query"]) in each.text
-        )
-        meeting = scenario.draft.oracle[2].parameters
-        owner = scenario.workspace.owner
-        clashes = [
+    for _, scenario in cases("chat_meeting", 15):
+        search, _, creation, _ = scenario.draft.oracle
+        workspace, meeting = scenario.workspace, creation.parameters
+        day, begun = str(meeting["start"]).split()
+        minutes = minutes_between(str(meeting["start"]), str(meeting["end"]))
+        posts = [each.text for chat in workspace.chats.values() for each in chat.posts]
+        text = next(each for each in posts if str(search.parameters["query"]) in each)
+        offered = re.findall(r"\d\d:\d\d", text)
+        assert len(offered) == 3
+        mine = [each for each in workspace.events.values() if each.concerns(workspace.owner)]
+        free = [
             each
-            for each in scenario.workspace.events.values()
-            if each.concerns(owner) and each.overlaps(str(meeting["start"]), str(meeting["end"]))
+            for each in offered
+            if not any(event.overlaps(f"{day} {each}", later(f"{day} {each}", minutes=minutes)) for event in mine)
         ]
-        assert clashes == []
-        chosen.add(str(meeting["start"]) in post)  # the second one is written without its day
-    assert chosen == {True, False}
+        assert begun == free[0]
+        assert f"{minutes} minutes" in text
+        chosen.add(offered.index(begun))
+    assert chosen == {0, 1, 2}

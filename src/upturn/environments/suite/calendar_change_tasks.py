@@ -90,27 +90,27 @@ def _invite(scene: Scene) -> Draft:
     )
 
 
-def _invitations(scene: Scene) -> tuple[Event, Event]:
-    """Two of one title on one day, by two people, at different times; the earlier one first."""
+def _invitations(scene: Scene) -> list[Event]:
+    """Three of one title on one day, by different people, in order of time."""
     title, day = titles(scene.rng, 1)[0], scene.day()
-    hours = sorted(scene.rng.sample(range(9, 17), 2))
-    first, second = (
+    hours = sorted(scene.rng.sample(range(9, 17), 3))
+    return [
         scene.add_event(title, f"{day} {hour:02d}:00", organizer=each)
-        for hour, each in zip(hours, scene.people(2), strict=True)
-    )
-    return first, second
+        for hour, each in zip(hours, scene.people(3), strict=True)
+    ]
 
 
 def _respond(scene: Scene) -> Draft:
+    """After two that are others' the third one is known unread."""
     events = _invitations(scene)
-    place = scene.rng.randrange(2)
+    place = scene.rng.randrange(3)
     event, said = events[place], scene.rng.choice(list(_RESPONSES))
     day = event.start[:10]
     return Draft(
         {"title": event.title, "day": day, "name": event.organizer, "respond": said},
         (
             call("calendar.list", day=day, title=event.title),
-            *(call("calendar.read", id=each.id) for each in events[: place + 1]),
+            *(call("calendar.read", id=each.id) for each in events[: min(place + 1, 2)]),
             call("calendar.respond", id=event.id, response=_RESPONSES[said]),
             FINISH,
         ),
@@ -252,7 +252,7 @@ FAMILIES = (
         templates=(
             "{respond} the invitation to the {title} on {day} that is from {name}",
             "{respond} {name}'s {title} on {day}",
-            "i got two invitations to a {title} on {day}; {respond} the one {name} organises",
+            "i got several invitations to a {title} on {day}; {respond} the one {name} organises",
             "for the {title} by {name} on {day}, {respond} the invitation",
             "on {day}, {name} invites me to a {title}: {respond} that",
             "{respond} the {title} of {day}, i mean the one {name} set up",

@@ -92,9 +92,9 @@ def _book(scene: Scene) -> Draft:
 
 
 def _book_later(scene: Scene) -> Draft:
-    """Before the day that has time, there may be one or two that have none."""
+    """Before the day that has time, there may be up to two that have none."""
     people, days, minutes = scene.people(2), scene.days(3), scene.rng.choice(_MINUTES)
-    title, full = titles(scene.rng, 1)[0], scene.rng.choice((1, 1, 2))
+    title, full = titles(scene.rng, 1)[0], scene.rng.choice((0, 1, 1, 2))
     for day in days[:full]:
         block(scene, (scene.workspace.owner, *people), f"{day} 18:00")
     start = earliest(scene, people, days[full], minutes=minutes)

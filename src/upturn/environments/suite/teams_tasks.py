@@ -160,30 +160,31 @@ def _add_member(scene: Scene) -> Draft:
 
 
 def _meeting(scene: Scene) -> Draft:
-    """The first of two times, or the second where the owner has something else at the first."""
+    """The first of three times at which the owner has nothing else."""
     name, day, minutes = scene.people(1)[0], scene.day(), scene.rng.choice(_MINUTES)
-    topic, title = topics(scene.rng, 1)[0], titles(scene.rng, 1)[0]
-    starts = [f"{day} {hour:02d}:00" for hour in sorted(scene.rng.sample(range(9, 17), 2))]
+    topic, title, place = topics(scene.rng, 1)[0], titles(scene.rng, 1)[0], scene.rng.randrange(3)
+    starts = [f"{day} {hour:02d}:00" for hour in sorted(scene.rng.sample(range(9, 17), 3))]
     for start in starts:
         scene.clear(start, later(start, minutes=minutes))
-    is_free = scene.rng.random() < 0.5
-    if not is_free:
-        begin = later(starts[0], minutes=scene.rng.choice((0, 15)))
+    for start in starts[:place]:
+        begin = later(start, minutes=scene.rng.choice((0, 15)))
         scene.add_event(titles(scene.rng, 1)[0], begin, minutes=30, people=scene.people(1))
     offers = (
-        "can we talk about the {topic} on {first} or at {second}, for {minutes} minutes?",
-        "let us speak about the {topic}: {first}, else {second}, it takes {minutes} minutes",
-        "the {topic} needs {minutes} minutes of your time, {first} or {second}",
+        "can we talk about the {topic} on {first}, {second} or {third}, for {minutes} minutes?",
+        "let us speak about the {topic}: {first}, else {second} or {third}, it takes {minutes} minutes",
+        "the {topic} needs {minutes} minutes of your time, {first} or {second} or {third}",
     )
-    text = scene.rng.choice(offers).format(topic=topic, first=starts[0], second=starts[1][11:], minutes=minutes)
+    first, second, third = starts[0], starts[1][11:], starts[2][11:]
+    text = scene.rng.choice(offers).format(topic=topic, first=first, second=second, third=third, minutes=minutes)
     scene.add_post(scene.add_chat(name), name, text)
-    start = starts[0 if is_free else 1]
+    start = starts[place]
+    end = later(start, minutes=minutes)
     return Draft(
         {"name": name, "topic": topic, "title": f'"{title}"'},
         (
             call("teams.search_chat", query=topic, sender=name),
             call("calendar.list", day=day),
-            call("teams.create_meeting", title=title, start=start, end=later(start, minutes=minutes), people=name),
+            call("teams.create_meeting", title=title, start=start, end=end, people=name),
             FINISH,
         ),
     )
@@ -358,7 +359,7 @@ FAMILIES = (
             "i want {people} to be able to read the {team} channel, so add them",
         ),
         heldout=(
-            "{people} should become a member of the {team} channel",
+            "{people} should belong to the {team} channel from now on",
             "extend the channel of team {team} by {people}",
             "see that {people} can read along in {team}'s channel: add them there",
             "membership in the {team} channel for {people}, from me",
@@ -370,36 +371,36 @@ FAMILIES = (
         ("teams", "calendar"),
         _meeting,
         templates=(
-            "{name} offers two times in our chat to talk about the {topic}; make an online meeting {title} with "
+            "{name} offers three times in our chat to talk about the {topic}; make an online meeting {title} with "
             "{name} at the first one that is free in my calendar, as long as {name} says",
-            "set up the online meeting on the {topic} that {name} asks for in the chat: call it {title}, take the "
-            "first time offered if i have nothing then, else the second",
+            "set up the online meeting on the {topic} that {name} asks for in the chat: call it {title}, invite "
+            "{name}, take the first time offered at which i have nothing else",
             "see when {name} wants to talk about the {topic}, by our chat, and create the online meeting {title} "
-            "with {name} at the earlier time, or at the later one if i am busy",
-            "create {title}, an online meeting with {name}, at the first of the two times {name} wrote for the "
+            "with {name} at the earliest of those times at which i am not busy, as long as asked",
+            "create {title}, an online meeting with {name}, at the first of the times {name} wrote for the "
             "{topic} at which my calendar is free, for the minutes {name} wants",
-            "in teams {name} asks to speak about the {topic} and names two times; at the first where i have no "
+            "in teams {name} asks to speak about the {topic} and names some times; at the first where i have no "
             "event, create the online meeting {title} with {name}, as long as asked",
             "arrange the talk with {name} on the {topic}: online meeting {title}, first proposed time i can do by "
             "my calendar, length as {name} wrote in the chat",
             "look at {name}'s message on the {topic} and at my calendar, then create the online meeting {title} "
-            "with {name} at the first proposed time that is free",
+            "with {name} at the first proposed time that is free, of the proposed length",
             "{name} and i are to talk about the {topic}; of the times in {name}'s chat message use the first i am "
             "free at, for an online meeting {title} as long as it says",
             "answer {name}'s wish to talk about the {topic} with an online meeting {title} at the first time from "
             "the chat that does not collide with my calendar, and of the length given there",
-            "for the {topic}, {name} suggests two times in teams. enter an online meeting {title} with {name} at "
-            "the one i can do, the first if both, as long as {name} suggests",
+            "for the {topic}, {name} suggests three times in teams. enter an online meeting {title} with {name} "
+            "at the first of them i can do by my calendar, as long as {name} suggests",
         ),
         heldout=(
             "make {title}, an online meeting with {name} about the {topic}, at the first time from {name}'s chat "
             "message when i am not busy, and as long as the message says",
-            "the chat with {name} has two times for the {topic}; my calendar decides: first free one, online "
+            "the chat with {name} has three times for the {topic}; my calendar decides: first free one, online "
             "meeting {title} with {name}, length as written",
             "find the times {name} proposes for the {topic} in teams and create the online meeting {title} with "
             "{name} at the first that suits my calendar, as long as {name} wants",
-            "online meeting {title} with {name}: time and length are in {name}'s message on the {topic}; the "
-            "first time if i am free, otherwise the second",
+            "online meeting {title} with {name}: times and length are in {name}'s message on the {topic}; take "
+            "the first of the times at which i have nothing in my calendar",
         ),
     ),
     Family(
