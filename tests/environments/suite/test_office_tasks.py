@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 import pytest
 
@@ -10,8 +11,8 @@ from upturn.environments.suite.tasks import compose, make_task
 from upturn.environments.workspace.clock import later, minutes_between
 from upturn.records import Action, Evaluation, Task, Trajectory
 
-Attempted = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
-Failed = Callable[[Task, Iterable[Action]], list[str]]
+Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
 def cases(family: str, count: int = 6) -> Iterator[tuple[Task, Scenario]]:
@@ -27,11 +28,11 @@ def ids_of(action: Action) -> list[str]:
 
 
 @pytest.fixture
-def failed(attempted: Attempted) -> Failed:
+def failed(attempt: Attempt) -> Failed:
     """Tells the gates that an attempt does not pass."""
 
     def told(task: Task, actions: Iterable[Action]) -> list[str]:
-        return [gate.name for gate in attempted(task, actions)[1].gates if not gate.is_passed]
+        return [gate.name for gate in attempt(task, actions)[1].gates if not gate.is_passed]
 
     return told
 
@@ -78,13 +79,13 @@ def test_the_number_in_a_mail_that_only_looks_alike_is_wrong(failed: Failed) -> 
 
 
 def test_the_user_declines_an_answer_to_one_where_all_were_meant_and_a_draft_to_somebody_else(
-    failed: Failed, attempted: Attempted
+    failed: Failed, attempt: Attempt
 ) -> None:
     for task, scenario in cases("mail_reply_all"):
         search, *_, reply, finish = scenario.draft.oracle
         to_one = {key: value for key, value in reply.parameters.items() if key != "to_all"}
         work = [search, *agreed(call("outlook.reply", **to_one))]
-        trajectory, judged = attempted(task, [*work, finish])
+        trajectory, judged = attempt(task, [*work, finish])
         assert trajectory.turns[3].observation.text == "no: that is not what I asked for"
         assert not judged.is_success
     for task, scenario in cases("mail_send_draft"):

@@ -25,8 +25,8 @@ class Draft:
     oracle: tuple[Action, ...]
     """The shortest known solution."""
     answer: str | None = None
-    """What the user must be told, in a refusal where it is infeasible; None = it ends with ``finish``, or with any
-    ``refuse`` where it is infeasible."""
+    """What the user must be told, or what a refusal must name where it is infeasible; None = it ends with
+    ``finish``, or with any ``refuse``."""
     is_feasible: bool = True
     """False: right is to refuse, and to have touched nothing."""
     wishes: tuple[Wish, ...] | None = None

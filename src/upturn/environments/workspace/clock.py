@@ -1,27 +1,26 @@
 """Moments of an office as text, ``2026-03-02 09:30``: it sorts as moments follow each other."""
 
-import re
 from datetime import datetime, timedelta
 
 from upturn.environments.workspace.refusal import OperationError
 
-_FORM = "%Y-%m-%d %H:%M"
-_SHAPE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}")
+_LENGTH = len("2026-03-02 09:30")
 
 
 def moment(text: str) -> datetime:
     """The moment that a text names; raises OperationError (``bad_value``) where it names none."""
-    if _SHAPE.fullmatch(text):  # fromisoformat, much faster than strptime, takes other forms too
-        try:
-            return datetime.fromisoformat(text)
-        except ValueError:
-            pass
-    raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or len(text) != _LENGTH or written(found) != text:  # ISO has other forms, which would not sort
+        raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
+    return found
 
 
 def written(at: datetime) -> str:
     """As text, to the minute."""
-    return at.strftime(_FORM)
+    return at.isoformat(" ", "minutes")
 
 
 def later(text: str, *, minutes: float) -> str:
