@@ -31,6 +31,6 @@ def earliest(scene: Scene, people: Sequence[str], day: str, *, minutes: int) -> 
     busy_until = block(scene, (scene.workspace.owner, *people), f"{day} {scene.rng.randint(9, 14):02d}:00")
     start = later(busy_until, minutes=scene.rng.choice((0, 15, 30, 60)))
     scene.clear(start, later(start, minutes=minutes), people)
-    busy = events_of(scene.workspace, people)
+    busy = events_of(scene.workspace, people, day)
     spans = free_spans(busy, f"{day} {OPENS}", f"{day} {CLOSES}", minutes=minutes)
     return spans[0][0]

@@ -93,7 +93,7 @@ class Scene:
         Events that stand in the way of the only ones are taken out of the workspace.
         """
         hours = [f"{day} {hour:02d}:00" for hour in range(9, 17)]
-        busy = events_of(self.workspace, people)
+        busy = events_of(self.workspace, people, day)
         ends = {start: later(start, minutes=minutes) for start in hours}
         free = [start for start, end in ends.items() if not any(event.overlaps(start, end) for event in busy)]
         chosen = self.rng.choice(free or hours)
@@ -101,8 +101,8 @@ class Scene:
         return chosen
 
     def clear(self, start: str, end: str, people: Sequence[str] = ()) -> None:
-        """Takes out of the workspace what the owner and these people have on in this span."""
-        for event in events_of(self.workspace, people):
+        """Takes out of the workspace what the owner and these people have on in this span of one day."""
+        for event in events_of(self.workspace, people, start[:10]):
             if event.overlaps(start, end):
                 self.workspace = self.workspace.without_item(event)
 
@@ -141,7 +141,11 @@ class Scene:
         return sorted(self.rng.sample(DAYS, count))
 
 
-def events_of(workspace: Workspace, people: Sequence[str]) -> list[Event]:
-    """All that stand in the calendars of these people or of the owner."""
+def events_of(workspace: Workspace, people: Sequence[str], day: str) -> list[Event]:
+    """All of that day in the calendars of these people or of the owner."""
     everybody = (workspace.owner, *people)
-    return [event for event in workspace.events.values() if any(event.concerns(each) for each in everybody)]
+    return [
+        event
+        for event in workspace.events.values()
+        if event.start[:10] <= day <= event.end[:10] and any(event.concerns(each) for each in everybody)
+    ]
