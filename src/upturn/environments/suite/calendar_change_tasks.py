@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+from upturn.environments.suite.agenda import earliest
 from upturn.environments.suite.family import FINISH, Draft, Family, agreed, call, refusal
 from upturn.environments.suite.scene import DAYS, Scene
 from upturn.environments.suite.wording import near, phrase, titles
+from upturn.environments.workspace.clock import minutes_between
 from upturn.environments.workspace.event import Event, Response
 
 _RESPONSES: dict[str, Response] = {"accept": "accepted", "decline": "declined"}
@@ -54,6 +56,42 @@ def _move_after(scene: Scene) -> Draft:
             call("calendar.list", day=day, title=event.title),
             call("calendar.list", day=after_day, title=after.title),
             call("calendar.move", id=event.id, start=after.end),
+            FINISH,
+        ),
+    )
+
+
+def _reschedule(scene: Scene) -> Draft:
+    """To the first time of another day at which everybody invited is free; who that is has to be looked up."""
+    event = _own(scene)
+    day, people = event.start[:10], [each.person for each in event.attendees]
+    minutes = minutes_between(event.start, event.end)
+    new_day = next(each for each in scene.rng.sample(DAYS, 2) if each != day)
+    start = earliest(scene, people, new_day, minutes=minutes)
+    everybody = ",".join((*people, scene.workspace.owner))
+    return Draft(
+        {"title": event.title, "day": day, "new_day": new_day, "me": scene.workspace.owner},
+        (
+            call("calendar.list", day=day, title=event.title),
+            call("calendar.read", id=event.id),
+            call("calendar.free_busy", people=everybody, day=new_day, minutes=minutes),
+            call("calendar.move", id=event.id, start=start),
+            FINISH,
+        ),
+    )
+
+
+def _cancel_series(scene: Scene) -> Draft:
+    """Those of some days; there is one more after them, and one of a near title among them."""
+    title, days, text = titles(scene.rng, 1)[0], scene.days(5), phrase(scene.rng)
+    events = [scene.add_event(title, _start(scene, day), people=scene.people(2)) for day in (*days[1:3], days[4])]
+    scene.add_event(near(scene.rng, title), _start(scene, days[1]), people=scene.people(1))
+    cancellations = [call("calendar.cancel", id=each.id, message=text) for each in events[:2]]
+    return Draft(
+        {"title": title, "first": days[0], "last": days[3], "message": f'"{text}"'},
+        (
+            call("calendar.list", day=days[0], until=days[3], title=title),
+            *(step for each in cancellations for step in agreed(each)),
             FINISH,
         ),
     )
@@ -302,6 +340,68 @@ FAMILIES = (
             "mail whoever organises the {title} on {start} that {phrase}, with {subject} as the subject, after "
             "declining it",
             "decline the {title} of {start}; explain it to the organizer by mail, subject {subject}, text {phrase}",
+        ),
+    ),
+    Family(
+        "event_reschedule",
+        2,
+        ("calendar",),
+        _reschedule,
+        templates=(
+            "move the {title} of {day} to {new_day}, to the earliest time from 08:00 on when all who are invited "
+            "and i ({me}) are free for as long as it takes",
+            "the {title} on {day} has to be on {new_day} instead; take the first time from 08:00 at which "
+            "everybody in it and i, {me}, can, with its length kept",
+            "put the {title} that is on {day} to {new_day}, as early after 08:00 as those invited and i ({me}) "
+            "are all free for its whole length",
+            "see who is invited to the {title} on {day} and move it to the first time on {new_day}, from 08:00, "
+            "that is free for all of them and for me, {me}",
+            "i am {me}; move my {title} of {day} to {new_day} at the earliest common free time of all its people "
+            "and me, from 08:00 on and long enough",
+            "on {new_day} rather than {day} should be the {title}: first time from 08:00 when its people and i "
+            "({me}) have nothing else for so long; move it",
+            "find the earliest time on {new_day}, from 08:00, when everybody of the {title} on {day} and i ({me}) "
+            "are free for its length, and move it there",
+            "shift the {title} from {day} to {new_day}; nobody invited, nor i ({me}), may have anything else "
+            "then, and it should be as early from 08:00 as can be",
+            "everyone invited to the {title} of {day} and i, {me}, need another time for it: the first that suits "
+            "all on {new_day} from 08:00 on; move it there",
+            "let the {title} on {day} be on {new_day}, as soon from 08:00 as all its people and i ({me}) are free "
+            "for as long as it lasts",
+        ),
+        heldout=(
+            "reschedule the {title} of {day} for {new_day}: earliest time from 08:00 at which those invited and "
+            "i, {me}, are free throughout",
+            "take the {title} on {day} to the first slot of its length on {new_day}, from 08:00, that all invited "
+            "and i ({me}) have free",
+            "{new_day} is the new day of the {title} that is on {day}; move it to the earliest time from 08:00 "
+            "free for its people and me, {me}",
+            "my {title} on {day} moves to {new_day}; look from 08:00 on for the first time when i ({me}) and all "
+            "who are invited are free long enough",
+        ),
+    ),
+    Family(
+        "event_cancel_series",
+        3,
+        ("calendar",),
+        _cancel_series,
+        templates=(
+            "cancel every {title} from {first} to {last} with the message {message}",
+            "call off all {title} events between {first} and {last}, saying {message} each time",
+            "each {title} in my calendar from {first} until {last} is to be cancelled, message {message}",
+            "find all {title} events of {first} to {last} and cancel them, one after the other, with {message}",
+            "from {first} to {last} i want no {title}: cancel all of them with the message {message}",
+            "cancel whatever {title} there is between {first} and {last} and write {message}",
+            "with the message {message}, cancel each {title} of the days {first} to {last}",
+            "all my {title} events from {first} to {last} are off; cancel them and tell people {message}",
+            "go through {first} to {last} and cancel every {title}, the message being {message}",
+            "drop each {title} that i have from {first} to {last}; the message is {message}",
+        ),
+        heldout=(
+            "no {title} shall be left from {first} to {last}: cancel each, message {message}",
+            "in the days {first} to {last}, every {title} should be cancelled with the words {message}",
+            "send {message} as you cancel all {title} events from {first} to {last}",
+            "between {first} and {last}, cancel any {title} you find, with {message} as the message",
         ),
     ),
 )

@@ -26,12 +26,15 @@ def _number(scene: Scene) -> Draft:
 
 def _item(scene: Scene) -> Draft:
     sender, topic = scene.people(1)[0], topics(scene.rng, 1)[0]
-    amounts = {item: digits(scene.rng) for item in scene.rng.sample(ITEMS, 4)}
+    items = scene.rng.sample(ITEMS, 4)
     said = scene.rng.choice(("{i} {n}", "{n} for {i}", "{i}: {n}", "{i} is at {n}"))
-    body = ", ".join(said.format(i=item, n=number) for item, number in amounts.items())
+    amounts, others = ({item: digits(scene.rng) for item in items} for _ in range(2))
+    body, other_body = (
+        ", ".join(said.format(i=item, n=number) for item, number in each.items()) for each in (amounts, others)
+    )
     mail = scene.add_mail(sender, topic, letter(scene.rng, (body,)))
-    add_lookalikes(scene, mail, (body.replace(amounts[min(amounts)], digits(scene.rng)),))
-    item = scene.rng.choice(list(amounts))
+    add_lookalikes(scene, mail, (other_body,))
+    item = scene.rng.choice(items)
     return Draft(
         {"name": sender, "topic": topic, "item": item},
         (
@@ -51,7 +54,7 @@ def _role(scene: Scene) -> Draft:
     )
     bodies = [
         "; ".join(said.format(p=person, r=role) for person, role in zip(who, roles, strict=True))
-        for who in (people, scene.rng.sample(people, 3))
+        for who in (people, (*people[1:], people[0]))
     ]
     mail = scene.add_mail(sender, topic, letter(scene.rng, (bodies[0],)))
     add_lookalikes(scene, mail, (bodies[1],))

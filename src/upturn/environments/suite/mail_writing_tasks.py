@@ -182,6 +182,23 @@ def _answer_question(scene: Scene) -> Draft:
     )
 
 
+def _reply_each(scene: Scene) -> Draft:
+    """To two that were not read yet; one that was, and one on something near, get no answer."""
+    people, topic, text = scene.people(4), topics(scene.rng, 1)[0], phrase(scene.rng)
+    mails = [scene.add_mail(each, topic, letter(scene.rng, REMARKS)) for each in people[:2]]
+    scene.add_mail(people[2], topic, letter(scene.rng, REMARKS), is_read=True)
+    scene.add_mail(people[3], near(scene.rng, topic), letter(scene.rng, REMARKS))
+    replies = [call("outlook.reply", id=mail.id, body=text) for mail in mails]
+    return Draft(
+        {"topic": topic, "phrase": f'"{text}"'},
+        (
+            call("outlook.search", subject=topic, is_unread=True),
+            *(step for reply in replies for step in agreed(reply)),
+            FINISH,
+        ),
+    )
+
+
 FAMILIES = (
     Family(
         "mail_reply",
@@ -433,6 +450,30 @@ FAMILIES = (
             "answer {topic} from {name}: just the number asked for, in its latest state by my mail",
             "what {name} asks in the {topic} mail was settled by mail; reply with that last number and no other "
             "text",
+        ),
+    ),
+    Family(
+        "mail_reply_each",
+        3,
+        ("outlook",),
+        _reply_each,
+        templates=(
+            "reply {phrase} to every unread mail about {topic}",
+            "answer each mail on {topic} that i have not read with {phrase}",
+            "all unread mails under {topic} get the reply {phrase}, one by one",
+            "find the unread {topic} mails and reply {phrase} to each of them",
+            "whoever sent me a {topic} mail that is still unread should get the reply {phrase}",
+            "for each unread mail with the subject {topic}, send the reply {phrase}",
+            "i did not read some mails about {topic}; reply {phrase} to those, every one",
+            "send {phrase} as a reply to all the unread mails on {topic}, to each separately",
+            "go through what is unread about {topic} and answer every mail of it with {phrase}",
+            "the mails on {topic} that are unread all need my reply {phrase}",
+        ),
+        heldout=(
+            "each unread mail on {topic} is to be answered {phrase}",
+            "reply to the unread ones among the {topic} mails, all of them, with {phrase}",
+            "let every sender of an unread {topic} mail have {phrase} as my reply",
+            "where a mail about {topic} is unread, reply {phrase} to it",
         ),
     ),
 )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from upturn.environments.suite import (
     calendar_change_tasks,
     calendar_tasks,
+    channel_tasks,
     mail_reading_tasks,
     mail_sorting_tasks,
     mail_writing_tasks,
@@ -29,6 +30,7 @@ _MODULES = (
     calendar_tasks,
     calendar_change_tasks,
     teams_tasks,
+    channel_tasks,
 )
 FAMILIES: Mapping[str, Family] = {family.name: family for module in _MODULES for family in module.FAMILIES}
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
