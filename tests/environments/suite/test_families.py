@@ -1,10 +1,16 @@
 """What holds for every family: its templates, levels and answers."""
 
+from collections.abc import Callable, Iterable
 from string import Formatter
+from typing import TypeAlias
 
 import pytest
 
 from upturn.environments.suite.tasks import FAMILIES, compose, make_task
+from upturn.environments.workspace.apps import operation_of
+from upturn.records import Action, Evaluation, Task, Trajectory
+
+Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
 STEPS = {1: (1, 2), 2: (2, 5), 3: (3, 10), 4: (4, 15), 5: (10, 30)}
 """Of the longest perfect work by level, without telling the user that it is over."""
@@ -40,3 +46,14 @@ def test_what_must_be_told_does_not_stand_in_the_instruction_and_differs_between
             answers.add(draft.answer)
         assert draft.answer is not None or compose(task).goal or not draft.is_feasible
     assert not answers or len(answers) >= 4
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_any_one_of_its_changes_perfect_work_is_none(family: str, attempt: Attempt) -> None:
+    for number in range(3):
+        task = make_task(family, number)
+        oracle = compose(task).draft.oracle
+        for place, action in enumerate(oracle):
+            if not operation_of(action).is_reading and action.target != "user" and action.operation != "read":
+                rest = [*oracle[:place], *oracle[place + 1 :]]
+                assert not attempt(task, rest)[1].is_success, action
