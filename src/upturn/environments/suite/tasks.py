@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from random import Random
 
-from upturn.environments.suite import outlook_tasks
+from upturn.environments.suite import excel_tasks, outlook_tasks
 from upturn.environments.suite.family import CLOSERS, OPENERS, Draft, Family, Scenario
 from upturn.environments.suite.scene import Scene
 from upturn.environments.workspace import OperationError, Persona, Wish, Workspace, apply, changes
@@ -14,7 +14,9 @@ from upturn.environments.workspace.operation import checked
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
-FAMILIES: Mapping[str, Family] = {family.name: family for module in (outlook_tasks,) for family in module.FAMILIES}
+FAMILIES: Mapping[str, Family] = {
+    family.name: family for module in (outlook_tasks, excel_tasks) for family in module.FAMILIES
+}
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 """Even seeds are for training, odd ones held out: no world is ever in both."""
 
