@@ -97,7 +97,7 @@ def worth(formula: str, **cells: str) -> str:
         ('=COUNTIF(A1:A10,"<>north")', "8"),
         ('=COUNTIF(A1:A10,"")', "5"),
         ("=COUNTIF(B2:B5,12)", "1"),
-        ("=COUNTIF(D1:D3,12)", "0"),
+        ("=COUNTIF(D1:D3,12)", "1"),
         ('=SUMIF(A2:A4,"north",B2:B4)', "12"),
         ('=SUMIF(E1:E3,">=20")', "50"),
         ('=SUMIF(A2:A4,"south",E1)', "20"),

@@ -75,7 +75,7 @@ def condition(wanted: Value) -> Test:
     if wanted is None:
         wanted = 0.0
     if not isinstance(wanted, str):
-        return lambda value: is_same(value, wanted)
+        return _equal_to(wanted)
     match = _CONDITION.fullmatch(wanted)
     assert match is not None  # the pattern takes every text
     sign, text = match[1] or "", match[2]
@@ -103,8 +103,11 @@ def _emptiness(sign: str) -> Test:
 
 def _equality(text: str) -> Test:
     wanted = typed(text)
-    if isinstance(wanted, str):
-        return matching(text)
+    return matching(text) if isinstance(wanted, str) else _equal_to(wanted)
+
+
+def _equal_to(wanted: Value) -> Test:
+    """Texts that look like the number count as well."""
     return lambda value: is_same(typed(value) if isinstance(value, str) else value, wanted)
 
 
