@@ -75,8 +75,11 @@ def reordered(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
         for column in table.columns:
             letters = column_letters(column)
             here, there = f"{letters}{row}", f"{letters}{source}"
-            texts[here] = "" if source is None else in_row(sheet.cells.get(there, ""), rows=row - source)
-            formats[here] = None if source is None else sheet.formats.get(there)
+            text = "" if source is None else in_row(sheet.cells.get(there, ""), rows=row - source)
+            if text != sheet.cells.get(here, ""):
+                texts[here] = text
+            if sheet.formats:
+                formats[here] = None if source is None else sheet.formats.get(there)
     return with_formats(sheet.with_cells(texts), formats)
 
 

@@ -110,7 +110,8 @@ class Sheet:
             else:
                 cells.pop(address, None)
         sheet = replace(self, cells=cells)
-        if self.memo and (used := _used_after(self.memo[0], texts)) is not None:
+        used = _used_after(self, texts)
+        if used is not None:
             sheet.memo.append(used)
         return sheet
 
@@ -124,8 +125,13 @@ class Book:
     """Of formulas, by sheet and address: what ``calculation`` remembers, and no part of the state."""
 
     def with_sheet(self, name: str, sheet: Sheet) -> "Book":
-        """The same with this sheet new, at the end, or replaced."""
-        return replace(self, sheets={**self.sheets, name: sheet})
+        """The same with this sheet new, at the end, or replaced; what was found out about equal cells goes on."""
+        book = replace(self, sheets={**self.sheets, name: sheet})
+        before = self.sheets.get(name)
+        if before is not None and before.cells is sheet.cells:
+            book.values.update(self.values)
+            sheet.memo[:] = before.memo
+        return book
 
 
 def _used(cells: Mapping[str, str]) -> Used:
@@ -141,14 +147,14 @@ def _area(places: Iterable[Place]) -> Area | None:
     return between(Place(min(columns), min(rows)), Place(max(columns), max(rows)))
 
 
-def _used_after(before: Used, texts: Mapping[str, str]) -> Used | None:
+def _used_after(before: Sheet, texts: Mapping[str, str]) -> Used | None:
     """Without looking at all cells; None where an emptied cell lies at the edge."""
-    area, formulas = before.area, before.formulas
+    area, formulas = before.used
     for address, text in texts.items():
-        place = place_of(address)
-        if text:
-            area = _grown(area, place)
-        elif area is not None and _is_at_edge(area, place):
+        was_filled = address in before.cells
+        if text and not was_filled:
+            area = _grown(area, place_of(address))
+        elif was_filled and not text and area is not None and _is_at_edge(area, place_of(address)):
             return None
     touched = {address: place_of(address) for address, text in texts.items() if is_formula(text)}
     if touched or any(address in formulas for address in texts):

@@ -6,7 +6,7 @@ another sheet should say that is not there; what cannot be read is ``#NAME?``.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -43,9 +43,8 @@ def value_of(book: Book, sheet: str, address: str) -> Value:
         return typed(text)
     key = (sheet, address)
     if key not in book.values:
-        for visit in _visits(book, key, book.values):
-            is_sound = not visit.cycle
-            book.values[visit.key] = _computed(book, visit.key) if is_sound else CellError.REFERENCE
+        for visit in _visits(book, key):
+            book.values[visit.key] = CellError.REFERENCE if visit.cycle else _computed(book, visit.key)
     return book.values[key]
 
 
@@ -55,14 +54,16 @@ def shown_in(book: Book, sheet: str, address: str) -> str:
 
 
 def cycle_of(book: Book, starts: Iterator[Key]) -> tuple[Key, ...]:
-    """Cells that need each other in a ring, among all that these cells need; empty = there is no ring."""
-    seen: set[Key] = set()
+    """Cells that need each other in a ring, among all that these cells need and that were not computed before.
+
+    Empty = there is no ring; then they are computed.
+    """
     for start in starts:
-        if start not in seen and is_formula(book.sheets[start[0]].cells.get(start[1], "")):
-            for visit in _visits(book, start, seen):
+        if start not in book.values and is_formula(book.sheets[start[0]].cells.get(start[1], "")):
+            for visit in _visits(book, start):
                 if visit.cycle:
                     return visit.cycle
-                seen.add(visit.key)
+                book.values[visit.key] = _computed(book, visit.key)
     return ()
 
 
@@ -74,8 +75,12 @@ class _Visit(NamedTuple):
     """The ring that it belongs to, in order; empty = none."""
 
 
-def _visits(book: Book, start: Key, done: Set[Key] | Mapping[Key, Value]) -> Iterator[_Visit]:
-    """The formulas that ``start`` needs and that are not done, each after those that it needs itself."""
+def _visits(book: Book, start: Key) -> Iterator[_Visit]:
+    """The formulas that ``start`` needs and that have no value yet, each after those that it needs itself.
+
+    Each must be given its value before the next one is asked for.
+    """
+    done = book.values
     path: dict[Key, Iterator[Key]] = {start: _needs(book, start)}
     rings: dict[Key, tuple[Key, ...]] = {}
     while path:

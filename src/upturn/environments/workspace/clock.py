@@ -1,6 +1,7 @@
 """Moments of an office as text, ``2026-03-02 09:30``: it sorts as moments follow each other."""
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from upturn.environments.workspace.refusal import OperationError
 
@@ -24,6 +25,7 @@ def written(at: datetime) -> str:
     return at.strftime(_FORM)
 
 
+@lru_cache(maxsize=4_096)
 def later(text: str, *, minutes: float) -> str:
     """The moment so many minutes after another; before it for negative ones."""
     return written(moment(text) + timedelta(minutes=minutes))

@@ -268,7 +268,7 @@ def _check_writable(area: Area) -> None:
 def _written(found: Opened, name: str, texts: dict[str, str], told: str) -> Effect:
     book = with_entered(found.book, name, texts)
     values = told_values(book, name, texts)
-    return found.saved({name: book.sheets[name]}, f"{told}; {values}" if values else told)
+    return found.saved(book, f"{told}; {values}" if values else told)
 
 
 @APP.operation(InsertFormula)
@@ -299,7 +299,9 @@ def create_chart(workspace: Workspace, asked: CreateChart) -> Effect:
         raise OperationError("bad_value", f"a chart needs a header and numbers below it; {asked.range} has none")
     sheet = found.book.sheets[name]
     charts = (*sheet.charts, Chart(asked.kind, asked.range, asked.title))
-    return found.saved({name: replace(sheet, charts=charts)}, f"{asked.kind} chart of {asked.range} on {name}")
+    return found.saved(
+        found.book.with_sheet(name, replace(sheet, charts=charts)), f"{asked.kind} chart of {asked.range} on {name}"
+    )
 
 
 @APP.operation(PivotTable)
@@ -330,7 +332,7 @@ def pivot_table(workspace: Workspace, asked: PivotTable) -> Effect:
         for column, text in enumerate(texts)
     }
     after = replace(sheet.with_cells(cells), pivots=(*sheet.pivots, pivot))
-    return found.saved({target: after}, f"pivot table in {area.text}; total {table[-1][1]}")
+    return found.saved(found.book.with_sheet(target, after), f"pivot table in {area.text}; total {table[-1][1]}")
 
 
 @APP.operation(Sort)
@@ -346,8 +348,8 @@ def sort(workspace: Workspace, asked: Sort) -> Effect:
         raise OperationError("bad_value", f"{table.text} has no rows below its header")
     order = sorting_order(found.book, name, body, column=column, order=asked.order)
     after = reordered(sheet, body, order)
-    without_rings(found.book.with_sheet(name, after), name, after.used.formulas)
-    return found.saved({name: after}, f"sorted {body.text} by {asked.by}, {asked.order}")
+    book = without_rings(found.book.with_sheet(name, after), name, after.used.formulas)
+    return found.saved(book, f"sorted {body.text} by {asked.by}, {asked.order}")
 
 
 @APP.operation(Filter)
@@ -367,8 +369,9 @@ def filter_(workspace: Workspace, asked: Filter) -> Effect:
             raise OperationError("not_found", f"no row has {asked.value[:60]!r} there; there are: {known[:200]}")
         kept[letters] = value
     after = replace(sheet, filters=kept)
-    seen = visible_rows(found.book.with_sheet(name, after), name, table.rows[1:])
-    return found.saved({name: after}, f"{len(seen)} of {table.height - 1} rows are shown")
+    book = found.book.with_sheet(name, after)
+    seen = visible_rows(book, name, table.rows[1:])
+    return found.saved(book, f"{len(seen)} of {table.height - 1} rows are shown")
 
 
 @APP.operation(Format)
@@ -384,7 +387,7 @@ def format_(workspace: Workspace, asked: Format) -> Effect:
     _check_writable(area)
     addresses = [Place(column, row).address for row in area.rows for column in area.columns]
     formats = {address: _with_look(sheet.formats.get(address, CellFormat()), asked) for address in addresses}
-    return found.saved({name: with_formats(sheet, formats)}, f"formatted {area.text}")
+    return found.saved(found.book.with_sheet(name, with_formats(sheet, formats)), f"formatted {area.text}")
 
 
 def _with_look(before: CellFormat, asked: Format) -> CellFormat | None:
@@ -410,7 +413,7 @@ def add_sheet(workspace: Workspace, asked: AddSheet) -> Effect:
         raise OperationError("bad_value", f"there is a sheet {taken!r} already")
     if len(found.book.sheets) >= _MAX_SHEETS:
         raise OperationError("bad_value", f"a workbook has at most {_MAX_SHEETS} sheets")
-    return found.saved({asked.name: Sheet({})}, f"added {asked.name}")
+    return found.saved(found.book.with_sheet(asked.name, Sheet({})), f"added {asked.name}")
 
 
 @APP.operation(RunMacro)
@@ -421,8 +424,8 @@ def run_macro(workspace: Workspace, asked: RunMacro) -> Effect:
     sheet = found.book.sheets[name]
     table = table_in(sheet, None if asked.range is None else area_of(asked.range))
     after = MACROS[asked.name].run(found.book, name, table)
-    without_rings(found.book.with_sheet(name, after), name, after.used.formulas)
+    book = without_rings(found.book.with_sheet(name, after), name, after.used.formulas)
     different = sum(
         sheet.cells.get(address) != after.cells.get(address) for address in {**sheet.cells, **after.cells}
     )
-    return found.saved({name: after}, f"{asked.name} on {table.text}: {different} cells changed")
+    return found.saved(book, f"{asked.name} on {table.text}: {different} cells changed")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.environments.workspace.book import Book, Sheet
+from upturn.environments.workspace.book import Book
 from upturn.environments.workspace.calculation import cycle_of, shown_in
 from upturn.environments.workspace.cell import is_formula, tidy
 from upturn.environments.workspace.drive import opened, rewritten
@@ -44,11 +44,10 @@ class Opened(NamedTuple):
         """Nothing changes."""
         return Effect(self.workspace, text, self.costs)
 
-    def saved(self, sheets: Mapping[str, Sheet], text: str) -> Effect:
-        """With these sheets new or replaced; keeps a version unless they are as they were."""
-        if all(self.book.sheets.get(name) == sheet for name, sheet in sheets.items()):
+    def saved(self, book: Book, text: str) -> Effect:
+        """The file has this content; a version is kept unless it is as it was."""
+        if all(self.book.sheets.get(name) == sheet for name, sheet in book.sheets.items()):
             return self.told(text)
-        book = replace(self.book, sheets={**self.book.sheets, **sheets})
         return Effect(rewritten(self.workspace, self.file, book), text, self.costs)
 
 
