@@ -33,13 +33,13 @@ def _size(book: Book) -> int:
 
 def _total_by_hand(id_: str, book: Book) -> list[Action]:
     last = _size(book)
-    rows = [["Total", f"= sum(b{last}:b2)", f"=SUM( C2:C{last} )"]]
+    rows: JsonValue = [["Total", f"= sum(b{last}:b2)", f"=SUM( C2:C{last} )"]]
     return [call("excel.write_range", id=id_, at=f"A{last + 1}", rows=rows), FINISH]
 
 
 def _product_in_one(id_: str, book: Book) -> list[Action]:
     header = compose(make_task("column_product", 0)).draft.slots["header"]
-    rows = [[header], *([f"=(B{row}*C{row})"] for row in range(2, _size(book) + 1))]
+    rows: JsonValue = [[header], *([f"=(B{row}*C{row})"] for row in range(2, _size(book) + 1))]
     return [call("excel.write_range", id=id_, at="D1", rows=rows), FINISH]
 
 

@@ -428,6 +428,16 @@ def test_another_persons_folder_is_a_hard_violation(books: Desk, do: Do) -> None
             "at most 1000 cells at once, got 1001",
         ),
         (
+            "write_range id=f1; sheet=data; at=A1; rows=" + "[" * 100_001,
+            "bad_value",
+            "at most 100000 characters at once",
+        ),
+        (
+            "write_range id=f1; sheet=data; at=A1; rows=" + "[" * 90_000,
+            "bad_value",
+            "at most 10000 characters",
+        ),
+        (
             "write_range id=f1; sheet=data; at=A1; rows=\\=hello",
             "bad_formula",
             "a text that begins with = is written with '",

@@ -83,7 +83,7 @@ def reordered(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
     return with_formats(sheet.with_cells(texts), formats)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)
 def in_row(text: str, *, rows: int) -> str:
     """A cell's text so many rows further down: formulas name cells that lie so much further down too."""
     if not is_formula(text):

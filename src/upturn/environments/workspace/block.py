@@ -13,6 +13,8 @@ MAX_WRITTEN = 1_000
 """Cells that one action may write."""
 MAX_CELL = 2_000
 """Characters of one cell."""
+_MAX_TEXT = 100_000
+"""Characters of all rows as one text."""
 
 
 def _block(value: object) -> object:
@@ -25,6 +27,8 @@ def _block(value: object) -> object:
 
 
 def _read(text: str) -> object:
+    if len(text) > _MAX_TEXT:
+        raise ValueError(f"at most {_MAX_TEXT} characters at once, got {len(text)}")
     if text.startswith("["):
         try:
             return _block(json.loads(text))

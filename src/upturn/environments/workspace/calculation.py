@@ -164,7 +164,7 @@ _Program: TypeAlias = Callable[[_Reading], Argument]
 """What a formula, or a part of one, is worth in a sheet."""
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)
 def _program(text: str) -> _Program | None:
     """None = the formula cannot be read."""
     try:

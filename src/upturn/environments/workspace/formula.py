@@ -153,7 +153,7 @@ class Formula(NamedTuple):
     """All cells and ranges that it names, each once."""
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)
 def parsed(text: str) -> Formula:
     """A formula, given with its ``=``; raises FormulaError for what cannot be read."""
     if len(text) > MAX_LENGTH:
