@@ -39,7 +39,8 @@ def _total_by_hand(id_: str, book: Book) -> list[Action]:
 
 def _product_in_one(id_: str, book: Book) -> list[Action]:
     header = compose(make_task("column_product", 0)).draft.slots["header"]
-    rows: JsonValue = [[header], *([f"=(B{row}*C{row})"] for row in range(2, _size(book) + 1))]
+    rows: list[JsonValue] = [[header]]
+    rows += [[f"=(B{row}*C{row})"] for row in range(2, _size(book) + 1)]
     return [call("excel.write_range", id=id_, at="D1", rows=rows), FINISH]
 
 

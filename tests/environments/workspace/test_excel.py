@@ -1,6 +1,7 @@
 """Workbooks: exact answers, exact changes, and what is refused."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from upturn.environments.workspace import Effect, OperationError, Persona, Works
 from upturn.environments.workspace.book import Book, Chart, Pivot, Sheet
 from upturn.environments.workspace.calculation import cycle_of
 from upturn.environments.workspace.excel import APP
+from upturn.environments.workspace.fact import differing, facts_of
 from upturn.environments.workspace.file import File, PlainText, Version
 from upturn.environments.workspace.person import Group
 from upturn.records import Action
@@ -508,6 +510,21 @@ def test_a_total_is_not_written_twice(books: Desk, do: Do) -> None:
         do(books(), call, call)
 
 
+def test_a_file_whose_content_became_another_kind_differs_in_all_of_it() -> None:
+    text = replace(FILES[2], content=PlainText("now a text"))
+    path = "sheets/x"
+    parts = (f"{path}/cells/A1", f"{path}/charts", f"{path}/pivots", f"{path}/frozen_rows")
+    assert dict(differing(FILES[2], text)) == {
+        "content": {"text": "now a text"},
+        **dict.fromkeys((path, *parts)),
+    }
+    assert dict(differing(text, FILES[2])) == {
+        "content": None,
+        path: True,
+        **dict(zip(parts, ("1", [], [], 0), strict=True)),
+    }
+
+
 def test_what_is_uploaded_is_entered_as_if_typed_in(books: Desk, do: Do) -> None:
     effect = do(
         books(), "sharepoint.upload path=/new.xlsx; text=007\t\\= sum( a1 )", "excel.read_range id=f1000; range=B1"
@@ -567,6 +584,10 @@ def test_nothing_an_agent_sends_raises_and_books_stay_sound(books: Desk, actions
             workspace = apply(workspace, action).workspace
         except OperationError as refusal:
             assert refusal.code
+    old, new = facts_of(FILES[0]), facts_of(workspace.files["f1"])
+    assert dict(differing(FILES[0], workspace.files["f1"])) == {
+        path: new.get(path) for path in {**old, **new} if old.get(path) != new.get(path)
+    }
     for file in workspace.files.values():
         if isinstance(file.content, Book):
             for name, sheet in file.content.sheets.items():

@@ -110,8 +110,7 @@ class Sheet:
             else:
                 cells.pop(address, None)
         sheet = replace(self, cells=cells)
-        used = _used_after(self, texts)
-        if used is not None:
+        if self.memo and (used := _used_after(self, texts)) is not None:
             sheet.memo.append(used)
         return sheet
 
