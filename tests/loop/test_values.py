@@ -10,11 +10,11 @@ import torch
 
 from upturn.agents import Limits
 from upturn.environments import Step
+from upturn.environments.judgement import judge
 from upturn.environments.office import OfficeEnvironment
 from upturn.environments.office.kit import OfficeKit
 from upturn.errors import TrainingError, WorldError
 from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.service import judge
 from upturn.loop.trainee import scored
 from upturn.loop.values import Continuations, continued, measure_values, with_values
 from upturn.records import Action, AgentVersion, Evaluation, Task, Trajectory

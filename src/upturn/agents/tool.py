@@ -10,8 +10,8 @@ from typing import TypeAlias, TypeVar, cast
 
 from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.limit import Limits
-from upturn.agents.reply import LONGEST_ANSWER
-from upturn.models import Renderer, next_prompt, read_call, write_call
+from upturn.environments.action import LONGEST_ANSWER, action_text
+from upturn.models import Renderer, next_prompt, read_call
 from upturn.records import Action, Observation, Turn
 
 Answer: TypeAlias = Action | str
@@ -64,7 +64,7 @@ class CallableAgent:
                 raise
             raise RuntimeError(f"the agent function raised {type(exc).__name__}") from exc
         if isinstance(answer, Action):
-            return Reply(_text(answer), answer)
+            return Reply(action_text(answer), answer)
         if isinstance(answer, str):
             return Reply(answer, read_call(answer) if len(answer) <= LONGEST_ANSWER else None)
         raise TypeError(f"an agent function must return an Action or a str, got a {type(answer).__name__}")
@@ -116,10 +116,3 @@ def _stop(thread: Thread) -> None:
     """
     if thread.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
-
-
-def _text(action: Action) -> str:
-    try:
-        return write_call(action)
-    except Exception:  # noqa: BLE001  names outside the grammar, or of any type: the environment is asked, and refuses
-        return f"{action.target!s:.200}.{action.operation!s:.200}"

@@ -16,10 +16,10 @@ from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_roll
 from upturn.cli.output import emit, printable, progress, say
 from upturn.config import EnvironmentConfig
 from upturn.environments import EnvironmentKit, check_environment, registered_kits, resolve_kit
+from upturn.environments.judgement import judge
 from upturn.environments.office.baseline import Player, nothing, oracle, play, random_player, success_rate
 from upturn.environments.office.tasks import FAMILIES, compose
 from upturn.errors import UnknownNameError, WorldError
-from upturn.loop.service import judge
 from upturn.records import Evaluation, Observation, Result, Split, Task, Trajectory, Turn
 
 CONTRACT_TASKS = 20

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from upturn.agents.build import temperature
 from upturn.deployment.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.environments import EnvironmentKit
+from upturn.environments.judgement import judge
 from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.service import judge
 from upturn.pool import Pool, PoolSink
 from upturn.records import AgentVersion, Split, Task, record
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from upturn.environments import EnvironmentKit, tools_of
+from upturn.environments.judgement import judge
 from upturn.errors import ModelError
 from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose
-from upturn.loop.service import judge
 from upturn.loop.values import Continuations, measure_values, turn_rewards
 from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink

@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeAlias
 
 from upturn.agents import Beginning, beginnings
 from upturn.agents.beginning import whole_attempt
+from upturn.environments.judgement import judge
 from upturn.errors import WorldError
 from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.service import judge
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory, StateValue
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from upturn.config import AgentConfig, Config, PracticeConfig
 from upturn.deployment.interval import RESAMPLES, Interval
+from upturn.environments.judgement import judge
 from upturn.errors import ConfigError
 from upturn.loop.context import Context, keep_agent_version, version_of
 from upturn.loop.cycle import examine
@@ -23,7 +24,6 @@ from upturn.loop.lessons.learned import Learned
 from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practised
-from upturn.loop.service import judge
 from upturn.loop.settings import optimiser
 from upturn.loop.trainee import Practice
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
