@@ -4,6 +4,7 @@ from upturn.models.call import read_call, value_text, write_call
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
+from upturn.models.manner import tools_prompt
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
 from upturn.models.renderer import (
     SPECIAL_TOKENS,
@@ -34,6 +35,7 @@ __all__ = [
     "check_renderer",
     "next_prompt",
     "read_call",
+    "tools_prompt",
     "value_text",
     "write_call",
 ]

@@ -22,7 +22,7 @@ import uvicorn
 from pydantic import ValidationError
 from websockets.sync.client import connect
 
-from upturn.environments.adapters.openenv import KitClient, create_app
+from upturn.environments.adapters.openenv import KitClient, KitEnvironment, create_app
 from upturn.environments.adapters.openenv_types import KitAction, KitObservation, KitState
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # OpenEnv's and websockets' own
@@ -32,9 +32,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # OpenEnv
 def url() -> Iterator[str]:
     """A server of offices on a free port, for at most three attempts at a time."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        server = uvicorn.Server(
-            uvicorn.Config(create_app("office", max_turns=20, max_sessions=3), log_level="critical")
-        )
+        app = create_app("office", max_turns=20, max_sessions=3)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         while not server.started:
@@ -110,7 +109,7 @@ def test_what_comes_in_the_wrong_order_or_is_not_there_is_said(url: str) -> None
         with pytest.raises(RuntimeError, match="422: office has no family 'fax'"):
             env.reset(family="fax")
         for wrong in ({"seed": "one"}, {"seed": -1}, {"split": "test"}, {"tsk": 1}):
-            with pytest.raises(RuntimeError, match="422: .*validation error"):
+            with pytest.raises(RuntimeError, match=r"422: .*validation error"):
                 env.reset(**wrong)
         assert env.reset(seed=0).observation.text, "the connection has borne all that"
 
@@ -166,7 +165,8 @@ def test_values_that_no_json_may_hold_harm_nobody_else(url: str, text: str) -> N
         connection.send('{"type": "reset", "data": {"seed": 0}}')
         connection.recv(timeout=10)
         connection.send(f'{{"type": "step", "data": {{"target": "user", "parameters": {{"text": {text}}}}}}}')
-        assert json.loads(connection.recv(timeout=10))["type"] in ("error", "observation")
+        answered = json.loads(connection.recv(timeout=10))["data"]["observation"]
+        assert (answered["code"], answered["info"]["cost_components"]) == ("malformed", {"error": 1.0})
         assert other.step(KitAction(text="user.finish")).done
 
 
@@ -176,6 +176,22 @@ def test_more_connections_than_allowed_are_told_so(url: str) -> None:
             open_ones.enter_context(KitClient(url).sync()).reset(seed=0)
         with connect(url.replace("http", "ws") + "/ws") as connection:
             assert json.loads(connection.recv(timeout=10))["data"]["code"] == "CAPACITY_REACHED"
+
+
+def test_an_attempt_that_could_not_be_judged_earns_no_number(twice: str) -> None:
+    env = KitEnvironment(resolve_kit(f"{twice}:unjudged"))
+    env.reset(seed=0)
+    done = env.step(KitAction(text="user.answer text=1"))
+    assert (done.done, done.reward) == (True, None)
+    assert done.evaluation is not None
+    assert done.evaluation["verdict"] == "missing"
+
+
+def test_the_limit_of_actions_ends_an_attempt() -> None:
+    env = KitEnvironment(resolve_kit("office"), max_turns=1)
+    env.reset(seed=0)
+    done = env.step(KitAction(text="mail.list folder=inbox"))
+    assert (done.done, done.is_truncated, done.reward) == (True, True, 0.0)
 
 
 def test_an_action_has_one_form_and_no_other_fields() -> None:

@@ -2,8 +2,8 @@
 
 ``create_app(kit)`` is what a server serves, ``KitClient`` what talks to it: one attempt at a time over a connection
 of its own. A message that is no action is refused by OpenEnv (422; VALIDATION_ERROR over a connection), an action
-that cannot be done is answered as agents are, and what comes in the wrong order is a 409. The reward is what the kit's
-environment gives and, with ``done``, the verifier's score; None where the verifier broke.
+that cannot be done is answered as agents are, and what comes in the wrong order is a 409. The reward is what the
+kit's environment gives and, with ``done``, the verifier's score; None where the verifier broke.
 
 As in all of OpenEnv, plain HTTP has no memory: ``/reset`` shows a task, ``/step`` knows of none. Attempts need the
 connection.
