@@ -118,6 +118,18 @@ def test_a_task_can_be_played_from_a_pipe(family: str) -> None:
     assert printed["task"] == make_task(family, 0).id
 
 
+def test_a_level_gives_a_task_of_any_family_of_it() -> None:
+    printed = run("play", "office", "--level", "3", "--seed", "2", text="user.finish\n")
+    assert (printed["level"], FAMILIES[printed["family"]].level) == (3, 3)
+    task = make_task(printed["family"], 2 * 1_000_003)
+    assert printed["task"] == task.id
+    assert printed["by_name"].keys() >= {"verdict", "score", "reward success", "cost safety"}
+    again = run(
+        "play", "office", "--level", "3", "--family", printed["family"], "--seed", "2", text="user.finish\n"
+    )
+    assert again["task"] == task.id
+
+
 def test_people_see_observations_errors_and_the_judgement() -> None:
     text = "\nwhat now\nmail.move id=m1; folder=archive\nuser.finish\n"
     found = CliRunner().invoke(env_app, ["play", "office", "--family", "mail_file"], input=text)
@@ -159,6 +171,8 @@ def test_bench_measures_every_part() -> None:
     [
         (["list", "ofice"], UnknownNameError),
         (["play", "office", "--family", "fax"], UnknownNameError),
+        (["play", "office", "--level", "99"], UnknownNameError),
+        (["play", "office", "--family", "mail_file", "--level", "3"], UnknownNameError),
         (["bench", "shop:kit"], UnknownNameError),
     ],
 )

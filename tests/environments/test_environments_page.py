@@ -56,7 +56,7 @@ def test_the_gates_are_those_of_the_verifier() -> None:
 
 
 def test_the_example_of_an_environment_works(capsys: pytest.CaptureFixture[str]) -> None:
-    [example] = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    example = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[0]
     assert len([line for line in example.splitlines() if line.strip()]) <= 20
     module: dict[str, Any] = {"__name__": "__main__"}
     exec(example, module)

@@ -19,6 +19,7 @@ from upturn.environments import EnvironmentKit, check_environment, registered_ki
 from upturn.environments.judgement import judge
 from upturn.environments.office.baseline import Player, nothing, oracle, play, random_player, success_rate
 from upturn.environments.office.tasks import FAMILIES, compose
+from upturn.environments.stepwise import TaskChoice
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Evaluation, Observation, Result, Split, Task, Trajectory, Turn
 
@@ -149,17 +150,16 @@ def _shown(observation: Observation) -> str:
 def play_task(
     name: Name,
     *,
-    family: Annotated[str, typer.Option(help="Which kind of task.")],
+    family: Annotated[str | None, typer.Option(help="Which kind of task. Default: any.")] = None,
+    level: Annotated[int | None, typer.Option(help="How hard a task. Default: any.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed is another task.")] = 0,
     heldout: Annotated[bool, typer.Option("--heldout", help="A held-out task instead of a training task.")] = False,
     as_json: Json = False,
 ) -> None:
     """Do a task yourself: one call a line, such as mail.move id=m27; folder=archive. The input may be piped in."""
     kit = resolve_kit(name)
-    if family not in kit.families:
-        raise UnknownNameError(f"{kit.name} has no family {family!r}; it has: {', '.join(kit.families)}")
     split: Split = "heldout" if heldout else "train"
-    task = next(iter(kit.tasks(seed=seed, split=split, families=[family])))
+    task = next(iter(TaskChoice(family, level, split).stream(kit, seed)))
     tell: Callable[[str], None] = say if as_json else typer.echo
     setting = Setting(
         key="play",
@@ -190,6 +190,8 @@ def _transcript(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> d
     gates = {gate.name: {"passed": gate.is_passed, "detail": gate.detail} for gate in evaluation.gates}
     return {
         "task": task.id,
+        "family": task.family,
+        "level": task.level,
         "instruction": task.instruction,
         "turns": len(trajectory.turns),
         "outcome": trajectory.outcome,

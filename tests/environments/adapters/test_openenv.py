@@ -22,8 +22,14 @@ import uvicorn
 from pydantic import ValidationError
 from websockets.sync.client import connect
 
-from upturn.environments.adapters.openenv import KitClient, KitEnvironment, create_app
-from upturn.environments.adapters.openenv_types import KitAction, KitObservation, KitState
+from upturn.environments.adapters.openenv import (
+    KitAction,
+    KitClient,
+    KitEnvironment,
+    KitObservation,
+    KitState,
+    create_app,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # OpenEnv's and websockets' own
 

@@ -125,7 +125,7 @@ def test_perfect_work_in_a_chat_earns_1(plugins: None, provider: tuple[str, list
 
     def reply(messages: Sequence[dict[str, Any]]) -> str:
         seen.append(messages)
-        return calls[sum(message["role"] == "assistant" for message in messages)]
+        return str(calls[sum(message["role"] == "assistant" for message in messages)])
 
     replies.append(reply)
     drawn, made = episode(url, family="mail_to_event", split="heldout", seed=4)

@@ -32,6 +32,8 @@ from upturn.environments.stepwise import MAX_TURNS, StepwiseAttempt, TaskChoice,
 from upturn.errors import UnknownNameError
 from upturn.records import Action, Task
 
+__all__ = ["KitAction", "KitClient", "KitEnvironment", "KitObservation", "KitState", "create_app"]
+
 MAX_SESSIONS = 64
 """Connections at a time: each has an environment and a thread of its own."""
 
@@ -88,7 +90,8 @@ class KitEnvironment(Environment):
         if self._attempt is None:
             return self._state
         world = dict(self._attempt.environment.state())
-        return self._state.model_copy(update={"step_count": len(self._attempt.turns), "world": world})
+        now = {"step_count": len(self._attempt.turns), "world": world}
+        return KitState(**{**self._state.model_dump(), **now})
 
     def get_metadata(self) -> EnvironmentMetadata:
         """The kit's name, families and verifier."""
