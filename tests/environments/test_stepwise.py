@@ -41,6 +41,12 @@ def first(kit: EnvironmentKit, choice: TaskChoice | None = None) -> Task:
     return next((choice or TaskChoice()).stream(kit, 0))
 
 
+def begun(kit: EnvironmentKit, task: Task | None = None, *, max_turns: int = 16) -> StepwiseAttempt:
+    attempt = StepwiseAttempt(kit, task or first(kit), max_turns=max_turns)
+    attempt.begin()
+    return attempt
+
+
 def right_answer(task: Task) -> str:
     return str(2 * int(task.instruction.removeprefix("twice ").removesuffix("?")))
 
@@ -48,7 +54,7 @@ def right_answer(task: Task) -> str:
 def test_a_right_answer_is_judged_once_and_what_comes_after_it_does_not_count() -> None:
     kit = twice()
     task = first(kit)
-    attempt = StepwiseAttempt(kit, task)
+    attempt = begun(kit, task)
     assert (attempt.observation.text, attempt.outcome, attempt.evaluation) == (task.instruction, None, None)
     answer = attempt.act(f"user.answer text={right_answer(task)}")
     assert answer.evaluation is not None
@@ -64,7 +70,7 @@ def test_a_right_answer_is_judged_once_and_what_comes_after_it_does_not_count() 
 
 def test_the_last_action_that_it_may_have_truncates_it() -> None:
     kit = twice()
-    attempt = StepwiseAttempt(kit, first(kit), max_turns=2)
+    attempt = begun(kit, max_turns=2)
     assert attempt.act("what?")[1:4] == (0.0, False, False)
     answer = attempt.act("what?")
     assert (answer.observation.code, answer.reward) == ("malformed", 0.0)
@@ -76,7 +82,7 @@ def test_the_last_action_that_it_may_have_truncates_it() -> None:
 
 def test_a_verifier_that_breaks_leaves_the_reward_missing() -> None:
     kit = twice(breaks=True)
-    answer = StepwiseAttempt(kit, first(kit)).act("user.answer text=1")
+    answer = begun(kit).act("user.answer text=1")
     assert answer.evaluation is not None
     assert (answer.reward, answer.evaluation.verdict) == (None, "missing")
     assert "no judge today" in answer.evaluation.gates[0].detail
@@ -88,7 +94,8 @@ def test_a_verifier_that_breaks_leaves_the_reward_missing() -> None:
         "",
         "\ud800",
         "mail",
-        "x" * (2**20 + 1),
+        "user.answer text=" + "x" * 2**20,
+        "user.answer text=\ud800",
         '{"name": "user.answer", "arguments": {"text": NaN}}',
         Action("", ""),
         Action("user", "answer", {"text": float("nan")}),
@@ -99,7 +106,7 @@ def test_a_verifier_that_breaks_leaves_the_reward_missing() -> None:
 )
 def test_what_cannot_be_recorded_is_answered_and_recorded(asked: Action | str) -> None:
     kit = twice()
-    attempt = StepwiseAttempt(kit, first(kit))
+    attempt = begun(kit)
     assert attempt.act(asked).observation.code == "malformed"
     stored = attempt.trajectory()
     assert from_json(Trajectory, to_json(stored)) == stored
@@ -120,7 +127,7 @@ def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
     kit = twice()
     made = []
     for text in ("1", "1", "2"):
-        attempt = StepwiseAttempt(kit, first(kit))
+        attempt = begun(kit)
         attempt.act(f"user.answer text={text}")
         made.append(attempt.trajectory())
     assert made[0] == made[1]
@@ -131,7 +138,7 @@ def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
 def test_the_office_s_perfect_work_scores_1_call_by_call() -> None:
     kit = resolve_kit("office")
     for task in islice(TaskChoice(level=3).stream(kit, 5), 3):
-        attempt = StepwiseAttempt(kit, task)
+        attempt = begun(kit, task)
         *before, last = [attempt.act(write_call(action)) for action in compose(task).draft.oracle]
         assert [(answer.reward, answer.evaluation) for answer in before] == [(0.0, None)] * len(before)
         assert (last.reward, last.is_terminated) == (1.0, True)

@@ -57,12 +57,13 @@ class TaskChoice(NamedTuple):
 
 
 def read_action(text: str) -> Action | None:
-    """The action that the text asks for; None = none. Never raises.
+    """The action that the text asks for; None = none, or a text that cannot be recorded. Never raises.
 
     ``target.operation name=value; name=value``, or thoughts followed by ``{"name": "target.operation",
     "arguments": {…}}``, which is what general chat models are asked for.
     """
-    text = recordable_text(text)
+    if recordable_text(text) != text:
+        return None
     action = read_call(text.strip())
     if action is not None:
         return action
@@ -89,21 +90,24 @@ OVER = Observation("the task is over; reset starts another", "is_over")
 
 
 class StepwiseAttempt:
-    """One attempt at one task. Single use."""
+    """One attempt at one task: ``begin``, then ``act`` until an answer comes with an evaluation. Single use.
+
+    An environment that ``blocks`` may be given a thread: ``begin``, ``act`` and ``trajectory`` call it.
+    """
+
+    observation: Observation
+    """What the next action answers."""
+    info: Info
+    """Of the latest step."""
 
     def __init__(
         self, kit: EnvironmentKit, task: Task, *, max_turns: int = MAX_TURNS, agent_version: str = "outside@1"
     ) -> None:
-        """Begins: ``observation`` is what to answer first. Raises WorldError when the kit cannot build the task."""
+        """``max_turns``: actions that it may have."""
         if max_turns < 1:
             raise WorldError(f"max_turns must be positive, got {max_turns!r}")
         self.kit, self.task, self.max_turns, self.agent_version = kit, task, max_turns, agent_version
         self.environment = kit.environment(task)
-        self.observation: Observation
-        """What the next action answers."""
-        self.info: Info
-        """Of the latest step."""
-        self.observation, self.info = self.environment.reset(task)
         self.turns: list[Turn] = []
         self.outcome: Outcome | None = None
         """None = it goes on."""
@@ -111,6 +115,11 @@ class StepwiseAttempt:
         """None = it goes on. A verifier that broke gives one with the verdict ``missing``."""
         self._ends = (False, False)
         """Whether it was terminated, and whether it was truncated."""
+
+    def begin(self) -> Observation:
+        """What to answer first. Raises WorldError when the environment cannot build the task's world."""
+        self.observation, self.info = self.environment.reset(self.task)
+        return self.observation
 
     def act(self, asked: Action | str) -> Answer:
         """An action, or text that asks for one. Whatever is asked is answered; nothing counts after the end."""

@@ -1,6 +1,7 @@
 """The page about environments: what it shows of other frameworks works in them."""
 
 import importlib
+import json
 import re
 import socket
 import sys
@@ -73,13 +74,7 @@ def test_the_verifiers_example_is_a_taskset_that_verifiers_finds(
     options = dict(re.findall(r"--env\.taskset\.(\w+) (\w+)", command))
     assert options == {"level": "1", "split": "heldout"}
     env = vf.load_environment(vf.resolve_env_config({"taskset": {"id": "office_tasks", **options}}))
-    [drawn] = [from_fields(Task, _json(task.data.task)) for task in env.taskset.take(1)]
+    [drawn] = [from_fields(Task, json.dumps(task.data.task)) for task in env.taskset.take(1)]
     assert (FAMILIES[drawn.family].level, drawn.split) == (1, "heldout")
     assert env.config.agent.harness.id == "null"
     monkeypatch.delitem(sys.modules, "office_tasks")
-
-
-def _json(fields: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(fields)

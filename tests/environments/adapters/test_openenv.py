@@ -2,10 +2,11 @@
 
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -34,11 +35,11 @@ from upturn.environments.adapters.openenv import (
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # OpenEnv's and websockets' own
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """A server of offices on a free port, for at most three attempts at a time."""
+@contextmanager
+def served(kit: str) -> Iterator[str]:
+    """The URL of a server of this kit on a free port, for at most three attempts at a time."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        app = create_app("office", max_turns=20, max_sessions=3)
+        app = create_app(kit, max_turns=20, max_sessions=3)
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
@@ -49,6 +50,13 @@ def url() -> Iterator[str]:
         server.should_exit = True
         thread.join(10)
         assert not thread.is_alive(), "nothing that was sent keeps the server from ending"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server of offices."""
+    with served("office") as address:
+        yield address
 
 
 def post(url: str, body: object) -> tuple[int, Any]:
@@ -191,6 +199,18 @@ def test_an_attempt_that_could_not_be_judged_earns_no_number(twice: str) -> None
     assert (done.done, done.reward) == (True, None)
     assert done.evaluation is not None
     assert done.evaluation["verdict"] == "missing"
+
+
+def test_an_environment_that_blocks_is_called_in_one_thread_of_its_connection(twice: str) -> None:
+    with served(f"{twice}:blocking") as url, KitClient(url).sync() as env:
+        asked = env.reset(seed=0).observation.text
+        result = env.step(KitAction(text=f"user.answer text={2 * int(asked.split()[-1][:-1])}"))
+        assert (result.reward, result.done) == (1.0, True)
+        assert env.state().world["action"] is not None
+    threads = sys.modules[twice].Blocking.threads
+    assert len(threads) > 3
+    assert len(set(threads)) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 def test_the_limit_of_actions_ends_an_attempt() -> None:

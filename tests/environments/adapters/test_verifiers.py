@@ -199,6 +199,19 @@ def test_a_verifier_that_breaks_leaves_no_reward_and_says_so(
     assert all(reward is None for reward in trace.rewards.values())
 
 
+def test_an_environment_that_blocks_has_a_thread_of_its_own(
+    plugins: None, provider: tuple[str, list[Replies]], twice: str
+) -> None:
+    url, replies = provider
+    replies.append(lambda messages: f"user.answer text={2 * int(messages[-1]['content'].split()[-1][:-1])}")
+    _, made = episode(url, kit=f"{twice}:blocking")
+    assert made.traces[0].reward == 1.0
+    threads = sys.modules[twice].Blocking.threads
+    assert len(threads) > 3
+    assert len(set(threads)) == 1
+    assert threads[0] is not threading.main_thread()
+
+
 def test_a_kit_that_describes_no_tools_has_no_system_prompt(
     plugins: None, provider: tuple[str, list[Replies]], twice: str
 ) -> None:

@@ -62,7 +62,7 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
             case wrong:
                 raise UnknownNameError(f"reset has one option, task, a Task; got {wrong!r}")
         self.attempt = StepwiseAttempt(self.kit, task, max_turns=self.max_turns)
-        observation = self.attempt.observation
+        observation = self.attempt.begin()
         told = {"code": observation.code, "task": record_fields(task), **info_fields(self.attempt.info)}
         return observation.text, told
 

@@ -10,9 +10,11 @@ connection.
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from random import Random
-from typing import Any
+from threading import Lock
+from typing import Any, TypeAlias
 
 try:
     from fastapi import FastAPI, HTTPException
@@ -27,6 +29,7 @@ except ImportError as exc:
 from pydantic import ValidationError
 
 from upturn.environments.adapters.openenv_types import KitAction, KitObservation, KitState, TaskRequest
+from upturn.environments.environment import blocks
 from upturn.environments.kit import EnvironmentKit, resolve_kit
 from upturn.environments.stepwise import MAX_TURNS, StepwiseAttempt, TaskChoice, info_fields, record_fields
 from upturn.errors import UnknownNameError
@@ -34,6 +37,7 @@ from upturn.records import Action, Task
 
 __all__ = ["KitAction", "KitClient", "KitEnvironment", "KitObservation", "KitState", "create_app"]
 
+Alone: TypeAlias = AbstractContextManager[object]
 MAX_SESSIONS = 64
 """Connections at a time: each has an environment and a thread of its own."""
 
@@ -43,9 +47,10 @@ class KitEnvironment(Environment):
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
-    def __init__(self, kit: EnvironmentKit, max_turns: int = MAX_TURNS) -> None:
+    def __init__(self, kit: EnvironmentKit, max_turns: int = MAX_TURNS, alone: Alone | None = None) -> None:
+        """``alone``: held while kit and environment are called, which environments that block need not be."""
         super().__init__()
-        self._kit, self._max_turns = kit, max_turns
+        self._kit, self._max_turns, self._alone = kit, max_turns, alone or Lock()
         self._tasks: Iterator[Task] = iter(())
         self._choice: TaskChoice | None = None
         self._attempt: StepwiseAttempt | None = None
@@ -61,11 +66,14 @@ class KitEnvironment(Environment):
                 self._tasks, self._choice = chosen.stream(self._kit, number), chosen
         except (ValidationError, UnknownNameError) as exc:
             raise HTTPException(422, str(exc)) from exc
-        task = next(self._tasks, None)
-        if task is None:
-            raise HTTPException(409, f"{self._kit.name} has no further task; reset with a seed begins again")
-        self._attempt = attempt = StepwiseAttempt(self._kit, task, max_turns=self._max_turns)
-        self._state = KitState(episode_id=asked.episode_id, task=record_fields(task))
+        with self._alone:
+            task = next(self._tasks, None)
+            if task is None:
+                raise HTTPException(409, f"{self._kit.name} has no further task; reset with a seed begins again")
+            self._attempt = attempt = StepwiseAttempt(self._kit, task, max_turns=self._max_turns)
+        with self._called(attempt):
+            attempt.begin()
+            self._state = _state(attempt, asked.episode_id)
         return KitObservation(text=attempt.observation.text, info=info_fields(attempt.info))
 
     def step(self, action: KitAction, timeout_s: float | None = None, **_: Any) -> KitObservation:  # noqa: ARG002
@@ -73,7 +81,9 @@ class KitEnvironment(Environment):
         if self._attempt is None:
             raise HTTPException(409, "there is no task yet; call reset first")
         parts = Action(action.target, action.operation, action.parameters, action.thought)
-        answer = self._attempt.act(parts if action.text is None else action.text)
+        with self._called(self._attempt) as attempt:
+            answer = attempt.act(parts if action.text is None else action.text)
+            self._state = _state(attempt, self._state.episode_id)
         return KitObservation(
             text=answer.observation.text,
             code=answer.observation.code,
@@ -86,12 +96,8 @@ class KitEnvironment(Environment):
 
     @property
     def state(self) -> KitState:
-        """The task and its world as they are now."""
-        if self._attempt is None:
-            return self._state
-        world = dict(self._attempt.environment.state())
-        now = {"step_count": len(self._attempt.turns), "world": world}
-        return KitState(**{**self._state.model_dump(), **now})
+        """The task and its world as they are now. OpenEnv asks in another thread, so the environment is not."""
+        return self._state
 
     def get_metadata(self) -> EnvironmentMetadata:
         """The kit's name, families and verifier."""
@@ -99,6 +105,17 @@ class KitEnvironment(Environment):
         return EnvironmentMetadata(
             name=self._kit.name, description=f"Task families: {families}", version=self._kit.verifier.name
         )
+
+    @contextmanager
+    def _called(self, attempt: StepwiseAttempt) -> Iterator[StepwiseAttempt]:
+        with nullcontext() if blocks(attempt.environment) else self._alone:
+            yield attempt
+
+
+def _state(attempt: StepwiseAttempt, episode_id: str | None) -> KitState:
+    world = dict(attempt.environment.state())
+    task = record_fields(attempt.task)
+    return KitState(episode_id=episode_id, step_count=len(attempt.turns), task=task, world=world)
 
 
 class KitClient(EnvClient[KitAction, KitObservation, KitState]):
@@ -122,7 +139,7 @@ def create_app(
 ) -> FastAPI:
     """The server's application, for uvicorn. ``kit``: one, or its name; ``max_sessions``: connections at a time."""
     made = resolve_kit(kit) if isinstance(kit, str) else kit
-    environment = partial(KitEnvironment, made, max_turns)
+    environment = partial(KitEnvironment, made, max_turns, Lock())
     return http_server.create_app(
         environment, KitAction, KitObservation, env_name=made.name, max_concurrent_envs=max_sessions
     )

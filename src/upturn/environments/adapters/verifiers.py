@@ -1,10 +1,7 @@
 """Any kit as a taskset of verifiers v1, judged by the kit's own verifier: ``pip install 'upturn[verifiers]'``.
 
-Verifiers finds plugins by the name of a top-level module, so a taskset needs one of its own, of two lines::
-
-    from upturn.environments.adapters.verifiers import KitEnv, KitTaskset
-    __all__ = ["KitEnv", "KitTaskset"]
-
+Verifiers finds plugins by the name of a top-level module with ``__all__``, so a taskset needs one of its own that
+imports ``KitEnv`` and ``KitTaskset`` from here.
 ``KitTaskset`` draws the tasks; ``KitEnv`` plays each with one agent, as the user of a chat: the instruction is the
 prompt, each reply is read as one action, and the answer to it is the next message. A reply that is no action is
 answered with an error, as agents of ours are. The reward is the verifier's, from the attempt that the trace keeps,
@@ -14,23 +11,25 @@ reward.
 
 import asyncio
 import json
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 try:
     import verifiers.v1 as vf
 except ImportError as exc:
     raise ImportError("Verifiers v1 is not installed: pip install 'upturn[verifiers]'") from exc
 
+from upturn.environments.environment import blocks
 from upturn.environments.judgement import judge
-from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
+from upturn.environments.kit import resolve_kit, tools_of
 from upturn.environments.stepwise import MAX_TURNS, StepwiseAttempt, TaskChoice, record_fields
 from upturn.errors import WorldError
 from upturn.models import tools_prompt
 from upturn.records import Evaluation, Split, Task, Trajectory, from_fields
 
+ResultT = TypeVar("ResultT")
 _kit = lru_cache(resolve_kit)
 
 ATTEMPT = "upturn_attempt"
@@ -43,9 +42,8 @@ class KitTasksetConfig(vf.TasksetConfig):
     kit: str = "office"
     """A registered kit, or ``module:factory``."""
     family: str | None = None
-    """None = all."""
     level: int | None = None
-    """None = all."""
+    """None = all, as with ``family``."""
     split: Split = "train"
     seed: int = 0
     max_turns: int = MAX_TURNS
@@ -118,19 +116,26 @@ class KitEnv(vf.Env[KitEnvConfig]):
     """A kit's environment as the user of a chat."""
 
     async def run(self, task: KitTask, agents: vf.Agents) -> None:
-        """One attempt, until it ends or the agent says nothing more. The environment has a thread of its own."""
-        loop = asyncio.get_running_loop()
+        """One attempt, until it ends or the agent says nothing more."""
+        attempt = StepwiseAttempt(_kit(task.data.kit), task_of(task.data), max_turns=task.data.max_turns)
         with ThreadPoolExecutor(1) as thread:
-            attempt = await loop.run_in_executor(thread, _begin, task.data)
+            await _ask(attempt, thread, attempt.begin)
             async with agents.agent.interaction(task) as interaction:
                 segment = await interaction.turn()
                 while not segment.terminated:
-                    answer = await loop.run_in_executor(thread, attempt.act, segment.last_reply)
+                    answer = await _ask(attempt, thread, partial(attempt.act, segment.last_reply))
                     if answer.evaluation is not None:
                         break
                     segment = await interaction.turn(answer.observation.text or answer.observation.code)
-                kept = await loop.run_in_executor(thread, attempt.trajectory)
+                kept = await _ask(attempt, thread, attempt.trajectory)
                 interaction.trace.info[ATTEMPT] = record_fields(kept)
+
+
+async def _ask(attempt: StepwiseAttempt, thread: Executor, call: Callable[[], ResultT]) -> ResultT:
+    """What the call returns, made in the thread where the environment blocks, else at once."""
+    if not blocks(attempt.environment):
+        return call()
+    return await asyncio.get_running_loop().run_in_executor(thread, call)
 
 
 def task_of(data: KitTaskData) -> Task:
@@ -142,8 +147,3 @@ def _attempt(trace: vf.Trace) -> Trajectory:
     if ATTEMPT not in trace.info:
         raise WorldError(f"the trace {trace.id!r} keeps no attempt; tasks of kits are played by KitEnv")
     return from_fields(Trajectory, json.dumps(trace.info[ATTEMPT]))
-
-
-def _begin(data: KitTaskData) -> StepwiseAttempt:
-    kit: EnvironmentKit = _kit(data.kit)
-    return StepwiseAttempt(kit, task_of(data), max_turns=data.max_turns)
