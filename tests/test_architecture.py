@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "upturn"
 
-HEAVY = ("torch", "transformers", "matplotlib", "sklearn")
+HEAVY = ("torch", "transformers", "matplotlib", "sklearn", "gymnasium", "openenv", "verifiers")
 
 HEAVY_FOLDERS = (
     "models/engine",
