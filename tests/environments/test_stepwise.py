@@ -65,7 +65,7 @@ def test_a_right_answer_is_judged_once_and_what_comes_after_it_does_not_count() 
     assert (later.observation, later.reward, later.is_terminated, later.evaluation) == (OVER, 0.0, True, None)
     assert later.info.cost_components == {}
     assert attempt.trajectory() == before
-    assert attempt.end("step_limit") is answer.evaluation
+    assert attempt.evaluation is answer.evaluation
 
 
 def test_the_last_action_that_it_may_have_truncates_it() -> None:
@@ -86,6 +86,22 @@ def test_a_verifier_that_breaks_leaves_the_reward_missing() -> None:
     assert answer.evaluation is not None
     assert (answer.reward, answer.evaluation.verdict) == (None, "missing")
     assert "no judge today" in answer.evaluation.gates[0].detail
+
+
+def test_an_environment_that_breaks_ends_the_attempt_unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = begun(twice())
+    monkeypatch.setattr(attempt.environment, "step", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        attempt.act("user.answer text=1")
+    made = attempt.trajectory()
+    assert (made.outcome, made.error, made.final_state) == (
+        "environment_error",
+        "ZeroDivisionError: division by zero",
+        {},
+    )
+    assert [turn.text for turn in made.turns] == ["user.answer text=1"]
+    assert attempt.act("user.answer text=1")[:4] == (OVER, 0.0, False, True)
+    assert attempt.evaluation is None
 
 
 @pytest.mark.parametrize(

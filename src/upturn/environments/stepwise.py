@@ -2,7 +2,8 @@
 
 For what our own agents do there are rollouts (``upturn.agents``): they ask, here we are asked. An attempt ends when
 the environment says so or its actions are used up, and is judged then, once; what is asked of it later changes
-nothing. Not covered: token and time limits, and environments that break, whose errors go to whoever drives.
+nothing. An environment that breaks ends it too, unjudged, and its error goes to whoever drives. Not covered: token
+and time limits.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from upturn.environments.action import MALFORMED, action_text, recordable_action
 from upturn.environments.environment import Info
 from upturn.environments.judgement import judge
 from upturn.environments.kit import EnvironmentKit
-from upturn.errors import UnknownNameError, WorldError
+from upturn.errors import UnknownNameError, WorldError, described
 from upturn.models import read_call
 from upturn.models.call_format import JSON
 from upturn.records import Action, Evaluation, Observation, Outcome, Split, Task, Trajectory, Turn, fields_json
@@ -112,9 +113,10 @@ class StepwiseAttempt:
         self.outcome: Outcome | None = None
         """None = it goes on."""
         self.evaluation: Evaluation | None = None
-        """None = it goes on. A verifier that broke gives one with the verdict ``missing``."""
+        """None = it goes on, or the environment broke. A verifier that broke gives one that is ``missing``."""
         self._ends = (False, False)
         """Whether it was terminated, and whether it was truncated."""
+        self._error = ""
 
     def begin(self) -> Observation:
         """What to answer first. Raises WorldError when the environment cannot build the task's world."""
@@ -122,31 +124,34 @@ class StepwiseAttempt:
         return self.observation
 
     def act(self, asked: Action | str) -> Answer:
-        """An action, or text that asks for one. Whatever is asked is answered; nothing counts after the end."""
+        """An action, or text that asks for one. Whatever is asked is answered; nothing counts after the end.
+
+        Raises what the environment raises, which ends the attempt.
+        """
         if self.outcome is not None:
             info = replace(self.info, reward_components={}, cost_components={}, faults=())
             return Answer(OVER, 0.0, *self._ends, info, None)
         text = recordable_text(asked if isinstance(asked, str) else action_text(asked))
         action = read_action(asked) if isinstance(asked, str) else asked
         action = None if action is None else recordable_action(action)
-        step = self.environment.step(MALFORMED if action is None else action)
+        before = self.info
+        turn = Turn(self.observation, text, action, state_hash=before.state_hash, potential=before.potential)
+        try:
+            step = self.environment.step(MALFORMED if action is None else action)
+        except Exception as exc:
+            self.turns.append(turn)
+            self.outcome, self._ends, self._error = "environment_error", (False, True), described(exc)
+            raise
         costs = dict(step.info.cost_components)
-        turn = Turn(self.observation, text, action, float(step.reward), costs, self.info.state_hash)
-        self.turns.append(replace(turn, potential=self.info.potential))
+        self.turns.append(replace(turn, reward=float(step.reward), costs=costs))
         self.observation, self.info = step.observation, step.info
         if not (step.is_terminated or step.is_truncated or len(self.turns) >= self.max_turns):
             return Answer(self.observation, float(step.reward), False, False, self.info, None)
-        evaluation = self.end("finished" if step.is_terminated else "step_limit")
+        self.outcome = "finished" if step.is_terminated else "step_limit"
+        self._ends = (step.is_terminated, not step.is_terminated)
+        self.evaluation = evaluation = judge(self.kit.verifier, self.task, self.trajectory())
         reward = None if evaluation.score is None else float(step.reward) + evaluation.score
         return Answer(self.observation, reward, *self._ends, self.info, evaluation)
-
-    def end(self, outcome: Outcome) -> Evaluation:
-        """Ends the attempt, if it has not ended, and judges it."""
-        if self.evaluation is None:
-            self.outcome = outcome
-            self._ends = (outcome == "finished", outcome != "finished")
-            self.evaluation = judge(self.kit.verifier, self.task, self.trajectory())
-        return self.evaluation
 
     def trajectory(self) -> Trajectory:
         """The attempt so far, for the pool. Equal attempts have equal ids; one that goes on counts as cut short."""
@@ -158,7 +163,8 @@ class StepwiseAttempt:
             final_observation=self.observation,
             outcome=self.outcome or "step_limit",
             origin="rendered",
-            final_state=dict(self.environment.state()),
+            final_state={} if self._error else dict(self.environment.state()),
+            error=self._error,
         )
         return replace(made, id=hashlib.blake2b(fields_json(made).encode(), digest_size=16).hexdigest())
 

@@ -61,9 +61,10 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
                 task = self._next_task(seed)
             case wrong:
                 raise UnknownNameError(f"reset has one option, task, a Task; got {wrong!r}")
-        self.attempt = StepwiseAttempt(self.kit, task, max_turns=self.max_turns)
-        observation = self.attempt.begin()
-        told = {"code": observation.code, "task": record_fields(task), **info_fields(self.attempt.info)}
+        attempt = StepwiseAttempt(self.kit, task, max_turns=self.max_turns)
+        observation = attempt.begin()
+        self.attempt = attempt
+        told = {"code": observation.code, "task": record_fields(task), **info_fields(attempt.info)}
         return observation.text, told
 
     def step(self, action: str | Mapping[str, Any]) -> tuple[str, float, bool, bool, dict[str, Any]]:

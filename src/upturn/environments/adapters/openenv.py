@@ -70,10 +70,10 @@ class KitEnvironment(Environment):
             task = next(self._tasks, None)
             if task is None:
                 raise HTTPException(409, f"{self._kit.name} has no further task; reset with a seed begins again")
-            self._attempt = attempt = StepwiseAttempt(self._kit, task, max_turns=self._max_turns)
+            attempt = StepwiseAttempt(self._kit, task, max_turns=self._max_turns)
         with self._called(attempt):
             attempt.begin()
-            self._state = _state(attempt, asked.episode_id)
+            self._attempt, self._state = attempt, _state(attempt, asked.episode_id)
         return KitObservation(text=attempt.observation.text, info=info_fields(attempt.info))
 
     def step(self, action: KitAction, timeout_s: float | None = None, **_: Any) -> KitObservation:  # noqa: ARG002
