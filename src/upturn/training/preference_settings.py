@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from upturn.training.ppo_settings import CriticSettings
 from upturn.training.requirement import is_not_negative, is_positive, refuse, unless, unless_missing, useless
 from upturn.training.settings import Decay, Keep, OptimiserSettings
 
@@ -62,7 +63,7 @@ class PairSettings:
     monte_carlo_share: float = 1.0
     """α of Agent Q: Q = α·(what was earned) + (1 − α)·(what the critic thinks); 1 = there is no critic."""
     gamma: float = 1.0
-    """Discount per turn."""
+    """Discount per turn, also of a critic that learns."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
@@ -75,9 +76,9 @@ class PairSettings:
             useless(whole and self.valued_by != "returns", f"valued_by={self.valued_by!r}", cure),
             useless(whole and self.monte_carlo_share != 1, f"monte_carlo_share={self.monte_carlo_share!r}", cure),
             useless(
-                self.monte_carlo_share == 0 and (self.valued_by != "returns" or self.gamma != 1),
-                "valued_by or gamma",
-                "with monte_carlo_share=0, where the critic alone says what an action is worth; leave them out",
+                self.monte_carlo_share == 0 and self.valued_by != "returns",
+                f"valued_by={self.valued_by!r}",
+                "with monte_carlo_share=0, where the critic alone says what an action is worth; leave it out",
             ),
         )
 
@@ -138,10 +139,28 @@ class DpoRoundsSettings:
     keep: Keep = "best"
     checkpoint_every: int = 1
     """Rounds between two checkpoints."""
+    critic: CriticSettings | None = None
+    """How a critic of the run's own learns, for ``pairs.monte_carlo_share`` below 1; in its ``alone_iterations``
+    that share is 1. None = there is no critic, or the caller has one that does not learn."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
+        share, alone = self.pairs.monte_carlo_share, 0 if self.critic is None else self.critic.alone_iterations
         refuse(
+            useless(
+                self.critic is not None and share == 1,
+                "critic",
+                "with monte_carlo_share=1, where nobody asks it; set a smaller share, or leave the critic out",
+            ),
+            useless(
+                self.critic is None and share == 0 and self.pairs.gamma != 1,
+                f"gamma={self.pairs.gamma!r}",
+                "with monte_carlo_share=0 and a critic that does not learn; leave it out",
+            ),
+            f"critic.alone_iterations={alone!r} leaves no round of {self.rounds!r} in which the critic is asked; "
+            "set fewer, or more rounds"
+            if 0 < self.rounds <= alone
+            else None,
             unless(self.rounds, "rounds", "at least 1", is_positive),
             unless(self.epochs, "epochs", "at least 1", is_positive),
             unless(self.batch_pairs, "batch_pairs", "at least 1", is_positive),
