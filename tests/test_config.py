@@ -242,6 +242,14 @@ def test_missing_agents_say_what_to_add() -> None:
             {"world_model": {"warm_up_epochs": 0, "warm_up_learning_rate": 0.5}},
             ("world_model.warm_up_learning_rate = 0.5", "world_model.warm_up_epochs = 0"),
         ),
+        (
+            {"dpo_rounds": {"pairs": {"by": "turn", "continuations": 8}}},
+            ("dpo_rounds.pairs.continuations = 8", "dpo_rounds.pairs.valued_by = 'returns'"),
+        ),
+        (
+            {"dpo_rounds": {"pairs": {"by": "turn"}, "critic": {"passes": 3}}},
+            ("dpo_rounds.critic.passes = 3", "dpo_rounds.pairs.monte_carlo_share = 1"),
+        ),
         ({"agents": [RULES]}, ("sft and grpo would train", "[[agents]]")),
         ({"loop": {"improve": "rules"}, "agents": [NANO, RULES]}, ("loop.improve = 'rules'", "those are: nano")),
         (
@@ -293,6 +301,8 @@ def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[s
         {"rollouts": {"place": "engine", "url": "http://localhost:30000", "folder": "x"}},
         {"world_model": {"warm_up_epochs": 0}},
         {"rejection": {"attempts": 4}},
+        {"dpo_rounds": {"pairs": {"by": "turn", "monte_carlo_share": 0.5}, "critic": {"passes": 3}}},
+        {"dpo_rounds": {"pairs": {"by": "turn", "valued_by": "state_values", "continuations": 4}}},
         {"tasks": {"heldout_count": 5}, "sft": {"enabled": False}, "grpo": {"enabled": False}},
     ],
 )

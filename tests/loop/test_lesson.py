@@ -18,6 +18,7 @@ from upturn.loop.lessons.evidence import FROM_POOL, check_evidence, with_copied_
 from upturn.loop.practice import Course
 from upturn.loop.settings import curriculum_settings, optimiser
 from upturn.pool import Pool
+from upturn.training.ppo_settings import CriticSettings
 from upturn.training.preference_settings import DpoSettings
 
 NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
@@ -29,6 +30,7 @@ PAIRS = {
     "objective.sft_coefficient": 0.3,
     "objective.kind": "ipo",
 }
+CRITIC = {"learning_rate": 0.5, "minibatches": 5, "passes": 6, "alone_iterations": 1, "value_clip": 0.75}
 OWN = {
     **ROUNDS,
     "decay": "cosine",
@@ -52,22 +54,22 @@ CHANGES: Mapping[str, Mapping[str, object]] = {
         "clip.by": "turn",
         "clip.low": 0.125,
         "clip.high": 0.375,
-        "critic.learning_rate": 0.5,
-        "critic.minibatches": 5,
-        "critic.passes": 6,
-        "critic.alone_iterations": 1,
-        "critic.value_clip": 0.75,
+        **{f"critic.{key}": value for key, value in CRITIC.items()},
     },
     "dpo": {"epochs": 9, "learning_rate": 3e-3, "batch_pairs": 5, "reference": "recorded", **PAIRS},
     "dpo_rounds": {
         **ROUNDS,
         "decay": "cosine",
-        "by": "turn",
-        "min_margin": 0.25,
+        "pairs.by": "turn",
+        "pairs.min_margin": 0.25,
+        "pairs.gamma": 0.5,
+        "pairs.valued_by": "state_values",
+        "pairs.monte_carlo_share": 0.75,
         "epochs": 9,
         "batch_pairs": 5,
         "reference": "initial",
         **PAIRS,
+        **{f"critic.{key}": value for key, value in CRITIC.items()},
     },
     "kto": {
         "epochs": 9,
@@ -110,7 +112,7 @@ _COURSE = {"tasks_per_iteration", "attempts", "incumbent_share"}
 ELSEWHERE: Mapping[str, set[str]] = {
     "ppo": _COURSE,
     "dpo": {"old", "new", "min_margin"},
-    "dpo_rounds": _COURSE,
+    "dpo_rounds": {*_COURSE, "pairs.continuations"},
     "rejection": {*_COURSE, "iterations", "evaluate_every"},  # both are 1
     "iterated": _COURSE,
     "star": _COURSE,
@@ -142,12 +144,21 @@ def _nested(key: str, value: object) -> dict[str, Any]:
     return {first: _nested(rest, value) if rest else value}
 
 
+BASES: Mapping[str, Mapping[str, object]] = {
+    "curriculum": {"policy": "levels"},
+    "dpo_rounds": {"pairs.by": "turn", "pairs.monte_carlo_share": 0.5},
+}
+"""What a section's keys need to have an effect."""
+
+
 def _config(section: str, key: str = "", value: object = None) -> Config:
-    base: dict[str, Any] = {"policy": "levels"} if section == "curriculum" else {}
-    changed = _nested(key, value) if key else {}
-    if key == "objective.kind":
-        changed = {"objective": {"kind": value}}
-    return parse_config({"agents": [NANO], section: base | changed})
+    """``value``: None = the key's default, beside what the key needs."""
+    base = {} if key == "pairs.by" else BASES.get(section, {})  # whole attempts have no critic
+    asked: dict[str, Any] = {}
+    for name, each in {**base, **({} if value is None else {key: value})}.items():
+        outer, _, rest = name.partition(".")
+        asked[outer] = {**asked.get(outer, {}), **_nested(rest, each)} if rest else each
+    return parse_config({"agents": [NANO], section: asked})
 
 
 def _leaves(section: Section, prefix: str = "") -> Iterator[str]:
@@ -173,7 +184,7 @@ def test_every_key_of_a_section_is_told_here(section: str) -> None:
 @pytest.mark.parametrize(("section", "key"), [(section, key) for section, keys in CHANGES.items() for key in keys])
 def test_no_key_is_silent(section: str, key: str) -> None:
     config = _config(section, key, CHANGES[section][key])
-    assert SETTINGS[section](config) != SETTINGS[section](_config(section))
+    assert SETTINGS[section](config) != SETTINGS[section](_config(section, key))
 
 
 @pytest.mark.parametrize(("key", "value"), [("low", 0.2), ("high", 0.5), ("probe_share", 0.3)])
@@ -237,6 +248,32 @@ def test_practice_goes_as_its_section_says(desk: ModuleType, tmp_path: Path, sec
     assert course.weights == {"sums": 1.0}
 
 
+@pytest.mark.parametrize(
+    ("pairs", "continuations", "gamma"),
+    [
+        ({"by": "turn", "gamma": 0.5}, 0, 0.5),
+        ({"by": "turn", "valued_by": "state_values"}, 8, 1.0),
+        ({"by": "turn", "valued_by": "state_values", "continuations": 3, "gamma": 0.5}, 3, 0.5),
+    ],
+)
+def test_states_are_measured_where_actions_are_valued_by_them(
+    desk: ModuleType, tmp_path: Path, pairs: dict[str, object], continuations: int, gamma: float
+) -> None:
+    with desk.opened(tmp_path, desk.config(dpo_rounds={"pairs": pairs})) as context:
+        practice = COURSES["dpo_rounds"](context).practice
+    assert (practice.continuations, practice.gamma) == (continuations, gamma)
+
+
+def test_a_critic_is_there_where_it_has_a_share() -> None:
+    def critic(pairs: dict[str, object]) -> object:
+        found: Any = dpo_rounds.settings(parse_config({"agents": [NANO], "dpo_rounds": {"pairs": pairs}}))
+        return found.critic
+
+    assert critic({"by": "turn"}) is None
+    assert critic({"by": "turn", "monte_carlo_share": 0.5}) == CriticSettings()
+    assert critic({"by": "turn", "monte_carlo_share": 0.0, "gamma": 0.9}) == CriticSettings()
+
+
 @pytest.mark.parametrize(("section", "weights"), [("sft", 0.0)])
 def test_a_mixture_of_practice_alone_is_refused(section: str, weights: float) -> None:
     with pytest.raises(ConfigError, match=r"mixture\.sft, mixture\.dpo and mixture\.kto are all 0"):
@@ -277,6 +314,21 @@ def test_nobody_is_trained_where_the_loop_trains_nobody(desk: ModuleType, algori
         ("dpo", {"dpo": {"old": "a@1"}}, "dpo.old has no effect without dpo.new"),
         ("rft", {"rft": {"second_base": "nano"}}, "rft.second_base = 'nano' is the model that is trained"),
         ("ppo", {"ppo": {"iterations": 5, "critic": {"alone_iterations": 5}}}, "ppo: "),
+        (
+            "dpo-rounds",
+            {"dpo_rounds": {"pairs": {"valued_by": "state_values"}}},
+            "dpo_rounds: valued_by='state_values' would do nothing with by='trajectory'",
+        ),
+        (
+            "dpo-rounds",
+            {"dpo_rounds": {"pairs": {"monte_carlo_share": 0.5}}},
+            "dpo_rounds: monte_carlo_share=0.5 would do nothing with by='trajectory'",
+        ),
+        (
+            "dpo-rounds",
+            {"dpo_rounds": {"pairs": {"by": "turn", "monte_carlo_share": 0.0, "valued_by": "state_values"}}},
+            "dpo_rounds: valued_by='state_values' would do nothing with monte_carlo_share=0",
+        ),
         ("mixture", {"mixture": {"sft": 0.0}}, "mixture.sft, mixture.dpo and mixture.kto are all 0"),
         ("mixture", {"grpo": {"algorithm": {"staleness": 1}}}, "a mixture practises in plain rounds"),
     ],

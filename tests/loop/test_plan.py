@@ -1,15 +1,17 @@
 """What a run would take: counted exactly where it can be, from a probe otherwise."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from upturn.config import AgentConfig, Config, RoundsConfig
 from upturn.errors import TrainingError
 from upturn.loop.context import Context, version_of
-from upturn.loop.lessons import ppo, rft
+from upturn.loop.lessons import dpo_rounds, ppo, rft
 from upturn.loop.plan import (
     BACKWARD,
     FEW_ROWS,
@@ -171,6 +173,31 @@ def test_a_critic_takes_a_model_and_a_reference_a_copy(context: Context, monkeyp
     assert scored_once.seconds - alone.seconds == pytest.approx(rows * 3.0 * (1 + 1 / BACKWARD))  # a pass more
 
 
+def test_continuations_cost_what_they_write(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four from each state; one from each of an attempt's states writes 15 tokens, three times what it wrote."""
+    monkeypatch.setattr("upturn.loop.plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 3.0, 12, 15.0))
+    parent, rows = version_of(NANO), 7 * 24 * 4
+    plain = practice_plan(context, parent, "ppo", course=_course(context))
+    practice = replace(practice_of(context, "x", 4), continuations=4)
+    found = practice_plan(context, parent, "ppo", course=_course(context, practice=practice))
+    assert (plain.continued_tokens, found.continued_tokens) == (0, rows * 4 * 15)
+    assert found.seconds - plain.seconds == pytest.approx(rows * 4 * 3 * 2.0)
+    assert (found.tokens, found.memory_bytes) == (plain.tokens, plain.memory_bytes)
+    names = [each.name for each in found.results()]
+    assert names == ["iterations", "rows", "tokens", "continued_tokens", "memory", "time"]
+    assert [each.name for each in plain.results()] == [name for name in names if name != "continued_tokens"]
+
+
+def test_a_probe_measures_what_continuations_write_where_there_will_be_some(
+    context: Context, trainee: Trainee
+) -> None:
+    """Both attempts at a task share its first state, and one turn is all there is."""
+    tasks, practice = context.next_tasks(2), practice_of(context, "x", 2)
+    found = probed(trainee, tasks, replace(practice, continuations=3), OptimiserSettings())
+    assert 0 < found.continued < found.written
+    assert probed(trainee, tasks, practice, OptimiserSettings()).continued == 0.0
+
+
 def test_a_probe_keeps_nothing_and_leaves_the_weights(context: Context, trainee: Trainee) -> None:
     before = {name: value.clone() for name, value in trainee.model.state_dict().items()}
     practice = practice_of(context, "x", 2)
@@ -198,6 +225,26 @@ def test_without_a_row_there_is_no_plan(context: Context, trainee: Trainee) -> N
 
 def replace_seconds(cost: Cost, seconds: float) -> Cost:
     return cost._replace(update_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("asked", "held"),
+    [
+        ({}, Held()),
+        ({"reference": "initial"}, Held(copies=1, scorings=1)),
+        ({"pairs": {"by": "turn", "monte_carlo_share": 0.5}}, Held(critics=1, scorings=1)),
+    ],
+)
+def test_preference_rounds_hold_a_reference_or_a_critic(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], held: Held
+) -> None:
+    """A critic is asked about every row once, and trained."""
+    monkeypatch.setattr("upturn.loop.plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 3.0, 12))
+    with desk.opened(tmp_path, desk.config(("solver",), environment=SHORT, dpo_rounds=asked)) as context:
+        section, parent = context.config.dpo_rounds, version_of(NANO)
+        course = Course("t", section, {"sums": 1.0}, practice_of(context, "dpo-rounds", section.attempts))
+        expected = practice_plan(context, parent, "dpo-rounds", course=course, held=held)
+        assert dpo_rounds.plan(context, parent) == expected
 
 
 def test_lessons_hold_what_they_hold(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,6 +145,7 @@ def _training(config: Config) -> Iterator[Contradiction]:
     yield from _kept_attempts(config)
     yield from _curriculum(config)
     yield from _world_model(config)
+    yield from _preference_rounds(config)
     yield from _rollouts(config)
     yield from _overlong(config)
     if config.trains:
@@ -210,6 +211,21 @@ def _world_model(config: Config) -> Iterator[Contradiction]:
             yield Contradiction(
                 ("world_model.warm_up_learning_rate", "world_model.warm_up_epochs"),
                 f"{written} has no effect with world_model.warm_up_epochs = 0",
+            )
+
+
+def _preference_rounds(config: Config) -> Iterator[Contradiction]:
+    section, pairs = config.dpo_rounds, config.dpo_rounds.pairs
+    for name, written in _chosen(section, "dpo_rounds"):
+        if name == "pairs.continuations" and pairs.valued_by != "state_values":
+            yield Contradiction(
+                ("dpo_rounds.pairs.continuations", "dpo_rounds.pairs.valued_by"),
+                f"{written} has no effect with dpo_rounds.pairs.valued_by = {pairs.valued_by!r}",
+            )
+        elif name.startswith("critic.") and pairs.monte_carlo_share == 1:
+            yield Contradiction(
+                (f"dpo_rounds.{name}", "dpo_rounds.pairs.monte_carlo_share"),
+                f"{written} has no effect with dpo_rounds.pairs.monte_carlo_share = 1: there is no critic",
             )
 
 

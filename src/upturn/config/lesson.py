@@ -21,7 +21,8 @@ class CriticConfig(Section):
     passes: Count = 2
     """How often it uses a round's attempts."""
     alone_iterations: Annotated[int, Field(ge=0)] = 0
-    """Rounds at the beginning that train it alone."""
+    """Rounds at the beginning in which it learns and nothing goes by it yet: ``ppo`` leaves the policy as it is,
+    ``dpo-rounds`` pairs by what was earned alone."""
     value_clip: Positive | None = None
     """How far a value may move in a round before its error has no gradient; left out = any."""
 
@@ -105,23 +106,44 @@ class DpoConfig(Section):
     """The loss."""
 
 
+class PairingConfig(Section):
+    """How attempts become pairs."""
+
+    by: Literal["trajectory", "turn"] = "trajectory"
+    """What is paired: the best attempt at a task with the worst, or different actions after one history."""
+    min_margin: Annotated[float, Field(ge=0)] = 0.0
+    """Pairs are kept where one side is better by more than this; with a critic, whose values differ by chance, set
+    it above 0."""
+    gamma: Share = 1.0
+    """Discount per turn of what is earned."""
+    valued_by: Literal["returns", "state_values"] = "returns"
+    """What an action was worth, for ``by = "turn"``: what the attempts that took it went on to earn, or its reward
+    and the value of the state that it led to, measured by going on from there."""
+    continuations: Count | None = None
+    """Attempts that go on from each state, for ``valued_by = "state_values"``; they cost the tokens that they
+    write. Left out = 8."""
+    monte_carlo_share: Share = 1.0
+    """Of an action's worth, what is measured so; the rest is what a critic thinks, which is trained beside the
+    policy; for ``by = "turn"``. 1 = there is no critic."""
+
+
 class DpoRoundsConfig(PracticeConfig):
     """``upturn train dpo-rounds``: pairs of the agent's own fresh attempts, in rounds."""
 
     attempts: Annotated[int, Field(ge=2)] = 8
     """Attempts at each task, which are paired."""
-    by: Literal["trajectory", "turn"] = "trajectory"
-    """What is paired: the best attempt at a task with the worst, or different actions after one history."""
-    min_margin: Annotated[float, Field(ge=0)] = 0.0
-    """Pairs are kept where one side is better by more than this."""
     epochs: Count = 1
     """Passes over a round's pairs."""
     batch_pairs: Count = 32
     """Pairs in one optimiser step."""
     reference: Literal["recorded", "initial"] = "recorded"
     """The weights that a round began with, or those before training."""
+    pairs: PairingConfig = PairingConfig()
+    """Which pairs."""
     objective: PairConfig = PairConfig()
     """The loss."""
+    critic: CriticConfig = CriticConfig()
+    """The value network, for ``pairs.monte_carlo_share`` below 1."""
 
 
 class KtoConfig(Section):

@@ -21,6 +21,7 @@ from upturn.training.advantage import ScoredGroup
 from upturn.training.collection import StatefulCollect
 from upturn.training.distributed import Limits, World, agreed, connected, everyone, shared
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.preference_settings import DpoRoundsSettings
 from upturn.training.stream import State
 
 if TYPE_CHECKING:
@@ -159,14 +160,13 @@ def _word(value: object) -> object:
 
 def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
     """The run's outcome, with the weights where they belong."""
-    from upturn.training.ppo import run_ppo
     from upturn.training.sharding import shard
     from upturn.training.whole import WholeCopy
 
     model = _loaded(work.model, world)
     whole = WholeCopy(model, world, copy=None if own is None else own.model)
     named: dict[str, Any] = {}
-    if work.run is run_ppo:
+    if _trains_critic(work):
         from upturn.training.critic import value_model
 
         named["critic"] = value_model(model)
@@ -184,6 +184,14 @@ def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
     outcome = work.run(model, *given, **named)
     whole.refresh()
     return outcome
+
+
+def _trains_critic(work: _Work) -> bool:
+    """True when a value model is trained beside the model, which must be made before that one is sharded."""
+    from upturn.training.ppo import run_ppo
+
+    rounds = (each for each in work.given if isinstance(each, DpoRoundsSettings))
+    return work.run is run_ppo or any(each.critic is not None for each in rounds)
 
 
 def _loaded(name: str, world: World) -> "PreTrainedModel":

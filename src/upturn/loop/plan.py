@@ -16,6 +16,7 @@ from upturn.loop.fleet import SLOTS
 from upturn.loop.practice import SELECTION_TASKS, Course
 from upturn.loop.settings import optimiser
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
+from upturn.loop.values import written_from_states
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.training.estimate import Memory, memory, shape_of
 from upturn.training.row import TrainingRow, policy_rows, written_count
@@ -48,13 +49,17 @@ class Plan:
     seconds: float
     basis: str
     """What the figures rest on, in words."""
+    continued_tokens: int = 0
+    """Written to measure what states are worth, beside those that are trained on; 0 = none are measured."""
 
     def results(self) -> list[Result]:
         """As a command prints them."""
+        continued = [Result("continued_tokens", float(self.continued_tokens))] if self.continued_tokens else []
         return [
             Result(f"{self.unit}s", float(self.units)),
             Result("rows", float(self.rows)),
             Result("tokens", float(self.tokens)),
+            *continued,
             Result("memory", self.memory_bytes / 1e9, "GB"),
             Result("time", self.seconds, "s"),
         ]
@@ -70,6 +75,9 @@ class Cost(NamedTuple):
     update_seconds: float
     longest: int
     """Tokens of the longest."""
+    continued: float = 0.0
+    """Tokens that one continuation from each of its states writes, of those that attempts share once; 0 where no
+    state is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,9 @@ def practice_plan(
     rows = section.iterations * section.tasks_per_iteration * practice.attempts
     watched = SELECTION_TASKS * evaluations(section) if course.is_watched else 0
     exams = 2 * context.config.tasks.heldout_count
-    seconds = (rows + watched + exams) * cost.sampling_seconds + rows * cost.update_seconds * (
+    continued = rows * practice.continuations * cost.continued
+    attempted = rows + continued / max(cost.written, 1.0) + watched + exams
+    seconds = attempted * cost.sampling_seconds + rows * cost.update_seconds * (
         passes * (1 + held.critics) + held.scorings / BACKWARD
     )
     alive = section.tasks_per_iteration * practice.attempts
@@ -139,6 +149,7 @@ def practice_plan(
         taken.total,
         seconds,
         f"a probe of {len(tasks) * attempts} attempts on this machine, as busy as it is now",
+        round(continued),
     )
 
 
@@ -188,6 +199,7 @@ def probed(trainee: Trainee, tasks: Sequence[Task], practice: Practice, settings
         sampling / len(attempts),
         cost.update_seconds * len(rows) / len(attempts),
         cost.longest,
+        written_from_states(trainee.fleet, groups) / len(attempts) if practice.continuations else 0.0,
     )
 
 

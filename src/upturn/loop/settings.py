@@ -5,9 +5,10 @@ from typing import TypedDict, TypeVar
 
 from upturn.config import Config, RoundsConfig
 from upturn.config.learning import CurriculumConfig
-from upturn.config.lesson import PairConfig
+from upturn.config.lesson import CriticConfig, PairConfig
 from upturn.errors import ConfigError
 from upturn.training.curriculum_settings import CurriculumSettings, GateSettings, LevelSettings
+from upturn.training.ppo_settings import CriticSettings
 from upturn.training.preference_settings import PairObjectiveSettings
 from upturn.training.settings import OptimiserSettings
 
@@ -62,6 +63,17 @@ def pair_objective(section: PairConfig) -> PairObjectiveSettings:
         label_smoothing=section.label_smoothing,
         is_length_normalised=section.is_length_normalised,
         sft_coefficient=section.sft_coefficient,
+    )
+
+
+def critic_settings(section: CriticConfig) -> CriticSettings:
+    """How values are learned."""
+    return CriticSettings(
+        learning_rate=section.learning_rate,
+        minibatches=section.minibatches,
+        passes=section.passes,
+        alone_iterations=section.alone_iterations,
+        value_clip=section.value_clip,
     )
 
 
