@@ -38,10 +38,11 @@ from upturn.training.asynchronous import AheadCollect
 from upturn.training.critic import value_model
 from upturn.training.distributed import World, connected, everyone, joined, shared, world_from_environment
 from upturn.training.dpo import run_dpo
+from upturn.training.dpo_rounds import run_dpo_rounds
 from upturn.training.grpo import run_grpo
 from upturn.training.ppo import run_ppo
-from upturn.training.ppo_settings import CreditSettings, PpoSettings
-from upturn.training.preference_settings import DpoSettings
+from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
+from upturn.training.preference_settings import DpoRoundsSettings, DpoSettings, PairSettings
 from upturn.training.sft import run_sft
 from upturn.training.sharding import gathered, shard
 from upturn.training.trainer import Trainer
@@ -211,6 +212,43 @@ def ppo(folder: Path, world: World | None) -> PreTrainedModel:
     return trained
 
 
+def in_two_turns(group: ScoredGroup) -> ScoredGroup:
+    """One for each written token; the first earns nothing."""
+    members = []
+    for each in group.members:
+        (row,) = each.trajectory.rows
+        rows = (replace(row, spans=(WrittenSpan(0, 3, 4), WrittenSpan(1, 4, 5))),)
+        trajectory = replace(each.trajectory, turns=each.trajectory.turns * 2, rows=rows)
+        members.append(replace(each, trajectory=trajectory, turn_rewards=(0.0, *(each.turn_rewards or ()))))
+    return replace(group, members=tuple(members))
+
+
+def dpo_rounds(folder: Path, world: World | None) -> PreTrainedModel:
+    """Single actions, half by a critic in shards of its own; a copy of the first weights as reference."""
+    trained = model()
+    whole, critic = WholeCopy(trained, world), value_model(trained)
+    for each in (trained, critic):
+        shard(each, world)
+    task = Copying(whole)
+    run_dpo_rounds(
+        trained,
+        shared(lambda index: [in_two_turns(each) for each in task.collect(index)], world, whole.refresh),
+        DpoRoundsSettings(
+            rounds=3,
+            pairs=PairSettings(by="turn", monte_carlo_share=0.5, gamma=0.9),
+            critic=CriticSettings(learning_rate=1e-3),
+            reference="initial",
+            optimiser=replace(OPTIMISER, learning_rate=2e-4),  # rounding alone moves what has hardly any gradient
+            evaluate_every=None,
+            keep="final",
+        ),
+        seed=SEED,
+        run_dir=folder,
+        critic=critic,
+    )
+    return trained
+
+
 PLAIN = GrpoSettings(iterations=3, optimiser=OPTIMISER, evaluate_every=1, cost_limits={"length": 3.0})
 KEPT_CLOSE = replace(
     PLAIN, objective=ObjectiveSettings(kl=KlSettings(coefficient=0.1)), mismatch=MismatchSettings(), passes=2
@@ -233,6 +271,7 @@ RUNS: dict[str, Callable[[Path, World | None], PreTrainedModel]] = {
     "dpo": dpo,
     "grpo-kept-close": lambda folder, world: grpo(KEPT_CLOSE, folder, world),
     "ppo": ppo,
+    "dpo-rounds": dpo_rounds,
 }
 
 
