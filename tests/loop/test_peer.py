@@ -5,6 +5,7 @@ Several are started in ``tests/cli/test_train_together.py``.
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -18,6 +19,8 @@ from upturn.loop.peer import attend, jointly, leading, refuse_together
 from upturn.loop.trainee import Trainee
 from upturn.training.distributed import Limits, World
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.ppo_settings import CriticSettings, PpoSettings
+from upturn.training.preference_settings import DpoRoundsSettings, PairSettings
 
 OUTCOME = TrainingOutcome("finished", 2, 2, "final", 2, "ab", None, None)
 
@@ -70,6 +73,20 @@ def test_sampling_ahead_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"grpo\.algorithm\.staleness = 1 samples while one process trains"):
         refuse_together(ahead, "grpo")
     refuse_together(ahead, "ppo")
+
+
+def test_a_value_model_is_made_where_one_is_trained() -> None:
+    """All processes make it before the model is cut into shards."""
+    from upturn.training.dpo_rounds import run_dpo_rounds
+    from upturn.training.ppo import run_ppo
+
+    def trains(run: Callable[..., TrainingOutcome], settings: object) -> bool:
+        return peer._trains_critic(peer._Work(run, "nano", (None, settings), {}, 1))
+
+    mixed = PairSettings(by="turn", monte_carlo_share=0.5)
+    assert trains(run_ppo, PpoSettings())
+    assert trains(run_dpo_rounds, DpoRoundsSettings(pairs=mixed, critic=CriticSettings()))
+    assert not trains(run_dpo_rounds, DpoRoundsSettings())
 
 
 def test_cores_are_shared_among_processes_where_no_threads_are_configured(desk: ModuleType, tmp_path: Path) -> None:
