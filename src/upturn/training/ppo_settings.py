@@ -17,7 +17,8 @@ from upturn.training.requirement import (
     unless_missing,
     useless,
 )
-from upturn.training.settings import Decay, GrpoSettings, Keep, OptimiserSettings
+from upturn.training.settings import Decay, GrpoSettings, OptimiserSettings
+from upturn.training.watched import Keep
 
 StepKind = Literal["turn", "token"]
 _USUAL_TRACES: Mapping[StepKind, float] = {
