@@ -28,7 +28,7 @@ class Appraised(NamedTuple):
     """What a round came to."""
 
     groups: list[list[Credited]]
-    """Those with an attempt, by the critic as it was before it learned from them."""
+    """By the critic as it was before it learned from them."""
     metrics: dict[str, float]
 
 
@@ -48,7 +48,7 @@ class Appraiser:
         """
         started = time.perf_counter()
         found = self._credited(groups)
-        metrics = self._learn(index, found) if found else {}
+        metrics = self._learn(index, found) if any(found) else {}
         return Appraised(found, {**metrics, "critic_seconds": time.perf_counter() - started})
 
     def state(self) -> State:
@@ -66,7 +66,6 @@ class Appraiser:
         return [
             [credited(each, each.values_of(list(islice(read, next(counts)))), self.credit) for each in group]
             for group in groups
-            if group
         ]
 
     def _learn(self, index: int, groups: Sequence[Sequence[Credited]]) -> dict[str, float]:
@@ -74,7 +73,7 @@ class Appraiser:
         own = self.settings
         attempts = [each for group in groups for each in group]
         steps = minibatches(
-            [[row for each in group for row in each.valued_rows()] for group in groups],
+            [[row for each in group for row in each.valued_rows()] for group in groups if group],
             SquaredError(own.value_clip),
             float(sum(len(each.values) for each in attempts)),
             Split(own.minibatches, own.passes),

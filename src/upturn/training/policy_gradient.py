@@ -7,12 +7,11 @@ out.
 """
 
 import math
-from collections.abc import Sequence
 
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage, unscorable_count
 from upturn.training.advantages import AdvantageSettings, advantage_of
-from upturn.training.aggregation import Sampled
+from upturn.training.aggregation import sampled_of
 from upturn.training.collection import Collect, Collection, Collector, ComparedGroup, Refill, Refilling
 from upturn.training.policy_settings import ObjectiveSettings
 from upturn.training.policy_update import PolicyUpdate, needs, rollout_rows
@@ -61,7 +60,7 @@ class PolicyGradient:
         """Iteration ``index``. Raises TrainingError when there is nothing, or something unusable, to train on."""
         found = self._collector.collection(index)
         groups = [_group_rows(each, self.settings.objective) for each in found.used]
-        update = self._update.unit(index, groups, _sampled(found.used))
+        update = self._update.unit(index, groups, sampled_of(each.group for each in found.used))
         without = len(found.sampled) - sum(each.advantages.is_informative for each in found.used)
         metrics = {**sampled_metrics(found), "filtered_groups": float(without)}
         return Unit(update.minibatches, {**metrics, **update.metrics})
@@ -82,11 +81,6 @@ def _group_rows(compared: ComparedGroup, settings: ObjectiveSettings) -> list[Tr
         for member, turns in zip(compared.group.members, compared.advantages.turns, strict=True)
         for row in rollout_rows(policy_rows(member.trajectory, turns), settings)
     ]
-
-
-def _sampled(groups: Sequence[ComparedGroup]) -> Sampled:
-    lengths = [written_count(member.trajectory) for each in groups for member in each.group.members]
-    return Sampled(sum(length > 0 for length in lengths), sum(lengths))
 
 
 def sampled_metrics(found: Collection) -> dict[str, float]:

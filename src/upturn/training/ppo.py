@@ -3,10 +3,11 @@
 Order of an iteration: groups are collected; the critic says once what each step of each attempt was worth; rewards
 and values become advantages (``credit``); the critic takes its optimiser steps towards the returns; the rows, each
 written token with the advantage of its step, become the policy's optimiser steps (``policy_update``). Attempts that
-could not be scored take part in nothing and are counted.
+could not be scored teach neither network anything; they are counted, also in what the policy's loss is a mean over.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from transformers import PreTrainedModel
@@ -14,8 +15,9 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.records import Trajectory
+from upturn.training.advantage import ScoredGroup
 from upturn.training.advantages import GroupRelative
-from upturn.training.aggregation import Sampled
+from upturn.training.aggregation import sampled_of
 from upturn.training.appraiser import Appraiser
 from upturn.training.collection import Collect, Collecting, Collector, StatefulCollect
 from upturn.training.credit import Credited, weighted_rows
@@ -103,12 +105,12 @@ class ProximalPolicy:
         Raises TrainingError when there is nothing, or something unusable, to train on.
         """
         found = self._collector.collection(index)
-        groups = [group_steps(each.group, self.settings.credit.step, _rows) for each in found.sampled]
-        appraised = self._appraiser.appraise(index, groups)
-        steps = [each for group in groups for each in group]
-        sampled = Sampled(len(steps), sum(len(each.steps) for each in steps))
+        groups = [each.group for each in found.sampled]
+        steps = [group_steps(group, self.settings.credit.step, _plain_rows) for group in groups]
+        appraised = self._appraiser.appraise(index, steps)
         alone = index < self.settings.critic.alone_iterations
-        update = self._update.unit(index, [] if alone else self._weighted(appraised.groups), sampled)
+        rows = [] if alone else self._rows(groups, appraised.groups)
+        update = self._update.unit(index, rows, sampled_of(groups))
         return Unit(update.minibatches, {**sampled_metrics(found), **appraised.metrics, **update.metrics})
 
     def state(self) -> State:
@@ -121,15 +123,26 @@ class ProximalPolicy:
         self._appraiser.load_state(parts.get("critic", NO_STATE))
         self._update.load_state(parts.get("update", NO_STATE))
 
-    def _weighted(self, groups: Sequence[Sequence[Credited]]) -> list[list[TrainingRow]]:
-        """The policy's rows by group, on one scale."""
-        weighted = iter(weighted_rows([each for group in groups for each in group], self.settings.credit))
+    def _rows(
+        self, groups: Sequence[ScoredGroup], attempts: Sequence[Sequence[Credited]]
+    ) -> list[list[TrainingRow]]:
+        """The policy's rows by group, on one scale; of attempts that could not be scored with weight 0."""
+        weighted = iter(weighted_rows([each for own in attempts for each in own], self.settings.credit))
         return [
-            [row for _ in group for row in rollout_rows(next(weighted), self.settings.objective)]
-            for group in groups
+            [
+                row
+                for rows in (*islice(weighted, len(own)), *_unscored_rows(group))
+                for row in rollout_rows(rows, self.settings.objective)
+            ]
+            for group, own in zip(groups, attempts, strict=True)
         ]
 
 
-def _rows(trajectory: Trajectory) -> tuple[TrainingRow, ...]:
-    """Without weights yet."""
+def _plain_rows(trajectory: Trajectory) -> tuple[TrainingRow, ...]:
+    """Each token with weight 0."""
     return policy_rows(trajectory, (0.0,) * len(trajectory.turns))
+
+
+def _unscored_rows(group: ScoredGroup) -> list[tuple[TrainingRow, ...]]:
+    """Of each attempt that could not be scored."""
+    return [_plain_rows(member.trajectory) for member in group.members if not member.is_scorable]
