@@ -20,13 +20,13 @@ from upturn.training import AdvantageSettings, GrpoSettings, OptimiserSettings, 
 from upturn.training.curve import CurvePoint
 from upturn.training.place import CURVE_FILE, read_description
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
-from upturn.training.prediction import Foresight, Predictor, assessed_lift, foresight, together
+from upturn.training.prediction import Foresight, Predictor, assessed_lift, foresight, together, unknown
 from upturn.training.row import supervised_rows
 from upturn.training.sft import held_out_loss, run_sft
 from upturn.training.trainer import Trainer
 from upturn.training.transition import Transition, most_common, observation_rows, transitions_of
 from upturn.training.weights import copied, put_back, weight_tensors
-from upturn.training.world_model import Predictions, run_world_model, unknown
+from upturn.training.world_model import Predictions, run_world_model
 from upturn.training.world_model_settings import EasySettings, WorldModelSettings
 
 COLOURS = ("jet", "red", "sky", "tan")
