@@ -1,5 +1,6 @@
 """What the ways of learning are told by the configuration: no key is silent; and whole runs of two of them."""
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -105,6 +106,7 @@ CHANGES: Mapping[str, Mapping[str, object]] = {
         "levels.ahead_share": 0.3,
         "levels.easier_share": 0.2,
         "levels.max_drop": 0.3,
+        "levels.final_mix": {"1": 0.5, "2": 0.5},
     },
 }
 """Another value for each key that decides the settings of the section's algorithm."""
@@ -196,6 +198,19 @@ def test_the_gates_keys_decide_where_there_is_a_gate(key: str, value: float) -> 
     assert plain is not None and changed is not None and plain.gate is not None and changed.gate is not None
     assert getattr(changed.gate, key) == value
     assert changed != plain
+
+
+def test_shares_of_levels_are_a_table_by_level() -> None:
+    text = "[curriculum]\npolicy = 'levels'\n[curriculum.levels.final_mix]\n1 = 0.4\n9 = 0.6\n"
+    found = curriculum_settings(parse_config({"agents": [NANO], **tomllib.loads(text)}).curriculum)
+    assert found is not None and found.levels is not None and found.levels.final_mix == {1: 0.4, 9: 0.6}
+    for mix, problem in (
+        ({"hard": 1.0}, "curriculum.levels.final_mix"),
+        ({"1": 0.4, "2": 0.4}, r"curriculum: levels.final_mix must have positive shares that add up to 1"),
+    ):
+        section = {"policy": "levels", "levels": {"final_mix": mix}}
+        with pytest.raises(ConfigError, match=problem):
+            curriculum_settings(parse_config({"agents": [NANO], "curriculum": section}).curriculum)
 
 
 def test_no_curriculum_is_none_and_only_levels_have_levels() -> None:

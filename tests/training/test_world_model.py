@@ -378,7 +378,7 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
     with pytest.raises(TrainingError, match="there are no transitions to learn from"):
         run([], evaluate=lambda _: 0.0)
     with pytest.raises(
-        TrainingError, match=r"each tool of the 4 transitions gives one output only, or common_ratio=1\.0"
+        TrainingError, match=r"each tool of the 4 transitions gives one output only: there is nothing to predict"
     ):
         run(ends, evaluate=lambda _: 0.0)
     with pytest.raises(TrainingError, match="4 of 4 held-out transitions, such as '0/jet/0'"):

@@ -25,6 +25,10 @@ PresetName = Literal[
 """Named algorithms; their settings stand in ``upturn.training.presets``."""
 
 
+LevelName = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})$")]
+"""A level as a key of a table, which is text."""
+
+
 class OptimiserConfig(Section):
     """How weights are stepped, whatever they learn from."""
 
@@ -241,6 +245,9 @@ class LevelConfig(Section):
     """Share of the levels below the current one, against forgetting."""
     max_drop: Probability = 0.15
     """An easier level that falls by more than this below its best is practised again."""
+    final_mix: dict[LevelName, Annotated[float, Field(gt=0, le=1)]] | None = None
+    """Share of each level once the highest is learned, such as ``{1 = 0.3, 2 = 0.7}``; they add up to 1. Left out =
+    .1, .15, .25, .3 and .2 of levels 1 to 5, scaled to those that there are."""
 
 
 class CurriculumConfig(Section):

@@ -231,7 +231,7 @@ class WorldModelConfig(RoundsConfig):
     """Predictions of each, which are compared with each other."""
     threshold: Annotated[float, Field(ge=0.5, le=1)] = 0.9
     """Likeness from which a prediction is right."""
-    common_ratio: Annotated[float, Field(ge=0)] | None = 1.0
+    common_ratio: Annotated[float, Field(ge=0)] = 1.0
     """Answers that are a tool's most common one are kept at most this many times as often as its others."""
     warm_up_epochs: Annotated[int, Field(ge=0)] = 3
     """Supervised passes over the answers before practice, for a model that cannot write any; 0 = none."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypedDict, TypeVar
 
 from upturn.config import Config, RoundsConfig
-from upturn.config.learning import CurriculumConfig
+from upturn.config.learning import CurriculumConfig, LevelConfig
 from upturn.config.lesson import CriticConfig, PairConfig
 from upturn.errors import ConfigError
 from upturn.training.curriculum_settings import CurriculumSettings, GateSettings, LevelSettings
@@ -81,7 +81,7 @@ def curriculum_settings(section: CurriculumConfig) -> CurriculumSettings | None:
     """None = families are practised by what they failed before, to the end."""
     if section.policy is None:
         return None
-    gate, levels = section.gate, section.levels
+    gate = section.gate
     return made(
         "curriculum",
         lambda: CurriculumSettings(
@@ -89,8 +89,17 @@ def curriculum_settings(section: CurriculumConfig) -> CurriculumSettings | None:
             window=section.window,
             min_attempts=section.min_attempts,
             gate=GateSettings(gate.low, gate.high, gate.probe_share) if section.is_gated else None,
-            levels=LevelSettings(levels.advance_at, levels.ahead_share, levels.easier_share, levels.max_drop)
-            if section.policy == "levels"
-            else None,
+            levels=_levels(section.levels) if section.policy == "levels" else None,
         ),
+    )
+
+
+def _levels(section: LevelConfig) -> LevelSettings:
+    mix = section.final_mix
+    return LevelSettings(
+        section.advance_at,
+        section.ahead_share,
+        section.easier_share,
+        section.max_drop,
+        None if mix is None else {int(level): share for level, share in mix.items()},
     )

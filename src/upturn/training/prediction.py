@@ -205,7 +205,7 @@ def unknown(
         raise TrainingError(
             f"the model predicts all {len(transitions)} transitions right in at least {easy.rate:.0%} of "
             f"{easy.attempts} predictions before practice: there is nothing to learn. Leave the stage out, collect "
-            "others, or raise easy.rate or threshold"
+            "others, or raise threshold"
         )
     return left
 

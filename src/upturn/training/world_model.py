@@ -115,9 +115,8 @@ def _kept(transitions: Sequence[Transition], settings: WorldModelSettings, seed:
         raise TrainingError("there are no transitions to learn from; give at least one")
     if not kept:
         raise TrainingError(
-            f"each tool of the {len(transitions)} transitions gives one output only, or common_ratio={ratio!r} "
-            "keeps none of them: there is nothing to predict. Collect other attempts, or set common_ratio=None to "
-            "learn boilerplate"
+            f"each tool of the {len(transitions)} transitions gives one output only: there is nothing to predict. "
+            "Collect other attempts, or leave the stage out"
         )
     return kept
 
