@@ -36,7 +36,7 @@ from upturn.training import (
 from upturn.training.assessment import Assessment
 from upturn.training.asynchronous import AheadCollect
 from upturn.training.critic import value_model
-from upturn.training.distributed import World, connected, everyone, joined, shared, world_from_environment
+from upturn.training.distributed import World, connected, everyone, shared, side_by_side, world_from_environment
 from upturn.training.dpo import run_dpo
 from upturn.training.dpo_rounds import run_dpo_rounds
 from upturn.training.grpo import run_grpo
@@ -338,8 +338,8 @@ def refused(folder: Path, world: World | None) -> None:
         "other seed": lambda: learn(SEED + rank, 1e-3),
         "other setting": lambda: learn(SEED, 1e-3 * (1 + rank)),
         "first fails": shared(lambda: dict[str, int]()["nothing"], world),
-        "share fails": lambda: joined(fails, world)(0),
-        "joined": joined(lambda: [rank, rank + 10], world),
+        "share fails": lambda: side_by_side(fails, world)(0),
+        "side by side": side_by_side(lambda: [rank, rank + 10], world),
         "explodes": explode,
         "saved": lambda: save_version(_in_shards(world), folder / "version"),
         "copied too late": lambda: WholeCopy(_in_shards(world), world),
