@@ -5,7 +5,6 @@ and learns from them (``action_value``); they are paired (``preference``), the r
 computed, and the pairs are gone through in steps. A round without a pair takes no step of the policy.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.training.action_value import ActionCritic
-from upturn.training.advantage import ScoredGroup
-from upturn.training.advantages.returns import first_returns, mean_of, returns_to_go
+from upturn.training.advantage import ScoredGroup, mean_return
 from upturn.training.collection import Collect, Collecting, StatefulCollect
 from upturn.training.critic import value_model
 from upturn.training.dpo import PairBatches
@@ -103,13 +101,12 @@ class PreferenceRounds:
 
 
 def _metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
-    """Of all that was sampled. ``mean_return``: NaN when nothing could be scored."""
-    found = [value for group in groups for value in first_returns(returns_to_go(group, 1.0)) if value is not None]
+    """Of all that was sampled."""
     members = [member for group in groups for member in group.members]
     return {
         "trajectories": float(len(members)),
         "groups": float(len(groups)),
-        "mean_return": mean_of(found) if found else math.nan,
+        "mean_return": mean_return(groups),
     }
 
 

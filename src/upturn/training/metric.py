@@ -54,7 +54,10 @@ METRICS: tuple[Metric, ...] = (
         "missing_cost_*", "cost", "tasks", "Tasks that were not judged for a cost; they are left out of its mean."
     ),
     Metric(
-        "mean_return", "reward", "", "Mean reward of the trajectories that could be scored, before any baseline."
+        "mean_return",
+        "reward",
+        "",
+        "Mean reward of the trajectories that could be scored, undiscounted, before any baseline.",
     ),
     Metric("trajectories", "reward", "trajectories", "Attempts that were sampled in the iteration."),
     Metric("groups", "reward", "groups", "Tasks that they are attempts at."),

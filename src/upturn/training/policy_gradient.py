@@ -6,10 +6,8 @@ What is left out because its gradient is exactly 0 still counts in the denominat
 out.
 """
 
-import math
-
 from upturn.errors import TrainingError
-from upturn.training.advantage import Advantage, unscorable_count
+from upturn.training.advantage import Advantage, mean_return, unscorable_count
 from upturn.training.advantages import AdvantageSettings, advantage_of
 from upturn.training.aggregation import sampled_of
 from upturn.training.collection import Collect, Collection, Collector, ComparedGroup, Refill, Refilling
@@ -84,13 +82,12 @@ def _group_rows(compared: ComparedGroup, settings: ObjectiveSettings) -> list[Tr
 
 
 def sampled_metrics(found: Collection) -> dict[str, float]:
-    """Of all that was sampled, discarded groups included. ``mean_return``: NaN when nothing could be scored."""
+    """Of all that was sampled, discarded groups included."""
     groups = [each.group for each in found.sampled]
     trajectories = [member.trajectory for group in groups for member in group.members]
-    returns = [value for each in found.sampled for value in each.advantages.returns if value is not None]
     metrics = {
         "trajectories": float(len(trajectories)),
-        "mean_return": math.fsum(returns) / len(returns) if returns else math.nan,
+        "mean_return": mean_return(groups),
         "groups": float(len(groups)),
         "unscorable": float(unscorable_count(groups)),
         "forks": float(sum(row.fork_cause is not None for each in trajectories for row in each.rows)),
