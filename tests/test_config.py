@@ -207,6 +207,17 @@ def test_missing_agents_say_what_to_add() -> None:
         ({"world_model": {"iterations": 4}}, ("world_model.evaluate_every = 5", "world_model.iterations = 4")),
         ({"offline": {"iterations": 4}}, ("offline.evaluate_every = 5", "offline.iterations = 4")),
         ({"rejection": {"evaluate_every": 2}}, ("rejection.evaluate_every = 2", "rejection.iterations = 1")),
+        ({"grpo": {"minibatches": 25}}, ("grpo.minibatches = 25", "grpo.tasks_per_iteration = 24")),
+        (
+            {"ppo": {"minibatches": 3, "tasks_per_iteration": 2}},
+            ("ppo.minibatches = 3", "ppo.tasks_per_iteration = 2"),
+        ),
+        (
+            {"ppo": {"critic": {"minibatches": 25}}},
+            ("ppo.critic.minibatches = 25", "ppo.tasks_per_iteration = 24"),
+        ),
+        ({"offline": {"minibatches": 25}}, ("offline.minibatches = 25", "offline.groups = 24")),
+        ({"mixture": {"minibatches": 25}}, ("mixture.minibatches = 25", "mixture.tasks_per_iteration = 24")),
         ({"iterated": {"top": 9}}, ("iterated.top = 9", "iterated.attempts = 8")),
         ({"star": {"top": 3, "attempts": 2}}, ("star.top = 3", "star.attempts = 2")),
         ({"curriculum": {"window": 4}}, ("curriculum.window = 4", "no curriculum.policy")),

@@ -142,6 +142,7 @@ def _training(config: Config) -> Iterator[Contradiction]:
                     f"{written} has no effect with {prefix}.enabled = false",
                 )
     yield from _rounds(config)
+    yield from _minibatches(config)
     yield from _kept_attempts(config)
     yield from _curriculum(config)
     yield from _world_model(config)
@@ -167,6 +168,31 @@ def _rounds(config: Config) -> Iterator[Contradiction]:
                 (f"{prefix}.evaluate_every", f"{prefix}.iterations"),
                 f"{prefix}.evaluate_every = {section.evaluate_every} is never reached with "
                 f"{prefix}.iterations = {section.iterations}; lower it, or do more rounds",
+            )
+
+
+def _minibatches(config: Config) -> Iterator[Contradiction]:
+    """More steps than a round has tasks. Dynamic sampling, which presets may have, draws further ones."""
+    grpo = config.grpo
+    may_draw_more = grpo.preset is not None or grpo.algorithm.sampling_rounds is not None
+    asked = (
+        ("grpo", "minibatches", None if may_draw_more else grpo.minibatches),
+        ("ppo", "minibatches", config.ppo.minibatches),
+        ("ppo", "critic.minibatches", config.ppo.critic.minibatches),
+        ("dpo_rounds", "critic.minibatches", config.dpo_rounds.critic.minibatches),
+        ("offline", "minibatches", config.offline.minibatches),
+        ("mixture", "minibatches", config.mixture.minibatches),
+    )
+    for prefix, name, count in asked:
+        section: Section = getattr(config, prefix)
+        key = "groups" if prefix == "offline" else "tasks_per_iteration"
+        tasks: int = getattr(section, key)
+        written = dict(_chosen(section, prefix)).get(name)
+        if written is not None and count is not None and count > tasks:
+            yield Contradiction(
+                (f"{prefix}.{name}", f"{prefix}.{key}"),
+                f"{written} is never reached with {prefix}.{key} = {tasks}: all attempts at a task stay in one "
+                "minibatch; lower it, or take more tasks",
             )
 
 

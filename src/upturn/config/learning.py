@@ -216,7 +216,8 @@ class GrpoConfig(PracticeConfig):
     """A named algorithm, which ``algorithm``, ``advantage`` and ``minibatches`` change where they say something
     (docs/training.md); left out = centred rewards, clip 0.2/0.28, mean over tokens, no KL."""
     minibatches: Count | None = None
-    """Optimiser steps a round is split over; left out = as the preset has it, without one 2."""
+    """Optimiser steps a round is split over, at most one for each task that teaches something; left out = as the
+    preset has it, without one 2."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     """How the weights are updated."""
     advantage: AdvantageConfig = AdvantageConfig()

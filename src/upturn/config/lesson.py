@@ -17,7 +17,7 @@ class CriticConfig(Section):
     learning_rate: Positive = 3e-4
     """Of its AdamW; higher than the policy's, so that values follow it."""
     minibatches: Count = 2
-    """Optimiser steps that one pass over a round's attempts is split into."""
+    """Optimiser steps that one pass over a round's attempts is split into, at most one for each task."""
     passes: Count = 2
     """How often it uses a round's attempts."""
     alone_iterations: Annotated[int, Field(ge=0)] = 0
@@ -57,7 +57,7 @@ class PpoConfig(PracticeConfig):
     """``upturn train ppo``: practice with a critic, which says what each turn was worth."""
 
     minibatches: Count = 2
-    """Optimiser steps a round is split over."""
+    """Optimiser steps a round is split over, at most one for each task that teaches something."""
     passes: Count = 1
     """How often a round's attempts are used."""
     credit: CreditConfig = CreditConfig()
@@ -246,7 +246,7 @@ class OfflineConfig(RoundsConfig):
     groups: Count = 24
     """Tasks in one round, each with all its attempts; they come round again, in another order."""
     minibatches: Count = 2
-    """Optimiser steps a round is split over."""
+    """Optimiser steps a round is split over, at most one for each task that teaches something."""
     max_age: Annotated[int, Field(ge=0)] | None = None
     """Versions of the agent between the newest and the one that sampled an attempt, beyond which it is left out;
     left out = any age."""
@@ -286,7 +286,8 @@ class MixtureConfig(PracticeConfig):
     attempts: Annotated[int, Field(ge=2)] = 8
     """Attempts at each task, which are compared with each other."""
     minibatches: Count = 2
-    """Optimiser steps that a round of practice is split over; each other part has one step in a round."""
+    """Optimiser steps that a round of practice is split over, at most one for each task that teaches something;
+    each other part has one step in a round."""
     sft: Annotated[float, Field(ge=0)] = 1.0
     """Weight of supervised training on the pool's verified successes beside practice's 1; 0 = none."""
     dpo: Annotated[float, Field(ge=0)] = 0.0

@@ -104,7 +104,8 @@ class GrpoSettings:
 
     iterations: int = 40
     minibatches: int = 2
-    """Optimiser steps that one pass over an iteration's groups is split into."""
+    """Optimiser steps that one pass over an iteration's groups is split into. A group stays in one of them: where
+    fewer have a gradient, there are fewer steps (``optimiser_steps`` on the curve)."""
     passes: int = 1
     """How often an iteration's rollouts are used."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
