@@ -36,7 +36,8 @@ def courses_results(courses: Courses) -> list[Result]:
 
 def _on_the_way(course: Course) -> float:
     """The mean height of the curve, straight between two exams."""
-    tokens, success = zip(*course.curve, strict=True)
+    tokens = [each for each, _ in course.curve]
+    success = [each for _, each in course.curve]
     return float(np.trapezoid(success, tokens)) / (tokens[-1] - tokens[0])
 
 
