@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from upturn.agents import Attempt, Job, Limits, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
+from upturn.agents.context import GrowingPrompt
 from upturn.agents.rendering import has_tokens_of
 from upturn.environments.office import compose
 from upturn.environments.office.kit import OfficeKit
@@ -133,7 +134,7 @@ def test_the_right_calls_solve_tasks_in_every_family(
     assert [turn.action for turn in found.turns] == list(oracle)
     assert fork_counts([found]) == ({} if is_keeping else {"history_changed": 2})
     # Rendered afterwards from the records, for supervised training, it is the same to the token.
-    rendered = rendered_rows(found, renderer, "Be brief.")
+    rendered = rendered_rows(found, renderer, GrowingPrompt(renderer, "Be brief."))
     assert [(row.token_ids, row.spans, row.fork_cause) for row in rendered] == [
         (row.token_ids, row.spans, row.fork_cause) for row in found.rows
     ]
@@ -150,8 +151,8 @@ def test_demonstrations_of_another_tokenizer_are_rendered_again_for_supervised_t
     oracle = compose(task).draft.oracle
     (found,) = attempted(Dictated(other, oracle), other, [task], Limits(max_action_tokens=999))
     assert has_tokens_of(found, other) and not has_tokens_of(found, own)
-    assert with_rows(found, other, "Be brief.") is found
-    foreign = with_rows(found, own, "Be brief.")
+    assert with_rows(found, other, GrowingPrompt(other, "Be brief.")) is found
+    foreign = with_rows(found, own, GrowingPrompt(own, "Be brief."))
     assert foreign.origin == "rendered" and foreign.turns == found.turns
     (direct,) = attempted(Dictated(own, oracle), own, [task], Limits(max_action_tokens=999))
     assert [(row.token_ids, row.spans) for row in foreign.rows] == [

@@ -3,11 +3,13 @@
 import importlib
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import assert_never
 
 from upturn.agents.agent import Agent
+from upturn.agents.context import CONTEXT_PARAMETERS, Prompts, budget_of, prompts_of
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.limit import Limits
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
@@ -18,8 +20,9 @@ from upturn.records import AgentVersion
 
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""
-PARAMETERS = ("temperature", "max_tokens")
-"""What an agent version that samples may set; ``max_tokens`` goes before ``Limits.max_action_tokens``."""
+PARAMETERS = ("temperature", "max_tokens", *CONTEXT_PARAMETERS)
+"""What an agent version that samples may set; ``max_tokens`` goes before ``Limits.max_action_tokens``. Those of a
+context's budget go together, see ``Budget``."""
 
 
 def build(
@@ -36,22 +39,45 @@ def build(
     problems = _problems(version, renderer)
     if problems:
         raise ConfigError([f"agent {version.id!r}: {problem}" for problem in problems])
-    max_tokens = int(version.parameters.get("max_tokens", limits.max_action_tokens))
+    own_limits, context = limits_of(version, limits), budget_of(version.parameters)
     match version.kind:
         case "local_model":
             assert renderer is not None  # among the problems
-            return ToolAgent(renderer, replace(limits, max_action_tokens=max_tokens), version.prompt)
+            with _naming(version):
+                return ToolAgent(renderer, own_limits, version.prompt, context=context)
         case "rule_based" | "callable":
             return CallableAgent(load_function(version.model))
         case "endpoint":
-            return EndpointAgent(
-                ChatEndpoint(version.model, version.model_name, api_key=api_key),
-                prompt=version.prompt,
-                temperature=temperature(version),
-                max_tokens=max_tokens,
-            )
+            with _naming(version):
+                return EndpointAgent(
+                    ChatEndpoint(version.model, version.model_name, api_key=api_key),
+                    prompt=version.prompt,
+                    temperature=temperature(version),
+                    max_tokens=own_limits.max_action_tokens,
+                    context=context,
+                )
         case _:
             assert_never(version.kind)
+
+
+def limits_of(version: AgentVersion, limits: Limits) -> Limits:
+    """The limits of an attempt, with what the version sets itself."""
+    return replace(limits, max_action_tokens=int(version.parameters.get("max_tokens", limits.max_action_tokens)))
+
+
+def prompts_for(version: AgentVersion, limits: Limits, renderer: Renderer) -> Prompts:
+    """How a local model's agent makes its prompts, as ``build`` has it. Raises ConfigError."""
+    context = budget_of(version.parameters)
+    return prompts_of(renderer, limits_of(version, limits), version.prompt, context=context)
+
+
+@contextmanager
+def _naming(version: AgentVersion) -> Iterator[None]:
+    """Adds the version's name to problems that are found as it is built."""
+    try:
+        yield
+    except ConfigError as exc:
+        raise ConfigError([f"agent {version.id!r}: {problem}" for problem in exc.problems]) from exc
 
 
 def temperature(version: AgentVersion) -> float:
@@ -116,6 +142,11 @@ def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
         problems.append(f"temperature must be 0 (greedy) or more, got {temperature(version)!r}")
     if version.parameters.get("max_tokens", 1) < 1:
         problems.append(f"max_tokens must be 1 or more, got {version.parameters['max_tokens']!r}")
+    if is_sampling:
+        try:
+            budget_of(version.parameters)
+        except ConfigError as exc:
+            problems += exc.problems
     if version.prompt and not is_sampling:
         problems.append(f"a prompt has no effect on kind {version.kind!r}")
     if version.kind == "local_model" and renderer is None:

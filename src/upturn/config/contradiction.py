@@ -10,7 +10,7 @@ from typing import NamedTuple
 from upturn.config.config import Config
 from upturn.config.learning import RoundsConfig
 from upturn.config.lesson import ImitationConfig
-from upturn.config.section import AgentConfig, Section
+from upturn.config.section import AgentConfig, EnvironmentConfig, Section
 
 
 class Contradiction(NamedTuple):
@@ -22,8 +22,8 @@ class Contradiction(NamedTuple):
 
 
 _USED_BY_KIND = {
-    "local_model": {"model", "prompt", "temperature"},
-    "endpoint": {"model", "url", "prompt", "temperature", "api_key_env"},
+    "local_model": {"model", "prompt", "temperature", "context"},
+    "endpoint": {"model", "url", "prompt", "temperature", "api_key_env", "context"},
     "callable": {"import_path"},
     "rule_based": {"import_path"},
 }
@@ -68,6 +68,7 @@ def _agents(config: Config) -> Iterator[Contradiction]:
             yield Contradiction(places, f"{' and '.join(places)} are both {name!r}; names must differ")
     for index, agent in enumerate(config.agents):
         yield from _agent(agent, f"agents[{index}]")
+        yield from _context(agent, config.environment, f"agents[{index}]")
 
 
 def _agent(agent: AgentConfig, where: str) -> Iterator[Contradiction]:
@@ -76,10 +77,45 @@ def _agent(agent: AgentConfig, where: str) -> Iterator[Contradiction]:
         if not getattr(agent, name):
             yield Contradiction((f"{where}.{name}", f"{where}.kind"), f"{kind} needs {where}.{name}; set it")
     for name, written in _chosen(agent, where):
-        if name in _FOR_SOME_KINDS - _USED_BY_KIND[agent.kind]:
+        if name.partition(".")[0] in _FOR_SOME_KINDS - _USED_BY_KIND[agent.kind]:
             yield Contradiction(
                 (f"{where}.{name}", f"{where}.kind"), f"{written} has no effect with {kind}; take one away"
             )
+
+
+def _context(agent: AgentConfig, limits: EnvironmentConfig, where: str) -> Iterator[Contradiction]:
+    context, tokens = agent.context, f"{where}.context.tokens"
+    if "context" not in _USED_BY_KIND[agent.kind]:
+        return
+    if context.tokens is None:
+        for name, written in _chosen(context, f"{where}.context"):
+            yield Contradiction((f"{where}.context.{name}", tokens), f"{written} has no effect without {tokens}")
+        return
+    shown = f"{tokens} = {context.tokens}"
+    longest = context.longest_observation(context.tokens)
+    if longest >= context.tokens:
+        yield Contradiction(
+            (f"{where}.context.observation_tokens", tokens),
+            f"{where}.context.observation_tokens = {longest} has no effect with {shown}, which is not more",
+        )
+    elif context.summary_tokens >= longest:
+        yield Contradiction(
+            (f"{where}.context.summary_tokens", f"{where}.context.observation_tokens", tokens),
+            f"{where}.context.summary_tokens = {context.summary_tokens} has no effect: with {shown} an observation "
+            f"is shown with at most {longest} tokens; lower it, or raise the others",
+        )
+    if longest + limits.max_action_tokens >= context.tokens:
+        yield Contradiction(
+            (tokens, f"{where}.context.observation_tokens", "environment.max_action_tokens"),
+            f"{shown} has no room for an observation of {longest} tokens and "
+            f"environment.max_action_tokens = {limits.max_action_tokens}; raise it",
+        )
+    if agent.kind == "local_model" and limits.max_tokens is not None and context.tokens >= limits.max_tokens:
+        yield Contradiction(
+            (tokens, "environment.max_tokens"),
+            f"{shown} must be less than environment.max_tokens = {limits.max_tokens}, which ends an attempt; "
+            "lower it, or raise environment.max_tokens",
+        )
 
 
 def _environment(config: Config) -> Iterator[Contradiction]:

@@ -73,6 +73,31 @@ class ReadinessConfig(Section):
     """Whether unmasked personal data in the evidence stops training."""
 
 
+class ContextConfig(Section):
+    """How much of a long attempt the agent is shown, for local_model and endpoint. When the context would exceed
+    its budget, the history is rewritten down to the low mark: the latest turns whole, older ones as summaries,
+    those left out that have least to do with the instruction and the latest observation."""
+
+    tokens: Count | None = None
+    """Of the whole context: what is read and what is written in a turn; left out = it only grows. Estimated for an
+    endpoint, at three bytes a token."""
+    window_turns: Count = 8
+    """The latest turns, which are shown whole where they fit."""
+    low_mark: Probability = 0.6
+    """Share of ``tokens`` that the history is cut down to. A cut starts a new training row and makes caches of the
+    prompt useless, so it should be seldom: lower is seldomer."""
+    observation_tokens: Count | None = None
+    """The most of one observation that is shown, with a note of how much is left out; left out = a quarter of
+    ``tokens``."""
+    summary_tokens: Count = 48
+    """What is left of a result that is older than the window; of what was done, the call stays."""
+
+    def longest_observation(self, tokens: int) -> int:
+        """The most of one observation that is shown, in a context of so many tokens."""
+        # A quarter, as the 32 of 128 thousand tokens in the design of the office.
+        return self.observation_tokens or max(1, tokens // 4)
+
+
 class AgentConfig(Section):
     """One agent that tasks can be routed to; ``[[agents]]`` once for each."""
 
@@ -97,6 +122,8 @@ class AgentConfig(Section):
     """Environments the agent can act in; empty = any."""
     load_cap: Count | None = None
     """Tasks it may have in flight; left out = no cap."""
+    context: ContextConfig = ContextConfig()
+    """How much of a long attempt it is shown."""
 
 
 class EnvironmentConfig(Section):

@@ -11,6 +11,7 @@ from typing import Literal
 
 from upturn import __version__
 from upturn.agents import Limits
+from upturn.agents.context import Budget, parameters_of
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
 from upturn.config import AgentConfig, Config
 from upturn.environments import EnvironmentKit
@@ -161,6 +162,16 @@ def keep_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:
 def version_of(agent: AgentConfig) -> AgentVersion:
     """The first version of a configured agent."""
     parameters = {"temperature": agent.temperature} if agent.kind in ("local_model", "endpoint") else {}
+    context = agent.context
+    if context.tokens is not None:
+        budget = Budget(
+            context.tokens,
+            context.window_turns,
+            context.longest_observation(context.tokens),
+            summary_tokens=context.summary_tokens,
+            low_mark=context.low_mark,
+        )
+        parameters |= parameters_of(budget)
     model = {"local_model": agent.model, "endpoint": agent.url}.get(agent.kind, agent.import_path)
     return AgentVersion(
         agent.name,

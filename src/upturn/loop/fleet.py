@@ -7,6 +7,7 @@ from typing import Protocol
 
 from upturn.agents import Agent, Attempt, Beginning, Job, Limits, Setting, run_rollouts
 from upturn.agents.build import build, temperature
+from upturn.agents.context import budget_of
 from upturn.environments import EnvironmentKit, tools_of
 from upturn.errors import ModelError
 from upturn.models import Model, Renderer
@@ -123,6 +124,12 @@ class Fleet:
         """Raises ModelError where a context is full before any task: attempts would end before their first turn."""
         opening = len(renderer.open(Observation(""), version.prompt))
         room = self.limits.max_tokens or CONTEXT
+        context = budget_of(version.parameters)
+        if context is not None and context.tokens > room:
+            raise ModelError(
+                f"agent {version.id!r} has context_tokens = {context.tokens}, but a context may have {room}; lower "
+                "it, or raise environment.max_tokens"
+            )
         if opening >= room:
             raise ModelError(
                 f"agent {version.id!r} reads {opening} tokens of prompt and tools before any task, but a context "

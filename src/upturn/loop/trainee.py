@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from upturn.agents.build import prompts_for
 from upturn.environments import EnvironmentKit, tools_of
 from upturn.environments.judgement import judge
 from upturn.errors import ModelError
@@ -175,6 +176,8 @@ class Trainee:
             local.model, slots=SLOTS, max_length=fleet.limits.max_tokens or CONTEXT
         )
         self.renderer = local.renderer(tools_of(fleet.kit))
+        self.prompts = prompts_for(version, fleet.limits, self.renderer)
+        """How its agent makes prompts."""
 
     def serve_as(self, version: AgentVersion, fleet: Fleet | None = None) -> AgentVersion:
         """Lets the fleet attempt tasks as ``version`` with the weights as they are now; None = its own fleet."""

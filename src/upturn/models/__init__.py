@@ -11,6 +11,7 @@ from upturn.models.renderer import (
     CompactRenderer,
     ConversationRenderer,
     Renderer,
+    RetellingRenderer,
     Written,
     next_prompt,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "Model",
     "Renderer",
     "RendererReport",
+    "RetellingRenderer",
     "ScriptedModel",
     "Written",
     "check_renderer",

@@ -104,7 +104,7 @@ def pairs_in(context: Context, trainee: Trainee, frozen: "FrozenPairs") -> list[
     """
     names = sorted({name for pair in frozen.pairs for name in (pair.chosen, pair.rejected)})
     stored = {
-        each.trajectory.id: with_rows(each.trajectory, trainee.renderer, trainee.version.prompt)
+        each.trajectory.id: with_rows(each.trajectory, trainee.renderer, trainee.prompts)
         for each in context.pool.experiences_of(names, tenant=context.tenant)
     }
     return [

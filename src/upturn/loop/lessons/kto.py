@@ -84,9 +84,7 @@ def rated_in(context: Context, trainee: Trainee, frozen: "FrozenThumbs") -> list
     """The pool's, by trajectory; those without tokens of the trainee's renderer are rendered."""
     is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
     return [
-        RatedTrajectory(
-            with_rows(each.trajectory, trainee.renderer, trainee.version.prompt), is_good[each.trajectory.id]
-        )
+        RatedTrajectory(with_rows(each.trajectory, trainee.renderer, trainee.prompts), is_good[each.trajectory.id])
         for each in context.pool.experiences_of(sorted(is_good), tenant=context.tenant)
     ]
 

@@ -52,7 +52,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     needed_pool(context, "world-model")
     asked, trainee = settings(context.config), Trainee(context.fleet, parent)
     attempts = demonstrations_in(context, take_world_snapshot(context))
-    rows = supervised_rows([with_rows(each, trainee.renderer, trainee.version.prompt) for each in attempts])
+    rows = supervised_rows([with_rows(each, trainee.renderer, trainee.prompts) for each in attempts])
     batch = asked.transitions_per_iteration * asked.attempts
     warm_up = 0 if asked.warm_up is None else asked.warm_up.epochs * len(rows)
     rounds = asked.practice.iterations
