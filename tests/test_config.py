@@ -163,6 +163,26 @@ def test_missing_agents_say_what_to_add() -> None:
         ),
         ({"agents": [{**NANO, "api_key_env": "KEY"}]}, ("agents[0].api_key_env = 'KEY'", "'local_model'")),
         (
+            {"agents": [{**NANO, "context": {"low_mark": 0.5}}]},
+            ("agents[0].context.low_mark = 0.5", "without agents[0].context.tokens"),
+        ),
+        (
+            {"agents": [NANO, {**RULES, "context": {"tokens": 999}}]},
+            ("agents[1].context.tokens = 999", "agents[1].kind = 'rule_based'"),
+        ),
+        (
+            {"agents": [{**NANO, "context": {"tokens": 160}}]},
+            ("agents[0].context.summary_tokens = 48", "agents[0].context.tokens = 160", "at most 40 tokens"),
+        ),
+        (
+            {"agents": [{**NANO, "context": {"tokens": 300, "observation_tokens": 280}}]},
+            ("agents[0].context.tokens = 300", "observation of 280", "environment.max_action_tokens = 64"),
+        ),
+        (
+            {"agents": [{**NANO, "context": {"tokens": 512}}], "environment": {"max_tokens": 512}},
+            ("agents[0].context.tokens = 512", "environment.max_tokens = 512"),
+        ),
+        (
             {"environment": {"max_tokens": 32, "max_action_tokens": 33}},
             ("environment.max_action_tokens = 33", "environment.max_tokens = 32"),
         ),
@@ -290,7 +310,7 @@ def test_missing_agents_say_what_to_add() -> None:
         ),
     ],
 )
-def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[str, str]) -> None:
+def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[str, ...]) -> None:
     (found,) = problems_of(with_nano() | sections)
     assert all(side in found for side in sides), found
 
@@ -305,6 +325,7 @@ def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[s
         {"routing": {"policy": "rule_based", "default_agent": "nano"}},
         {"sft": {"enabled": False}, "grpo": {"iterations": 5}},
         {"tasks": {"heldout_count": 30}},
+        {"agents": [{**NANO, "context": {"tokens": 511}}], "environment": {"max_tokens": 512}},
         {"iterated": {"attempts": 3}},
         {"iterated": {"attempts": 3, "top": 3}},
         {"curriculum": {"policy": "levels", "is_gated": True, "gate": {"low": 0.2}, "levels": {"max_drop": 0.5}}},

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
-from upturn.config import AgentConfig, GrpoConfig, parse_config
+from upturn.config import AgentConfig, ContextConfig, GrpoConfig, parse_config
 from upturn.errors import ConfigError, JournalError, StoreBusyError
 from upturn.loop.check import check_names
 from upturn.loop.context import keep_agent_version, limits_of, open_run, policy_of, version_of
@@ -151,6 +151,23 @@ def test_version_gets_a_name_of_its_own_where_a_shared_pool_knows_another(desk: 
                 model="http://localhost:1/v1",
                 model_name="big",
                 parameters={"temperature": 1.0},
+            ),
+        ),
+        (
+            {"kind": "local_model", "model": "nano", "context": ContextConfig(tokens=400)},
+            AgentVersion(
+                "a",
+                "base",
+                "local_model",
+                model="nano",
+                parameters={
+                    "temperature": 1.0,
+                    "context_tokens": 400.0,
+                    "context_window_turns": 8.0,
+                    "context_observation_tokens": 100.0,
+                    "context_summary_tokens": 48.0,
+                    "context_low_mark": 0.6,
+                },
             ),
         ),
         (

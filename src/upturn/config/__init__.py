@@ -7,6 +7,7 @@ from upturn.config.load import load_config, parse_config
 from upturn.config.section import (
     AgentConfig,
     CanaryConfig,
+    ContextConfig,
     EnvironmentConfig,
     LoopConfig,
     PoolConfig,
@@ -23,6 +24,7 @@ __all__ = [
     "AgentConfig",
     "CanaryConfig",
     "Config",
+    "ContextConfig",
     "Contradiction",
     "EnvironmentConfig",
     "GrpoConfig",

@@ -160,7 +160,8 @@ def shortened(text: str, limit: int, count: Count) -> str:
         return ""
     length = min(len(text) - 1, int(len(text) * limit / total))
     while length > 0:
-        cut = f"{text[:length].rstrip()}… [{len(text) - length} more characters]"
+        kept = text[:length].rstrip()
+        cut = f"{kept}… [{len(text) - len(kept)} more characters]"
         if count(cut) <= limit:
             return cut
         length = int(length * _SHRINK)
