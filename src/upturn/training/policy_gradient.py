@@ -6,6 +6,8 @@ What is left out because its gradient is exactly 0 still counts in the denominat
 out.
 """
 
+from upturn.agents import fork_counts
+from upturn.agents.context import COMPACTED
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage, mean_return, unscorable_count
 from upturn.training.advantages import AdvantageSettings, advantage_of
@@ -85,12 +87,14 @@ def sampled_metrics(found: Collection) -> dict[str, float]:
     """Of all that was sampled, discarded groups included."""
     groups = [each.group for each in found.sampled]
     trajectories = [member.trajectory for group in groups for member in group.members]
+    forks = fork_counts(trajectories)
     metrics = {
         "trajectories": float(len(trajectories)),
         "mean_return": mean_return(groups),
         "groups": float(len(groups)),
         "unscorable": float(unscorable_count(groups)),
-        "forks": float(sum(row.fork_cause is not None for each in trajectories for row in each.rows)),
+        "forks": float(forks.total()),
+        "compactions": float(forks[COMPACTED]),
         "written_tokens": float(sum(written_count(each) for each in trajectories)),
     }
     return metrics if found.rounds is None else {**metrics, "sampling_rounds": float(found.rounds)}

@@ -192,21 +192,21 @@ def nano() -> LocalModel:
 
 def test_a_model_of_ours_goes_on_and_its_rows_are_trained_as_sampled(nano: LocalModel) -> None:
     renderer, answer = nano.renderer(), "m12 budget from bob; m13 report from eve; m14 demo from cid; m15 survey"
-    limits = Limits(max_turns=12, max_tokens=160, max_action_tokens=12)
+    limits = Limits(max_turns=9, max_tokens=160, max_action_tokens=12)
     budget = Budget(tokens=159, window_turns=2, observation_tokens=60, summary_tokens=16, low_mark=0.6)
     engine = LocalEngine(nano.model, slots=4, max_length=160)
-    without = attempted(ToolAgent(renderer, limits), engine, answer, limits, attempts=2)
-    assert [each.outcome for each in without] == ["token_limit"] * 2
+    (without,) = attempted(ToolAgent(renderer, limits), engine, answer, limits)
+    assert without.outcome == "token_limit"
     found = attempted(ToolAgent(renderer, limits, context=budget), engine, answer, limits, attempts=2)
-    assert [(each.outcome, len(each.turns)) for each in found] == [("step_limit", 12)] * 2
+    assert [(each.outcome, len(each.turns)) for each in found] == [("step_limit", 9)] * 2
     forks = fork_counts(found)
     assert set(forks) == {COMPACTED}
-    assert forks[COMPACTED] == sum(len(each.rows) for each in found) - 2 < 2 * 7
+    assert forks[COMPACTED] == sum(len(each.rows) for each in found) - 2 <= 2 * 4
     for each in found:
         assert max(len(row.token_ids) for row in each.rows) <= 159
-        assert [span.turn for row in each.rows for span in row.spans] == list(range(12))
+        assert [span.turn for row in each.rows for span in row.spans] == list(range(9))
     # Each token is trained once, with the log-prob that it was sampled with, in the context that it was sampled in.
-    rows = [row for each in found for row in policy_rows(each, [1.0] * 12)]
+    rows = [row for each in found for row in policy_rows(each, [1.0] * 9)]
     assert sum(len(row.positions) for row in rows) == sum(each.usage.written_tokens for each in found)
     trainer = Trainer(nano.model, OptimiserSettings(learning_rate=1e-4))
     for row, scored in zip(rows, trainer.score(rows), strict=True):

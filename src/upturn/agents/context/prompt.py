@@ -1,9 +1,11 @@
 """What a model of ours is given to read, when its context has a budget: exact, in tokens."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from upturn.agents.context.budget import Budget
+from upturn.agents.context.relevance import Relevance, lexical_relevance
 from upturn.agents.context.window import ContextWindow
 from upturn.agents.limit import Limits
 from upturn.agents.recorder import LimitReachedError
@@ -13,6 +15,8 @@ from upturn.records import Observation, Turn
 
 COMPACTED = "history_compacted"
 """Cause of a row that begins because the history was rewritten to fit its budget."""
+_COUNTED = 1024
+"""Texts whose tokens are remembered: each is counted again whenever history is rewritten."""
 _TRIES = 8
 """At cutting down to what fits: counts of single texts may be a little less than the whole they become."""
 
@@ -52,7 +56,15 @@ class BudgetedPrompt:
     out changes as seldom as with other templates.
     """
 
-    def __init__(self, renderer: Renderer, budget: Budget, *, reserve: int, prompt: str = "") -> None:
+    def __init__(
+        self,
+        renderer: Renderer,
+        budget: Budget,
+        *,
+        reserve: int,
+        prompt: str = "",
+        relevance: Relevance = lexical_relevance,
+    ) -> None:
         """``reserve``: tokens that may be written in a turn. Raises ConfigError where a budget leaves no room."""
         if not isinstance(renderer, RetellingRenderer):
             raise ConfigError(
@@ -65,7 +77,8 @@ class BudgetedPrompt:
         self._renderer, self._retelling, self._prompt = renderer, renderer, prompt
         self._keeps = not isinstance(renderer, ConversationRenderer) or renderer.keeps_prefix(prompt)
         around = len(renderer.extend(Observation(""))) + 1  # and what ends an action
-        self._window = ContextWindow(budget, renderer.count, around, reserve)
+        count = lru_cache(_COUNTED)(renderer.count)
+        self._window = ContextWindow(budget, count, around, reserve, relevance)
         check_room(self._window, len(renderer.open(Observation(""), prompt)))
 
     def next(self, history: tuple[int, ...], turns: Sequence[Turn], observation: Observation) -> Prompt:

@@ -209,7 +209,7 @@ _FIXED = (
         "Unscorable and forked",
         "a unit",
         "Both should be near 0. Attempts without a reward teach nothing; forked rows were begun anew because a "
-        "prompt changed its own past.",
+        "prompt changed its own past, which a context with a budget does on purpose.",
         (Line("unscorable", "attempts without reward"), Line("forks", "forked rows")),
         ideal=0.0,
     ),
