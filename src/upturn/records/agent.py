@@ -24,7 +24,7 @@ class AgentVersion:
     prompt: str = ""
     """System prompt; empty = none (the nano policy has none)."""
     parameters: Mapping[str, float] = field(default_factory=dict)
-    """Sampling parameters, e.g. temperature and max_tokens."""
+    """Of sampling, e.g. temperature and max_tokens, and of a context's budget."""
     capabilities: tuple[str, ...] = ()
     """Environments it can act in; empty = any."""
     parent: str | None = None

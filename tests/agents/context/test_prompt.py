@@ -14,6 +14,7 @@ from upturn.agents import (
     Limits,
     Setting,
     ToolAgent,
+    beginnings,
     build,
     fork_counts,
     rendered_rows,
@@ -146,6 +147,18 @@ def test_rows_rendered_from_records_are_those_of_the_rollout() -> None:
     assert [(row.token_ids, row.spans, row.fork_cause) for row in rendered] == [
         (row.token_ids, row.spans, row.fork_cause) for row in found.rows
     ]
+
+
+def test_an_attempt_that_goes_on_from_a_state_reads_what_it_would_have_read() -> None:
+    renderer = LetterRenderer()
+    found, _ = scripted(renderer, BUDGET)
+    state = beginnings(found, TASK, Talkative(ANSWER))[7]  # history was rewritten before it, and will be again
+    setting = Setting(
+        "again", ToolAgent(renderer, LIMITS, context=BUDGET), "a@1", ScriptedModel(["a.b"], letters), LIMITS
+    )
+    (again,) = asyncio.run(run_rollouts([Job(Attempt(TASK, 0, 0, state), setting)], lambda _: Talkative(ANSWER)))
+    assert len(again.turns) == 30
+    assert [row.token_ids for row in again.rows] == [row.token_ids for row in found.rows[1:]]
 
 
 def test_a_long_observation_is_cut_before_it_is_read() -> None:
