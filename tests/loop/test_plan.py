@@ -26,8 +26,9 @@ from upturn.loop.plan import (
     rows_plan,
     scored,
 )
-from upturn.loop.practice import SELECTION_TASKS, Course, practice_of
+from upturn.loop.practice import Course, practice_of
 from upturn.loop.trainee import Trainee
+from upturn.loop.watch import SELECTION_TASKS
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.estimate import memory, shape_of
 from upturn.training.row import TrainingRow, supervised_rows

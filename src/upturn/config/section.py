@@ -147,7 +147,8 @@ class TaskConfig(Section):
     """What the agents work on."""
 
     file: FilePath = ""
-    """JSON Lines file of tasks, training and held-out; empty = the environment makes them from the seed."""
+    """JSON Lines file of tasks, training and held-out; empty = the environment makes them from the seed. Where
+    anything is trained, one training task in eight is set aside to choose weights on (docs/loop.md)."""
     families: tuple[str, ...] = ()
     """Task families the environment makes; empty = all it has."""
     levels: tuple[Count, ...] = ()

@@ -7,7 +7,7 @@ from upturn.loop.context import Context, keep_agent_version
 from upturn.loop.trainee import Trainee
 from upturn.records import AgentVersion
 from upturn.report.training import read_training
-from upturn.report.training.sentence import ending, keeping
+from upturn.report.training.sentence import ending, keeping, measuring
 from upturn.training.place import DESCRIPTION_FILE
 
 WARM_UP = "warm-up"
@@ -25,14 +25,14 @@ def has_run(context: Context, name: str) -> bool:
 
 
 def training_told(context: Context, name: str) -> str:
-    """How far a training run got, why it stopped there, and which weights came out of it."""
+    """How far a training run got, why it stopped there, which weights came out of it, and what chose them."""
     folder = training_folder(context, name)
     found = read_training(folder)
+    chosen = " ".join(filter(None, (keeping(found), measuring(found))))
     if not (folder / WARM_UP / DESCRIPTION_FILE).is_file():
-        return f"{ending(found)} {keeping(found)}".rstrip()
+        return f"{ending(found)} {chosen}".rstrip()
     warm_up = f"A supervised warm-up went before. {ending(read_training(folder / WARM_UP))} Then practice began."
-    kept = keeping(found).replace("before any training", "after the warm-up")
-    return f"{warm_up} {ending(found)} {kept}".rstrip()
+    return f"{warm_up} {ending(found)} {chosen.replace('before any training', 'after the warm-up')}".rstrip()
 
 
 def limits_told(context: Context, name: str) -> str:

@@ -13,10 +13,11 @@ from upturn.config import RoundsConfig
 from upturn.errors import TrainingError
 from upturn.loop.context import Context
 from upturn.loop.fleet import SLOTS
-from upturn.loop.practice import SELECTION_TASKS, Course
+from upturn.loop.practice import Course
 from upturn.loop.settings import optimiser
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.loop.values import written_from_states
+from upturn.loop.watch import watched
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.training.estimate import Memory, memory, shape_of
 from upturn.training.row import TrainingRow, policy_rows, written_count
@@ -130,10 +131,10 @@ def practice_plan(
     settings = optimiser(context.config, section.learning_rate)
     cost = probed(trainee, tasks, replace(practice, attempts=attempts), settings)
     rows = section.iterations * section.tasks_per_iteration * practice.attempts
-    watched = SELECTION_TASKS * evaluations(section) if course.is_watched else 0
+    looks = len(watched(context).tasks) * evaluations(section) if course.is_watched else 0
     exams = 2 * context.config.tasks.heldout_count
     continued = rows * practice.continuations * cost.continued
-    attempted = rows + continued / max(cost.written, 1.0) + watched + exams
+    attempted = rows + continued / max(cost.written, 1.0) + looks + exams
     seconds = attempted * cost.sampling_seconds + rows * cost.update_seconds * (
         passes * (1 + held.critics) + held.scorings / BACKWARD
     )

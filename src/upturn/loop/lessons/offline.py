@@ -11,11 +11,12 @@ from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, Walk, rows_plan
-from upturn.loop.practice import practice_of, watcher
+from upturn.loop.practice import practice_of
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee, scored
 from upturn.loop.training import with_rows
+from upturn.loop.watch import watcher
 from upturn.models import Renderer
 from upturn.pool import Selection
 from upturn.pool.snapshot import experiences_in, take_snapshot
