@@ -14,7 +14,8 @@ from upturn.training.place import CURVE_FILE, RunDescription, RunPlan, write_des
 
 def _run(folder: Path, *, unit: str, kept_units: int, keep: str) -> None:
     folder.mkdir(parents=True)
-    write_description(folder, RunDescription({"algorithm": "toy"}, RunPlan(2, 1, 1, keep, unit=unit), "success on new tasks"))  # type: ignore[arg-type]
+    plan = RunPlan(2, 1, 1, keep, unit=unit)  # type: ignore[arg-type]
+    write_description(folder, RunDescription({"algorithm": "toy"}, plan, "success on new tasks"))
     with Curve(folder / CURVE_FILE, keep_units=None) as curve:
         for units in range(3):
             curve.append(CurvePoint(units, units, {"score": 0.5}))

@@ -56,7 +56,7 @@ def _on_file(desk: ModuleType, tmp_path: Path, **counts: int) -> Config:
     kit, tasks = desk.kit(), list[Task]()
     for family, count in counts.items():
         for split, many in (("train", count), ("heldout", 4)):
-            tasks += islice(kit.tasks(seed=9, split=split, families=[family]), many)  # type: ignore[arg-type]
+            tasks += islice(kit.tasks(seed=9, split=split, families=[family]), many)
     path = tmp_path / "tasks.jsonl"
     path.write_text("\n".join(map(fields_json, tasks)))
     plain: Config = desk.config(tasks={"file": str(path)}, environment={"max_turns": 1, "max_tokens": 64})
