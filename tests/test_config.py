@@ -16,6 +16,7 @@ from upturn.config import (
     EnvironmentConfig,
     Section,
     SftConfig,
+    keys_in,
     load_config,
     parse_config,
 )
@@ -257,6 +258,12 @@ def test_missing_agents_say_what_to_add() -> None:
         ({"rollouts": {"workers": 3}}, ("rollouts.workers = 3", "rollouts.place = 'process'")),
         ({"rollouts": {"folder": "x"}}, ("rollouts.folder = 'x'", "rollouts.place = 'process'")),
         (
+            {"rollouts": {"place": "ray", "api_key_env": "X"}},
+            ("rollouts.api_key_env = 'X'", "rollouts.place = 'ray'"),
+        ),
+        ({"rollouts": {"timeout_seconds": 9.0}}, ("rollouts.timeout_seconds = 9.0", "rollouts.place = 'process'")),
+        ({"rollouts": {"max_length": 9}}, ("rollouts.max_length = 9", "rollouts.place = 'process'")),
+        (
             {"rollouts": {"place": "ray", "url": "http://x"}},
             ("rollouts.url = 'http://x'", "rollouts.place = 'ray'"),
         ),
@@ -378,16 +385,23 @@ def test_file_is_read_and_what_it_names_must_be_there(tmp_path: Path) -> None:
         url = "http://localhost:1/v1"
         model = "m"
         api_key_env = "FAR_KEY"
+        [rollouts]
+        place = "engine"
+        url = "http://localhost:2"
+        api_key_env = "ITS_KEY"
         """
     )
     with pytest.raises(ConfigError) as caught:
         load_config(path, {"FAR_KEY": ""})
-    missing_file, missing_key = caught.value.problems
+    missing_file, missing_key, other_key = caught.value.problems
     assert "tasks.jsonl' does not exist" in missing_file
     assert "'FAR_KEY': that environment variable is not set" in missing_key
+    assert "rollouts.api_key_env = 'ITS_KEY': that environment variable is not set" in other_key
 
     (tmp_path / "tasks.jsonl").touch()
-    config = load_config(path, {"FAR_KEY": "secret"})
+    secrets = {"FAR_KEY": "secret", "ITS_KEY": "secret too", "PATH": "/bin"}
+    config = load_config(path, secrets)
+    assert keys_in(config, secrets) == {"FAR_KEY": "secret", "ITS_KEY": "secret too"}
     assert [agent.name for agent in config.agents] == ["nano", "far"]
     assert "secret" not in config.to_json()
 

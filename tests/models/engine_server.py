@@ -45,6 +45,8 @@ class Engine:
         match path:
             case "/v1/completions":
                 return self._completions(body, loop)
+            case "/v1/models":
+                return 200, {"object": "list", "data": [{"id": self.version, "object": "model"}]}
             case "/generate":
                 return self._generate(body, loop)
             case "/v1/load_lora_adapter":
@@ -157,8 +159,13 @@ def serving(engine: Engine) -> Iterator[Engine]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"  # connections are kept, as real engines do
 
+        def do_GET(self) -> None:
+            self._answer({})
+
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            self._answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+
+        def _answer(self, body: dict[str, Any]) -> None:
             engine.asked.append((self.path, {name.lower(): text for name, text in self.headers.items()}, body))
             engine.under_way += 1
             engine.most_under_way = max(engine.most_under_way, engine.under_way)

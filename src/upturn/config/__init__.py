@@ -3,7 +3,7 @@
 from upturn.config.config import Config
 from upturn.config.contradiction import Contradiction, contradictions
 from upturn.config.learning import GrpoConfig, PracticeConfig, RoundsConfig, SftConfig
-from upturn.config.load import load_config, parse_config
+from upturn.config.load import keys_in, load_config, parse_config
 from upturn.config.section import (
     AgentConfig,
     CanaryConfig,
@@ -41,6 +41,7 @@ __all__ = [
     "TaskConfig",
     "ValidationConfig",
     "contradictions",
+    "keys_in",
     "load_config",
     "parse_config",
 ]

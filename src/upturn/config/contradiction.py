@@ -251,7 +251,7 @@ def _rollouts(config: Config) -> Iterator[Contradiction]:
     used = {
         "process": ("place",),
         "ray": ("place", "workers", "address", "folder"),
-        "engine": ("place", "url", "dialect", "folder"),
+        "engine": ("place", "url", "dialect", "folder", "api_key_env", "timeout_seconds", "max_length"),
     }[config.rollouts.place]
     for name, written in _chosen(config.rollouts, "rollouts"):
         if name not in used:

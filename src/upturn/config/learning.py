@@ -59,6 +59,13 @@ class RolloutConfig(Section):
     dialect: Literal["vllm", "sglang"] = "sglang"
     """engine: how it is asked. Whole models are handed over, which SGLang takes while it runs; vLLM takes adapters
     only."""
+    api_key_env: str = ""
+    """engine: name of the environment variable that holds the key; empty = no key is sent."""
+    timeout_seconds: Positive = 120.0
+    """engine: of one try of one request; loading weights is one too."""
+    max_length: Count | None = None
+    """engine: tokens of the longest context that it takes; an attempt that leaves no room for one more ends there.
+    Left out = unknown: the engine refuses it."""
     folder: FilePath = ""
     """ray, engine: where weights are handed over, readable under the same path for whoever samples; empty = in the
     run's folder."""

@@ -46,6 +46,8 @@ class Context:
     progress: Progress
     world: World | None = None
     """The processes that train together, of which this is the first; None = it trains alone."""
+    sampler_key: str = ""
+    """What the engine of ``[rollouts]`` is shown; empty = none."""
     tasks_served: int = 0
     """Of the stream of this run's service."""
     cycle: int = 1
@@ -125,7 +127,8 @@ def open_run(
 ) -> Iterator[Context]:
     """Opens the run in ``run_dir``, begun here or before; raises ConfigError for what it names and is not there.
 
-    Raises JournalError when the folder holds another run, StoreBusyError when its pool is in use.
+    ``api_keys``: by the environment variable that holds them (``keys_in``); None = none is needed. Raises
+    JournalError when the folder holds another run, StoreBusyError when its pool is in use.
     """
     kit = checked_kit(config)
     needs_torch = any(agent.kind == "local_model" for agent in config.agents)
@@ -135,7 +138,10 @@ def open_run(
         torch_set(_threads(config, world)) if needs_torch else nullcontext(),
     ):
         (run_dir / "config.json").write_text(config.to_json())
-        fleet = Fleet(kit, limits_of(config), api_keys)
+        keys = api_keys or {}
+        fleet = Fleet(
+            kit, limits_of(config), {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
+        )
         policy = policy_of(config)
         registry = AgentRegistry()
         for agent in config.agents:
@@ -145,7 +151,10 @@ def open_run(
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
         service = Service(fleet, router, pool, Purpose(f"{run_id}/service", config.run.seed))
         told = TroubleProgress(progress, service.troubles)
-        context = Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, told, world)
+        key = keys.get(config.rollouts.api_key_env, "")
+        context = Context(
+            config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, told, world, key
+        )
         context.begin()
         yield context
 

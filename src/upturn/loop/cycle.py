@@ -17,6 +17,7 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.practice import practice_weights
 from upturn.loop.reserve import Reserved
+from upturn.loop.sampling import check_sampler
 from upturn.loop.service import Served
 from upturn.loop.training import take_training_snapshot, train_grpo, train_sft
 from upturn.pool.readiness import readiness, thresholds_of
@@ -282,6 +283,8 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
     """One whole turn: it stops early when the evidence is not enough or the candidate does not pass."""
     prefix = f"cycle-{number}/"
     context.cycle = number
+    if context.config.grpo.enabled and not context.journal.has_finished(f"{prefix}grpo"):
+        check_sampler(context)
     context.fleet.keep_only(context.service.versions().values())  # engines of earlier cycles' trials are large
     serve(context, f"{prefix}serve", context.config.tasks.count)
     report = check_readiness(context, f"{prefix}readiness")

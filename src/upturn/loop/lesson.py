@@ -21,6 +21,7 @@ from upturn.loop.lessons.evidence import check_evidence
 from upturn.loop.lessons.imitation import Imitation, Way
 from upturn.loop.lessons.learned import Learned
 from upturn.loop.plan import Plan
+from upturn.loop.sampling import check_sampler
 from upturn.loop.training import sft_settings
 from upturn.records import AgentVersion, Result
 
@@ -131,9 +132,11 @@ def student(context: Context) -> AgentVersion:
 
 
 def teach(context: Context, algorithm: str) -> Taught:
-    """Runs the lesson, or goes on with it. Raises ConfigError, see ``check``."""
+    """Runs the lesson, or goes on with it. Raises ConfigError, see ``check``, and what ``check_sampler`` raises."""
     check(context.config, algorithm)
     lesson, incumbent = LESSONS[algorithm], student(context)
+    if not context.journal.has_finished("train"):
+        check_sampler(context)
     before = examine(context, "exam-before", incumbent)
     learned = context.journal.record_step(
         "train", Learned, lambda: lesson.train(context, incumbent, before, algorithm)
