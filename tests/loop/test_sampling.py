@@ -46,8 +46,9 @@ def test_workers_without_ray_are_refused_with_how_to_install_it(desk: ModuleType
 
 
 def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serving(
-    desk: ModuleType, tmp_path: Path
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("upturn.models.remote.RemoteSettings", partial(RemoteSettings, retries=0))
     engine = RolloutConfig(place="engine", url=NOBODY, timeout_seconds=1.0)
     practice = GrpoConfig(iterations=1, evaluate_every=1)
     plain = desk.config(("solver",), environment=SHORT, tasks={"count": 4})
@@ -59,6 +60,7 @@ def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serv
             run_cycle(context, 1)
         assert context.journal.progress().steps == ()
         context.journal.json_step("cycle-1/grpo", lambda: None)
+        monkeypatch.setattr("upturn.loop.cycle.serve", lambda *_: None)
         assert "not met" in run_cycle(context, 1).words, "nothing is left to practise, so nobody is asked for"
 
 
