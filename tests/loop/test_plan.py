@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from upturn.config import AgentConfig, Config, RoundsConfig
+from upturn.config.lesson import RftConfig
 from upturn.errors import TrainingError
 from upturn.loop.context import Context, version_of
 from upturn.loop.lessons import dpo_rounds, ppo, rft
@@ -30,12 +31,15 @@ from upturn.loop.practice import Course, practice_of
 from upturn.loop.trainee import Trainee
 from upturn.loop.watch import SELECTION_TASKS
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
+from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.estimate import memory, shape_of
 from upturn.training.row import TrainingRow, supervised_rows
 from upturn.training.settings import OptimiserSettings
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano")
 SHORT = {"max_turns": 1, "max_tokens": 128}
+HELDOUT = 32
+"""Held-out tasks: 31 are asked for, and the two families have as many each."""
 
 
 @pytest.fixture
@@ -146,7 +150,7 @@ def test_a_plan_of_practice_counts_attempts_watch_exams_and_passes(
     monkeypatch.setattr("upturn.loop.plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 3.0, 12))
     parent, rows = version_of(NANO), 7 * 24 * 4
     found = practice_plan(context, parent, "ppo", course=_course(context), passes=2)
-    attempts = rows + 4 * SELECTION_TASKS + 2 * context.config.tasks.heldout_count
+    attempts = rows + 4 * SELECTION_TASKS + 2 * HELDOUT
     assert (found.units, found.unit, found.rows, found.tokens) == (7, "iteration", rows, rows * 10)
     assert found.seconds == pytest.approx(attempts * 2.0 + rows * 2 * 3.0)
     assert found.learns_from == "4 fresh attempts at each of 24 tasks a round"
@@ -257,7 +261,31 @@ def test_lessons_hold_what_they_hold(context: Context, monkeypatch: pytest.Monke
     found = rft.plan(context, parent)
     section, trials = context.config.rft, 9
     rows = section.iterations * section.tasks_per_iteration * section.attempts
-    exams = 2 * context.config.tasks.heldout_count
+    exams = 1 + 9 + 1  # of the base, of each trial, and of the version that comes out
+    chance = 30 * section.attempts
     assert (found.units, found.rows) == (trials * section.iterations, trials * rows)
-    assert found.seconds == pytest.approx(trials * ((rows + exams) * 2.0 + rows * 3.0 * (1 + 1 / BACKWARD)))
+    sampled = trials * rows + exams * HELDOUT + chance
+    assert found.seconds == pytest.approx(sampled * 2.0 + trials * rows * 3.0 * (1 + 1 / BACKWARD))
     assert found.learns_from == "30 tasks, 9 trainings with the controls and seeds"
+
+
+def test_examples_without_a_random_control_measure_no_chance_and_a_second_base_is_examined_too(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upturn.loop.plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 0.0, 12))
+    own = RftConfig(controls=(), seeds=2, second_base="elsewhere")
+    context.config = context.config.model_copy(update={"rft": own})
+    found = rft.plan(context, version_of(NANO))
+    rows = own.iterations * own.tasks_per_iteration * own.attempts
+    assert found.seconds == pytest.approx((4 * rows + (2 + 4 + 1) * HELDOUT) * 2.0)
+
+
+def test_a_probe_in_which_nobody_wrote_anything_is_refused(
+    context: Context, trainee: Trainee, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = context.next_tasks(2)
+    nothing = Trajectory("t", tasks[0].id, "nano@1", (), Observation(""), "token_limit", "sampled")
+    groups = [ScoredGroup(task, (ScoredTrajectory(nothing, None),) * 2) for task in tasks]
+    monkeypatch.setattr(trainee, "practise", lambda *_: groups)
+    with pytest.raises(TrainingError, match="not one row of tokens to train 'nano@base-in-training' on"):
+        probed(trainee, tasks, practice_of(context, "x", 2), OptimiserSettings())

@@ -14,7 +14,7 @@ from upturn.deployment.rule import CanarySettings
 from upturn.deployment.validation import Pair, Validation, ValidationSettings, validate
 from upturn.loop.candidate import limits_told
 from upturn.loop.context import Context
-from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.exam import ExamResult, heldout_tasks, sit
 from upturn.loop.practice import practice_weights
 from upturn.loop.reserve import Reserved
 from upturn.loop.sampling import check_sampler
@@ -103,8 +103,7 @@ def examine(context: Context, name: str, version: AgentVersion, temperature: flo
     """The version's marks on the held-out tasks; None = at its serving temperature."""
 
     def work() -> ExamResult:
-        count = context.config.tasks.heldout_count
-        tasks = exam_tasks(context.kit, context.practised, count, seed=context.seed, split="heldout")
+        tasks = heldout_tasks(context)
         context.progress.stage(f"Examine {version.id} on {len(tasks)} held-out tasks", len(tasks))
         result = sit(context.fleet, version, tasks, context.purpose(name, temperature), pool=context.pool)
         context.progress.advance(len(tasks), success=result.rate())

@@ -35,6 +35,8 @@ class Lesson(NamedTuple):
     """What it would do and take; nothing is trained or kept."""
     train: Callable[[Context, AgentVersion, ExamResult, str], Learned]
     """What it makes of a version, given its exam before and the step's name."""
+    ready: Callable[[Context], object] = lambda _: None
+    """Raises ConfigError for what the run's environment does not have; asked before anything is examined."""
 
 
 def _lesson(
@@ -66,7 +68,7 @@ LESSONS: Mapping[str, Lesson] = {
     "iterated": _imitation("iterated"),
     "star": _imitation("star"),
     "self-repair": _imitation("self_repair"),
-    "rft": Lesson(rft.settings, rft.plan, rft.train),
+    "rft": Lesson(rft.settings, rft.plan, rft.train, rft.examples),
     "world-model": _lesson(world_model.settings, world_model.plan, world_model.train),
     "offline": _lesson(offline.settings, offline.plan, offline.train),
     "mixture": _lesson(
@@ -136,6 +138,7 @@ def teach(context: Context, algorithm: str) -> Taught:
     check(context.config, algorithm)
     lesson, incumbent = LESSONS[algorithm], student(context)
     if not context.journal.has_finished("train"):
+        lesson.ready(context)
         check_sampler(context)
     before = examine(context, "exam-before", incumbent)
     learned = context.journal.record_step(

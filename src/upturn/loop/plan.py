@@ -12,6 +12,7 @@ from typing import NamedTuple
 from upturn.config import RoundsConfig
 from upturn.errors import TrainingError
 from upturn.loop.context import Context
+from upturn.loop.exam import heldout_tasks
 from upturn.loop.fleet import SLOTS
 from upturn.loop.practice import Course
 from upturn.loop.settings import optimiser
@@ -89,8 +90,15 @@ class Held:
     """Of the model in memory, not trained."""
     critics: int = 0
     """Of the model, trained."""
-    scorings: int = 0
-    """Of every row, without a step: by a reference, or by the model itself before it changes."""
+    scorings: float = 0.0
+    """Of every row each time it is trained on, without a step: by a reference, or by the model itself before it
+    changes; what is scored once for several epochs is a part of one."""
+    trainings: int = 1
+    """How often the same is done anew, from other seeds or with other rewards."""
+    exams: int = 2
+    """On all held-out tasks."""
+    attempts: int = 0
+    """Further ones, which nothing is trained on."""
 
 
 class Walk(NamedTuple):
@@ -130,20 +138,19 @@ def practice_plan(
     tasks = (course.tasks or sampler.tasks)(0)[: max(1, PROBED_ATTEMPTS // attempts)]
     settings = optimiser(context.config, section.learning_rate)
     cost = probed(trainee, tasks, replace(practice, attempts=attempts), settings)
-    rows = section.iterations * section.tasks_per_iteration * practice.attempts
+    rows = held.trainings * section.iterations * section.tasks_per_iteration * practice.attempts
     looks = len(watched(context).tasks) * evaluations(section) if course.is_watched else 0
-    exams = 2 * context.config.tasks.heldout_count
-    continued = rows * practice.continuations * cost.continued
-    attempted = rows + continued / max(cost.written, 1.0) + looks + exams
-    seconds = attempted * cost.sampling_seconds + rows * cost.update_seconds * (
-        passes * (1 + held.critics) + held.scorings / BACKWARD
-    )
+    continued = rows * practice.continuations * cost.continued / max(cost.written, 1.0)
+    examined = held.trainings * looks + held.exams * len(heldout_tasks(context))
+    sampled = rows + continued + examined + held.attempts
+    steps = passes * (1 + held.critics) + held.scorings / BACKWARD
+    seconds = sampled * cost.sampling_seconds + rows * cost.update_seconds * steps
     alive = section.tasks_per_iteration * practice.attempts
     taken = _memory(trainee, cost, settings, held=held, batch_rows=alive, alive=alive)
     return Plan(
         algorithm,
         f"{practice.attempts} fresh attempts at each of {section.tasks_per_iteration} tasks a round",
-        section.iterations,
+        held.trainings * section.iterations,
         "iteration",
         rows,
         round(rows * cost.tokens),

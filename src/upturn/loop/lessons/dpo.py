@@ -11,7 +11,7 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import left_out_words, needed_pool, practised_selection
 from upturn.loop.peer import jointly
-from upturn.loop.plan import Plan, Walk, rows_plan
+from upturn.loop.plan import Held, Plan, Walk, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser, pair_objective
 from upturn.loop.trainee import Trainee
@@ -65,7 +65,8 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     walk = Walk(
         rows, f"{len(pairs)} pairs", steps, "optimiser step", asked.epochs * len(rows), 2 * asked.batch_pairs
     )
-    return rows_plan(context, trainee, "dpo", walk)
+    held = Held(scorings=1 / asked.epochs if asked.reference == "initial" else 0.0)
+    return rows_plan(context, trainee, "dpo", walk, held=held)
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:

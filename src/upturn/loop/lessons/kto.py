@@ -11,7 +11,7 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import left_out_words, needed_pool, practised_selection
 from upturn.loop.peer import jointly
-from upturn.loop.plan import Plan, in_epochs, rows_plan
+from upturn.loop.plan import Held, Plan, in_epochs, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser
 from upturn.loop.trainee import Trainee
@@ -48,7 +48,8 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     attempts = [each.trajectory for each in rated(context, trainee)]
     words, batch = f"{len(attempts)} rated attempts", asked.batch_trajectories
     walk = in_epochs(supervised_rows(attempts), words, epochs=asked.epochs, batch_rows=batch)
-    return rows_plan(context, trainee, "kto", walk)
+    # Once before the first step each attempt and its mismatched one, and the mismatched ones before each step.
+    return rows_plan(context, trainee, "kto", walk, held=Held(scorings=2 / asked.epochs + 1))
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
