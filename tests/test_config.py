@@ -27,6 +27,7 @@ from upturn.errors import ConfigError
 from upturn.training.settings import SftSettings
 
 NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
+FAR = {"name": "far", "kind": "endpoint", "url": "http://localhost:1/v1", "model": "m"}
 RULES = {"name": "rules", "kind": "rule_based", "import_path": "my.rules:agent"}
 
 
@@ -161,6 +162,15 @@ def test_missing_agents_say_what_to_add() -> None:
         (
             {"agents": [NANO, {"name": "e", "kind": "endpoint", "model": "m"}]},
             ("'endpoint' needs", "agents[1].url"),
+        ),
+        (
+            {"agents": [NANO, {**FAR, "template_options": {"enable_thinking": False}}]},
+            ("agents[1].template_options = {'enable_thinking': False}", "'endpoint'"),
+        ),
+        ({"agents": [NANO, {**FAR, "weights": "bfloat16"}]}, ("agents[1].weights = 'bfloat16'", "'endpoint'")),
+        (
+            {"agents": [{**NANO, "weights": "bfloat16"}]},
+            ("agents[0].weights = 'bfloat16' cannot be trained", "optimiser.precision"),
         ),
         ({"agents": [{**NANO, "api_key_env": "KEY"}]}, ("agents[0].api_key_env = 'KEY'", "'local_model'")),
         (

@@ -17,7 +17,7 @@ from upturn.loop.context import keep_agent_version, limits_of, open_run, policy_
 from upturn.loop.cycle import serve
 from upturn.loop.progress import NoProgress
 from upturn.pool import Pool
-from upturn.records import AgentVersion, Run
+from upturn.records import AgentVersion, Run, fields_json, from_fields
 
 
 def test_everything_named_and_not_there_is_reported_together(desk: ModuleType, tmp_path: Path) -> None:
@@ -28,6 +28,15 @@ def test_everything_named_and_not_there_is_reported_together(desk: ModuleType, t
     assert families == "tasks.families names 'poems', which desk does not have; it has: sums, products"
     assert function.startswith("agents[1].import_path: 'toy_desk' has no 'nobody'")
     assert not (tmp_path / "run").exists()  # found before any work
+
+
+def test_how_a_local_model_is_run_belongs_to_its_version() -> None:
+    agent = AgentConfig(name="chat", kind="local_model", model="m", temperature=0.5)
+    options = {"enable_thinking": False}
+    other = version_of(agent.model_copy(update={"template_options": options, "weights": "bfloat16"}))
+    assert version_of(agent).parameters == {"temperature": 0.5}
+    assert other.parameters == {"temperature": 0.5, "template_options": options, "weights": "bfloat16"}
+    assert from_fields(AgentVersion, fields_json(other)) == other
 
 
 def test_level_that_leaves_no_family_is_refused(desk: ModuleType, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The world-model stage within a run: from stored attempts of all kinds to a version that goes on to practise."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
@@ -64,7 +65,12 @@ def test_a_plan_counts_the_predictions_that_are_sampled(
         world = observed(demonstrations_in(context, take_world_snapshot(context)), trainee)
         assert world_model._seconds(trainee, world.trained[:2]) > 0
         probed: list[int] = []
-        monkeypatch.setattr(world_model, "_seconds", lambda _, some: probed.append(len(some)) or 2.0)
+
+        def seconds(_: Trainee, some: Sequence[object]) -> float:
+            probed.append(len(some))
+            return 2.0
+
+        monkeypatch.setattr(world_model, "_seconds", seconds)
         found = world_model.plan(context, version_of(NANO))
     predictions = 7 * 5 * 4 + 8 * len(world.trained) + 4 * len(world.held_out)
     assert len(world.trained) > 3 and world.held_out

@@ -22,7 +22,7 @@ class Contradiction(NamedTuple):
 
 
 _USED_BY_KIND = {
-    "local_model": {"model", "prompt", "temperature", "context"},
+    "local_model": {"model", "prompt", "temperature", "template_options", "weights", "context"},
     "endpoint": {"model", "url", "prompt", "temperature", "api_key_env", "context"},
     "callable": {"import_path"},
     "rule_based": {"import_path"},
@@ -404,6 +404,20 @@ def _improved_agent(config: Config) -> Iterator[Contradiction]:
             ("loop.improve", "agents"),
             f"[[agents]] has several of kind 'local_model' ({', '.join(local)}); "
             "name the one to train in loop.improve",
+        )
+    else:
+        yield from _trained_weights(config)
+
+
+def _trained_weights(config: Config) -> Iterator[Contradiction]:
+    """Every token is stamped with the hash of float32 weights, and small steps vanish in fewer bits."""
+    agent = config.improved_agent
+    if agent is not None and agent.weights != "float32":
+        where = f"agents[{config.agents.index(agent)}].weights"
+        yield Contradiction(
+            (where, "loop.improve", "sft.enabled", "grpo.enabled"),
+            f"{where} = {agent.weights!r} cannot be trained, and {agent.name!r} is the agent that is; leave it out "
+            "(optimiser.precision = 'bfloat16' computes in it and keeps float32 weights), or train another agent",
         )
 
 

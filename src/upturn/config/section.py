@@ -116,6 +116,12 @@ class AgentConfig(Section):
     """System prompt for local_model and endpoint; empty = none."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
     """Sampling temperature while serving, for local_model and endpoint; 0 = greedy."""
+    template_options: dict[str, bool | int | float | str] = {}
+    """local_model: variables of its chat template, such as ``{ enable_thinking = false }``; empty = the template's
+    own defaults."""
+    weights: Literal["float32", "bfloat16"] = "float32"
+    """local_model: how its weights are held. ``bfloat16`` takes half of the memory and rounds, for agents that are
+    not trained."""
     api_key_env: str = ""
     """endpoint: name of the environment variable that holds the key; empty = no key is sent."""
     environments: tuple[str, ...] = ()

@@ -170,7 +170,13 @@ def keep_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:
 
 def version_of(agent: AgentConfig) -> AgentVersion:
     """The first version of a configured agent."""
-    parameters = {"temperature": agent.temperature} if agent.kind in ("local_model", "endpoint") else {}
+    parameters: dict[str, JsonValue] = {}
+    if agent.kind in ("local_model", "endpoint"):
+        parameters["temperature"] = agent.temperature
+    if agent.template_options:
+        parameters["template_options"] = {**agent.template_options}
+    if agent.weights != "float32":
+        parameters["weights"] = agent.weights
     context = agent.context
     if context.tokens is not None:
         budget = Budget(

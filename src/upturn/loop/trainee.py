@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from upturn.agents.build import prompts_for
-from upturn.environments import EnvironmentKit, tools_of
+from upturn.environments import EnvironmentKit
 from upturn.environments.judgement import judge
 from upturn.errors import ModelError
-from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose
+from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose, renderer_of
 from upturn.loop.values import Continuations, measure_values, turn_rewards
 from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
@@ -175,7 +175,7 @@ class Trainee:
         self.engine: LocalEngine = LocalEngine(
             local.model, slots=SLOTS, max_length=fleet.limits.max_tokens or CONTEXT
         )
-        self.renderer = local.renderer(tools_of(fleet.kit))
+        self.renderer = renderer_of(local, version, fleet.kit)
         self.prompts = prompts_for(version, fleet.limits, self.renderer)
         """How its agent makes prompts."""
 

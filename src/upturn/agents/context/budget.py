@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from upturn.errors import ConfigError
-from upturn.records import record
+from upturn.records import JsonValue, record
 
 _PREFIX = "context_"
 _COUNTS = ("tokens", "window_turns", "observation_tokens", "summary_tokens")
@@ -55,12 +55,12 @@ class Budget:
         return int(self.tokens * self.low_mark)
 
 
-def budget_of(parameters: Mapping[str, float]) -> Budget | None:
+def budget_of(parameters: Mapping[str, JsonValue]) -> Budget | None:
     """The budget among an agent version's parameters; None = there is none, the context only grows.
 
     Raises ConfigError for one that is not whole, or cannot be used.
     """
-    given = {name: value for name, value in parameters.items() if name in CONTEXT_PARAMETERS}
+    given = {name: _number(name, value) for name, value in parameters.items() if name in CONTEXT_PARAMETERS}
     if not given:
         return None
     problems = []
@@ -77,6 +77,12 @@ def budget_of(parameters: Mapping[str, float]) -> Budget | None:
         raise ConfigError(problems)
     whole = {name: int(value) for name, value in counts.items()}
     return Budget(**whole, low_mark=given[f"{_PREFIX}low_mark"])
+
+
+def _number(name: str, value: JsonValue) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError([f"{name} must be a number, got {value!r}"])
+    return value
 
 
 def parameters_of(budget: Budget) -> dict[str, float]:
