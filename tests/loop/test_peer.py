@@ -5,8 +5,10 @@ Several are started in ``tests/cli/test_train_together.py``.
 
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE, Popen
 from types import ModuleType
 from typing import Any, cast
 
@@ -46,13 +48,19 @@ def test_one_process_runs_what_it_is_given_with_the_model_itself() -> None:
     assert seed == 3
 
 
-def test_a_process_whose_others_do_not_come_says_so_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def meeting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place where processes can meet, as launchers name it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(port))
-    monkeypatch.setattr(peer, "LIMITS", Limits(meeting_seconds=1.0))
+
+
+def test_a_process_whose_others_do_not_come_says_so_in_time(meeting: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limits in ("FIRST_LIMITS", "PEER_LIMITS"):
+        monkeypatch.setattr(peer, limits, Limits(meeting_seconds=1.0))
     for rank in (0, 1):
         world = World(rank, 2, rank, "cpu")
         with pytest.raises(TrainingError, match=rf"process {rank} of 2 could not meet the others .* within 1 s"):
@@ -61,6 +69,41 @@ def test_a_process_whose_others_do_not_come_says_so_in_time(monkeypatch: pytest.
             else:
                 with leading(world):
                     pytest.fail("they cannot have met")
+
+
+HANGING = """
+import sys, time
+from upturn.loop import peer
+from upturn.training.distributed import Limits, World, everyone
+from upturn.errors import TrainingError
+
+rank = int(sys.argv[1])
+world = World(rank, 2, rank, "cpu")
+peer.FIRST_LIMITS = Limits(silence_seconds=1.0)
+peer.LAST_WORDS_SECONDS = 0.0
+peer._done = lambda *_: (time.sleep(4.0), everyone(world, 0))  # a peer that hangs, but not for ever
+if rank:
+    print(peer.attend(world))
+else:
+    try:
+        with peer.leading(world):
+            time.sleep(2.0)  # longer than its own patience: peers have more
+            peer.agreed(world, lambda: peer._Work(None, "", (), {}, 1))
+            started = time.monotonic()
+            everyone(world, 0)
+    except TrainingError as exc:
+        print(time.monotonic() - started < 3.0, exc)
+"""
+
+
+@pytest.mark.slow
+def test_a_peer_that_hangs_is_missed_by_the_first_process_and_a_first_one_that_takes_long_is_not(
+    meeting: None,
+) -> None:
+    told = [Popen([sys.executable, "-c", HANGING, str(rank)], stdout=PIPE, text=True) for rank in (0, 1)]
+    first, other = (each.communicate(timeout=240)[0] for each in told)
+    assert first.startswith("True process 0 lost another one, which ended, or said nothing for 1 s")
+    assert other == "False\n"
 
 
 def test_sampling_ahead_is_refused_by_name() -> None:

@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 Given = ParamSpec("Given")
 
-LIMITS = Limits(silence_seconds=24 * 3600.0)
-"""Peers hear nothing while the first process examines; one that ends is missed at once all the same."""
+FIRST_LIMITS = Limits()
+"""Of the first process, which waits for peers only while all compute the same: one that hangs is missed soon."""
+PEER_LIMITS = Limits(silence_seconds=24 * 3600.0)
+"""Of the others, who hear nothing while the first one samples or examines. They need not miss one that hangs: the
+first one does, ends, and is missed at once."""
 LAST_WORDS_SECONDS = 5.0
 """That a peer waits before it ends in failure: launchers end all processes as soon as one has, and the first one
 has something to say."""
@@ -69,7 +72,7 @@ def jointly(
 @contextmanager
 def leading(world: World | None) -> Iterator[None]:
     """Inside, peers may be called for; afterwards they are told that all is done. None = there are none."""
-    with connected(world, LIMITS):
+    with connected(world, FIRST_LIMITS):
         yield
         agreed(world, lambda: None)
 
@@ -82,7 +85,7 @@ def attend(world: World) -> bool:
     """
     has_met = False
     try:
-        with connected(world, LIMITS):
+        with connected(world, PEER_LIMITS):
             has_met = True
             while (work := agreed(world, _nothing)) is not None:
                 with torch_set(work.threads):
