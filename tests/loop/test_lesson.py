@@ -13,12 +13,15 @@ from upturn.cli.train import WAYS
 from upturn.config import Config, Section, parse_config
 from upturn.errors import ConfigError
 from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult
 from upturn.loop.lesson import LESSONS, check, teach
 from upturn.loop.lessons import dpo, dpo_rounds, imitation, kto, mixture, offline, ppo, rft, world_model
 from upturn.loop.lessons.evidence import FROM_POOL, check_evidence, with_copied_pool
+from upturn.loop.lessons.learned import Learned
 from upturn.loop.practice import Course
 from upturn.loop.settings import curriculum_settings, optimiser
 from upturn.pool import Pool
+from upturn.records import AgentVersion
 from upturn.training.ppo_settings import CriticSettings
 from upturn.training.preference_settings import DpoSettings
 
@@ -388,6 +391,26 @@ TINY = {
     "tasks": {"heldout_count": 30, "families": ["mail_file"]},
     "iterated": {"iterations": 1, "tasks_per_iteration": 4, "attempts": 4, "epochs": 1, "threshold": 0.1},
 }
+
+
+def test_the_exams_models_are_gone_while_training_holds_its_own(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examined(context: Context, _name: str, version: AgentVersion) -> ExamResult:
+        context.fleet.renderer(version)
+        engines.append(len(context.fleet._engines))
+        return ExamResult("exam", version.id, 1.0, ())
+
+    def trained(context: Context, parent: AgentVersion, _before: ExamResult, _name: str) -> Learned:
+        engines.append(len(context.fleet._engines))
+        return Learned(parent)
+
+    engines: list[int] = []
+    monkeypatch.setattr("upturn.loop.lesson.examine", examined)
+    monkeypatch.setattr("upturn.loop.lesson.LESSONS", {"iterated": LESSONS["iterated"]._replace(train=trained)})
+    with desk.opened(tmp_path, parse_config(TINY)) as context:
+        assert not teach(context, "iterated").ending
+    assert engines == [1, 0]
 
 
 def test_a_whole_run_makes_a_version_and_a_resumed_one_makes_it_again(desk: ModuleType, tmp_path: Path) -> None:

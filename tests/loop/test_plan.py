@@ -21,6 +21,7 @@ from upturn.loop.plan import (
     Held,
     Plan,
     evaluations,
+    held_by,
     in_epochs,
     practice_plan,
     probed,
@@ -33,8 +34,9 @@ from upturn.loop.watch import SELECTION_TASKS
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.estimate import memory, shape_of
+from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.row import TrainingRow, supervised_rows
-from upturn.training.settings import OptimiserSettings
+from upturn.training.settings import GrpoSettings, OptimiserSettings
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano")
 SHORT = {"max_turns": 1, "max_tokens": 128}
@@ -95,7 +97,7 @@ def test_a_plan_over_rows_counts_them_exactly(
     walk = in_epochs(_rows(4, 5, 9), "3 successes", epochs=3, batch_rows=2)
     found = rows_plan(context, trainee, "sft", walk, held=Held(copies=1, scorings=1))
     shape = shape_of(trainee.model)
-    expected = memory(shape, micro_batch_tokens=12, written_tokens=4, copies=1)  # two rows of six at a time
+    expected = memory(shape, micro_batch_tokens=12, written_tokens=4, copies=2)  # two rows of six at a time
     assert found == Plan(
         "sft",
         "3 successes that the pool holds",
@@ -129,12 +131,12 @@ def test_memory_follows_the_optimisers_settings(
         return rows_plan(context, trainee, "sft", walk).memory_bytes
 
     plain, shape = context.config, shape_of(trainee.model)
-    whole = memory(shape, micro_batch_tokens=3200, written_tokens=1600)  # a step has no more than 32 rows
+    whole = memory(shape, micro_batch_tokens=3200, written_tokens=1600, copies=1)  # a step has no more than 32 rows
     assert taken() == whole.total
-    small = memory(shape, micro_batch_tokens=400, written_tokens=200)
+    small = memory(shape, micro_batch_tokens=400, written_tokens=200, copies=1)
     assert taken(micro_batch_tokens=400) == small.total
-    assert taken(micro_batch_tokens=1) == memory(shape, micro_batch_tokens=120, written_tokens=60).total
-    again = memory(shape, micro_batch_tokens=3200, written_tokens=1600, is_checkpointed=True)
+    assert taken(micro_batch_tokens=1) == memory(shape, micro_batch_tokens=120, written_tokens=60, copies=1).total
+    again = memory(shape, micro_batch_tokens=3200, written_tokens=1600, is_checkpointed=True, copies=1)
     assert taken(gradient_checkpointing=True) == again.total
 
 
@@ -168,6 +170,8 @@ def test_a_critic_takes_a_model_and_a_reference_a_copy(context: Context, monkeyp
     kept = practice_plan(context, parent, "ppo", course=course, held=Held(copies=1))
     scored_once = practice_plan(context, parent, "ppo", course=course, passes=2, held=Held(scorings=1))
     parameters = shape_of(Trainee(context.fleet, parent).model).parameters
+    unwatched = practice_plan(context, parent, "ppo", course=course._replace(is_watched=False))
+    assert alone.memory_bytes - unwatched.memory_bytes == 4 * parameters  # the best weights so far
     assert critic.memory_bytes - alone.memory_bytes == 4 * 4 * parameters  # weights, gradient, AdamW's two
     assert reference.memory_bytes - alone.memory_bytes == 4 * parameters
     rows = 7 * 24 * 4
@@ -250,6 +254,14 @@ def test_preference_rounds_hold_a_reference_or_a_critic(
         course = Course("t", section, {"sums": 1.0}, practice_of(context, "dpo-rounds", section.attempts))
         expected = practice_plan(context, parent, "dpo-rounds", course=course, held=held)
         assert dpo_rounds.plan(context, parent) == expected
+
+
+def test_a_reference_is_held_and_asked_and_the_samplers_log_probs_are_computed_again() -> None:
+    kl, plain = ObjectiveSettings(kl=KlSettings(0.1)), ObjectiveSettings()
+    assert held_by(GrpoSettings(objective=plain)) == Held()
+    assert held_by(GrpoSettings(objective=kl), copies=1) == Held(copies=2, scorings=1)
+    both = GrpoSettings(objective=kl, mismatch=MismatchSettings())
+    assert held_by(both) == Held(copies=1, scorings=2)
 
 
 def test_lessons_hold_what_they_hold(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

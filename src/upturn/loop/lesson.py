@@ -141,6 +141,7 @@ def teach(context: Context, algorithm: str) -> Taught:
         lesson.ready(context)
         check_sampler(context)
     before = examine(context, "exam-before", incumbent)
+    context.fleet.keep_only(())  # two copies of the model that training has better use for
     learned = context.journal.record_step(
         "train", Learned, lambda: lesson.train(context, incumbent, before, algorithm)
     )

@@ -22,7 +22,7 @@ from upturn.loop.watch import watched
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.training.estimate import Memory, memory, shape_of
 from upturn.training.row import TrainingRow, policy_rows, written_count
-from upturn.training.settings import OptimiserSettings
+from upturn.training.settings import GrpoSettings, OptimiserSettings
 
 PROBED_ATTEMPTS = 48
 """At most."""
@@ -87,7 +87,8 @@ class Held:
     """What a run holds and does beside training its model."""
 
     copies: int = 0
-    """Of the model in memory, not trained."""
+    """Of the model in memory, not trained: a reference, or the best weights so far. Those of watched practice, and
+    the copy that the engine has laid out for sampling, are counted anyway."""
     critics: int = 0
     """Of the model, trained."""
     scorings: float = 0.0
@@ -99,6 +100,12 @@ class Held:
     """On all held-out tasks."""
     attempts: int = 0
     """Further ones, which nothing is trained on."""
+
+
+def held_by(settings: GrpoSettings, *, copies: int = 0) -> Held:
+    """What a policy gradient holds, beside so many further copies."""
+    references = int(settings.objective.kl is not None)
+    return Held(copies=copies + references, scorings=references + int(settings.mismatch is not None))
 
 
 class Walk(NamedTuple):
@@ -146,7 +153,8 @@ def practice_plan(
     steps = passes * (1 + held.critics) + held.scorings / BACKWARD
     seconds = sampled * cost.sampling_seconds + rows * cost.update_seconds * steps
     alive = section.tasks_per_iteration * practice.attempts
-    taken = _memory(trainee, cost, settings, held=held, batch_rows=alive, alive=alive)
+    kept = replace(held, copies=held.copies + int(course.is_watched))
+    taken = _memory(trainee, cost, settings, held=kept, batch_rows=alive, alive=alive)
     return Plan(
         algorithm,
         f"{practice.attempts} fresh attempts at each of {section.tasks_per_iteration} tasks a round",
@@ -239,17 +247,17 @@ def _memory(
     trainee: Trainee, cost: Cost, settings: OptimiserSettings, *, held: Held, batch_rows: int, alive: int = 0
 ) -> Memory:
     """At most: common beginnings are computed once and take less. ``alive``: attempts sampled at the same time."""
-    shape = shape_of(trainee.model)
+    shape, copies = shape_of(trainee.model), held.copies + 1
     tokens = max(cost.longest, min(settings.micro_batch_tokens, round(batch_rows * cost.tokens)))
     own = memory(
         shape,
         micro_batch_tokens=tokens,
         written_tokens=round(tokens * cost.written / max(cost.tokens, 1.0)),
         is_checkpointed=settings.gradient_checkpointing,
-        copies=held.copies + (1 if alive else 0),  # whoever samples has a copy laid out for sampling
+        copies=copies,
         cached_tokens=min(alive, SLOTS) * cost.longest,
     )
-    critics = held.critics * (own.optimiser + own.weights // (1 + held.copies + (1 if alive else 0)))
+    critics = held.critics * (own.optimiser + own.weights // (1 + copies))
     return replace(own, optimiser=own.optimiser + critics)
 
 

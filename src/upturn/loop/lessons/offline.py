@@ -59,7 +59,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     rounds = asked.policy.iterations
     words = f"{len(usable)} attempts at {tasks} tasks"
     walk = Walk(rows, words, rounds, "iteration", rounds * batch, batch)
-    return rows_plan(context, trainee, "offline", walk, held=Held(scorings=1))
+    return rows_plan(context, trainee, "offline", walk, held=Held(copies=1, scorings=1))
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:

@@ -8,7 +8,7 @@ from upturn.config import Config
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
-from upturn.loop.plan import Held, Plan, Walk, evaluations, rows_plan
+from upturn.loop.plan import Plan, Walk, evaluations, held_by, rows_plan
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in, with_rows
@@ -67,9 +67,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     warm_up = 0 if asked.warm_up is None else asked.warm_up.epochs * len(rows)
     rounds = asked.practice.iterations
     walk = Walk(rows, f"{len(attempts)} attempts", rounds, "iteration", rounds * batch + warm_up, batch)
-    references = int(asked.practice.objective.kl is not None)
-    held = Held(copies=references, scorings=references)
-    found = rows_plan(context, trainee, "world-model", walk, held=held)
+    found = rows_plan(context, trainee, "world-model", walk, held=held_by(asked.practice, copies=1))
     probed = world.trained[:FEW_TRANSITIONS]
     return replace(
         found,
