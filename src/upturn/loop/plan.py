@@ -147,9 +147,9 @@ def practice_plan(
     cost = probed(trainee, tasks, replace(practice, attempts=attempts), settings)
     rows = held.trainings * section.iterations * section.tasks_per_iteration * practice.attempts
     looks = len(watched(context).tasks) * evaluations(section) if course.is_watched else 0
-    continued = rows * practice.continuations * cost.continued / max(cost.written, 1.0)
+    continued = rows * practice.continuations * cost.continued
     examined = held.trainings * looks + held.exams * len(heldout_tasks(context))
-    sampled = rows + continued + examined + held.attempts
+    sampled = rows + continued / max(cost.written, 1.0) + examined + held.attempts
     steps = passes * (1 + held.critics) + held.scorings / BACKWARD
     seconds = sampled * cost.sampling_seconds + rows * cost.update_seconds * steps
     alive = section.tasks_per_iteration * practice.attempts
