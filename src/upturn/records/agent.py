@@ -25,8 +25,8 @@ class AgentVersion:
     prompt: str = ""
     """System prompt; empty = none (the nano policy has none)."""
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
-    """How its model is run: ``temperature``, ``max_tokens``, a context's budget; of a local model ``template_options`` and ``weights``
-    too. What is left out is as usual."""
+    """How its model is run: ``temperature``, ``max_tokens``, a context's budget; for a local model also
+    ``template_options`` and ``weights``. What is left out is as usual."""
     capabilities: tuple[str, ...] = ()
     """Environments it can act in; empty = any."""
     parent: str | None = None
