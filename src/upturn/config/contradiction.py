@@ -184,6 +184,7 @@ def _training(config: Config) -> Iterator[Contradiction]:
     yield from _world_model(config)
     yield from _preference_rounds(config)
     yield from _rollouts(config)
+    yield from _lora(config)
     yield from _overlong(config)
     if config.trains:
         yield from _improved_agent(config)
@@ -258,12 +259,25 @@ def _rollouts(config: Config) -> Iterator[Contradiction]:
             yield Contradiction((f"rollouts.{name}", "rollouts.place"), f"{written} has no effect with {place}")
     if config.rollouts.place == "engine" and not config.rollouts.url:
         yield Contradiction(("rollouts.url", "rollouts.place"), f"{place} needs rollouts.url; set it")
-    if config.rollouts.place == "engine" and config.rollouts.dialect == "vllm":
+    if config.rollouts.place == "engine" and config.rollouts.dialect == "vllm" and not config.lora.rank:
         yield Contradiction(
-            ("rollouts.dialect", "rollouts.place"),
-            "rollouts.dialect = 'vllm' takes adapters while it runs, and whole models are trained here; let SGLang "
-            "sample, or train an adapter with the library (docs/training.md)",
+            ("rollouts.dialect", "lora.rank"),
+            "rollouts.dialect = 'vllm' takes adapters while it runs, and lora.rank = 0 trains the whole model; set "
+            "lora.rank, or let SGLang sample",
         )
+
+
+def _lora(config: Config) -> Iterator[Contradiction]:
+    for name, written in _chosen(config.lora, "lora"):
+        if not config.lora.rank:
+            yield Contradiction(
+                (f"lora.{name}", "lora.rank"), f"{written} has no effect with lora.rank = 0; set it"
+            )
+        elif not config.trains:
+            yield Contradiction(
+                (f"lora.{name}", "sft.enabled", "grpo.enabled"),
+                f"{written} has no effect with sft.enabled = false and grpo.enabled = false: nothing is trained",
+            )
 
 
 def _world_model(config: Config) -> Iterator[Contradiction]:

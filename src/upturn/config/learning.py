@@ -44,6 +44,19 @@ class OptimiserConfig(Section):
     """Whether activations are computed again in the backward pass: less memory, a third slower."""
 
 
+class LoraConfig(Section):
+    """A LoRA adapter in place of the whole model, whatever it learns from; versions are whole models all the same,
+    with the adapter merged (docs/models.md)."""
+
+    rank: Annotated[int, Field(ge=0)] = 0
+    """Of the adapter's matrices; 0 = the whole model is trained."""
+    alpha: Count | None = None
+    """The adapter's product is multiplied by alpha / rank; left out = twice the rank."""
+    targets: tuple[str, ...] = ()
+    """Linear layers that have an adapter, by the last part of their names, such as ``q_proj``; empty = all but the
+    output layer."""
+
+
 class RolloutConfig(Section):
     """Where practice samples its attempts."""
 
@@ -57,8 +70,8 @@ class RolloutConfig(Section):
     url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     """engine: such as ``http://localhost:30000``."""
     dialect: Literal["vllm", "sglang"] = "sglang"
-    """engine: how it is asked. Whole models are handed over, which SGLang takes while it runs; vLLM takes adapters
-    only."""
+    """engine: how it is asked. SGLang takes whole models while it runs, vLLM adapters only, which need
+    ``lora.rank``."""
     api_key_env: str = ""
     """engine: name of the environment variable that holds the key; empty = no key is sent."""
     timeout_seconds: Positive = 120.0

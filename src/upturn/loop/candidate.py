@@ -10,6 +10,8 @@ from upturn.report.training import read_training
 from upturn.report.training.sentence import ending, keeping, measuring
 from upturn.training.place import DESCRIPTION_FILE
 
+ADAPTER_FOLDER = "adapter"
+"""Within a version's."""
 WARM_UP = "warm-up"
 """Folder within a training run's, of what is trained before it; as ``training.world_model`` calls it."""
 
@@ -46,12 +48,19 @@ def limits_told(context: Context, name: str) -> str:
 def keep_version(
     context: Context, trainee: Trainee, parent: AgentVersion, name: str, *, snapshot: str | None = None
 ) -> AgentVersion:
-    """The trainee's weights as a folder of the run and a version in the pool."""
+    """The trainee's weights as a folder of the run and a version in the pool.
+
+    An adapter is merged into them; it lies beside them too, in the folder ``adapter``, with its base by path.
+    """
+    from upturn.models.engine.adapter import lora_layers
     from upturn.models.nano import model_folder
+    from upturn.training.adapter import save_adapter
     from upturn.training.version import save_version
 
     folder = context.run_dir / "versions" / name.replace("/", "-")
     digest = save_version(trainee.model, folder, companions=model_folder(parent.model))
+    if lora_layers(trainee.model):
+        save_adapter(trainee.model, folder / ADAPTER_FOLDER)
     version = replace(
         parent,
         version=f"{name.replace('/', '-')}-{digest[:8]}",

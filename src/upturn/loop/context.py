@@ -21,9 +21,11 @@ from upturn.loop.journal import Journal
 from upturn.loop.kit import practised_families, served_families
 from upturn.loop.progress import Progress
 from upturn.loop.service import Service
+from upturn.loop.settings import adapter_settings
 from upturn.loop.trouble import TroubleProgress
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.distributed import World
 
 LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
@@ -57,6 +59,11 @@ class Context:
     def seed(self) -> int:
         """Everything random in this run is derived from it."""
         return self.config.run.seed
+
+    @property
+    def adapter(self) -> AdapterSettings | None:
+        """What is trained in place of a whole model; None = that is trained."""
+        return adapter_settings(self.config, seed=self.seed)
 
     @property
     def tenant(self) -> str:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 from upturn.config import Config
 from upturn.errors import ConfigError, TrainingError, UpturnError, described
 from upturn.loop.context import torch_set
-from upturn.loop.trainee import Trainee
+from upturn.loop.trainee import Trainee, put_on
 from upturn.rewards.similarity import Similarity
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.advantage import ScoredGroup
 from upturn.training.collection import StatefulCollect
 from upturn.training.distributed import Limits, World, agreed, connected, everyone, shared
@@ -61,6 +62,7 @@ def jointly(
     work = _Work(
         run,
         trainee.version.model,
+        trainee.adapter,
         tuple(_word(each) for each in given),
         {name: None if name == "progress" else _word(each) for name, each in named.items()},
         torch.get_num_threads(),
@@ -132,6 +134,8 @@ class _Work(NamedTuple):
     run: Callable[..., TrainingOutcome]
     model: str
     """What to load before training."""
+    adapter: AdapterSettings | None
+    """To be put on it; None = the whole model is trained."""
     given: tuple[object, ...]
     named: Mapping[str, object]
     threads: int
@@ -166,7 +170,7 @@ def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
     from upturn.training.sharding import shard
     from upturn.training.whole import WholeCopy
 
-    model = _loaded(work.model, world)
+    model = _loaded(work, world)
     whole = WholeCopy(model, world, copy=None if own is None else own.model)
     named: dict[str, Any] = {}
     if _trains_critic(work):
@@ -197,18 +201,20 @@ def _trains_critic(work: _Work) -> bool:
     return work.run is run_ppo or any(each.critic is not None for each in rounds)
 
 
-def _loaded(name: str, world: World) -> "PreTrainedModel":
-    """The model, in every process; raises TrainingError in all where one does not have it."""
+def _loaded(work: _Work, world: World) -> "PreTrainedModel":
+    """The model with its adapter, in every process; raises TrainingError in all where one does not have it."""
     from upturn.models.nano import load_local
 
     try:
-        found = load_local(name).model
+        found = load_local(work.model).model
+        if work.adapter is not None:
+            put_on(found, work.adapter, work.model)
     except Exception as exc:
         everyone(world, described(exc))
         raise
     for rank, trouble in enumerate(everyone(world, "")):
         if trouble:
-            raise TrainingError(f"process {rank} cannot load the model {name!r}: {trouble}")
+            raise TrainingError(f"process {rank} cannot load the model {work.model!r}: {trouble}")
     return found
 
 

@@ -139,7 +139,7 @@ def practice_plan(
 ) -> Plan:
     """Of a run that learns from fresh attempts; ``passes``: how often each is used."""
     section, practice = course.section, course.practice
-    trainee = Trainee(context.fleet, parent)
+    trainee = Trainee(context.fleet, parent, context.adapter)
     sampler = TaskSampler(context.kit, course.weights, section.tasks_per_iteration, seed=practice.seed)
     attempts = min(practice.attempts, PROBED_ATTEMPTS)
     tasks = (course.tasks or sampler.tasks)(0)[: max(1, PROBED_ATTEMPTS // attempts)]

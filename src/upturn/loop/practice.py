@@ -18,6 +18,7 @@ from upturn.loop.fleet import Fleet
 from upturn.loop.peer import jointly
 from upturn.loop.progress import told
 from upturn.loop.sampling import follow, sampling
+from upturn.loop.settings import adapter_settings
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.loop.watch import watcher
 from upturn.models.nano import load_local
@@ -93,7 +94,8 @@ def practised(
 
     section, folder = course.section, training_folder(context, name)
     with sampling(context, parent, name) as fleet:
-        trainee = Trainee(context.fleet if course.staleness else fleet, parent)
+        adapter = adapter_settings(context.config, seed=course.practice.seed)
+        trainee = Trainee(context.fleet if course.staleness else fleet, parent, adapter)
         context.progress.stage(course.title, section.iterations)
         with _collecting(context, parent, trainee, course=course, fleet=fleet) as (collect, refill):
             outcome = learn(
@@ -111,6 +113,7 @@ def practised(
         return parent
     if section.incumbent_share:
         incumbent = context.router.registry.served(parent.agent).incumbent
+        trainee.merge()
         blend(trainee.model, weight_tensors(load_local(incumbent.model).model), section.incumbent_share)
     snapshot = None if course.snapshot is None else course.snapshot()
     return keep_version(context, trainee, parent, name, snapshot=snapshot)
@@ -186,7 +189,7 @@ def _collecting(
     from upturn.training.trainer import torch_threads
     from upturn.training.weights import put_back
 
-    ahead = Trainee(Fleet(context.kit, fleet.limits) if fleet is context.fleet else fleet, parent)
+    ahead = Trainee(Fleet(context.kit, fleet.limits) if fleet is context.fleet else fleet, parent, trainee.adapter)
     follow(fleet, ahead.model, parent)
 
     def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:

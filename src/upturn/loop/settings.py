@@ -7,6 +7,7 @@ from upturn.config import Config, RoundsConfig
 from upturn.config.learning import CurriculumConfig, LevelConfig
 from upturn.config.lesson import CriticConfig, PairConfig
 from upturn.errors import ConfigError
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.curriculum_settings import CurriculumSettings, GateSettings, LevelSettings
 from upturn.training.ppo_settings import CriticSettings
 from upturn.training.preference_settings import PairObjectiveSettings
@@ -53,6 +54,14 @@ def optimiser(config: Config, learning_rate: float, *, warmup_steps: int = 0) ->
             gradient_checkpointing=section.gradient_checkpointing,
         ),
     )
+
+
+def adapter_settings(config: Config, *, seed: int) -> AdapterSettings | None:
+    """What ``[lora]`` asks for, drawn from this seed; None = whole models are trained."""
+    section = config.lora
+    if not section.rank:
+        return None
+    return AdapterSettings(section.rank, section.alpha, section.targets, seed)
 
 
 def pair_objective(section: PairConfig) -> PairObjectiveSettings:

@@ -76,7 +76,7 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
     from upturn.training.sft import run_sft
 
     config = context.config.sft
-    trainee = Trainee(context.fleet, parent)
+    trainee = Trainee(context.fleet, parent, context.adapter)
     demonstrations = rendered_demonstrations(context, snapshot, trainee)
     rows = supervised_rows(demonstrations)
     steps = config.epochs * math.ceil(len(rows) / config.batch_rows)

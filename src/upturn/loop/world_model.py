@@ -91,7 +91,7 @@ def train_world_model(
     from upturn.training.prediction import Predictor
     from upturn.training.world_model import run_world_model
 
-    trainee = Trainee(context.fleet, parent)
+    trainee = Trainee(context.fleet, parent, context.adapter)
     attempts = demonstrations_in(context, snapshot)
     world = observed(attempts, trainee)
     folder = training_folder(context, name)

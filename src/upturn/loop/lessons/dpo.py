@@ -58,7 +58,7 @@ def settings(config: Config) -> DpoSettings:
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     pairs = stored_pairs(context, trainee)
     rows = supervised_rows([side for pair in pairs for side in _sides(pair)])
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
@@ -73,7 +73,7 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     """The version that learned from them."""
     from upturn.training.dpo import run_dpo
 
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     frozen = frozen_pairs(context, trainee)
     pairs = pairs_in(context, trainee, frozen)
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)

@@ -44,7 +44,7 @@ def settings(config: Config) -> KtoSettings:
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     attempts = [each.trajectory for each in rated(context, trainee)]
     words, batch = f"{len(attempts)} rated attempts", asked.batch_trajectories
     walk = in_epochs(supervised_rows(attempts), words, epochs=asked.epochs, batch_rows=batch)
@@ -56,7 +56,7 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     """The version that learned from them."""
     from upturn.training.kto import run_kto
 
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     frozen = frozen_thumbs(context, trainee)
     found = rated_in(context, trainee, frozen)
     steps = asked.epochs * -(-len(found) // asked.batch_trajectories)

@@ -51,7 +51,7 @@ def settings(config: Config) -> OfflineSettings:
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take; notes what the pool's attempts can and cannot train."""
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     usable = [each.trajectory for _, each in usable_attempts(context, trainee.renderer)]
     rows = [row for each in usable for row in policy_rows(each, (0.0,) * len(each.turns))]
     tasks = len({each.task_id for each in usable})
@@ -66,7 +66,7 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     """The version that learned from them; watched on fresh tasks, as practice is."""
     from upturn.training.offline import run_offline
 
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     snapshot, folder = frozen_attempts(context), training_folder(context, name)
     attempts = usable_in(context, snapshot, trainee.renderer)
     context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.policy.iterations)

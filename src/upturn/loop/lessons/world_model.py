@@ -57,7 +57,7 @@ def settings(config: Config) -> WorldModelSettings:
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take, with predictions as long as the pool's attempts, and no transition left out as common."""
     needed_pool(context, "world-model")
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     attempts = demonstrations_in(context, take_world_snapshot(context))
     rows = supervised_rows([with_rows(each, trainee.renderer, trainee.prompts) for each in attempts])
     world = observed(attempts, trainee)
