@@ -284,7 +284,13 @@ def test_missing_agents_say_what_to_add() -> None:
         ),
         (
             {"rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm"}},
-            ("rollouts.dialect = 'vllm'", "let SGLang sample"),
+            ("rollouts.dialect = 'vllm'", "lora.rank = 0", "let SGLang sample"),
+        ),
+        ({"lora": {"alpha": 16}}, ("lora.alpha = 16", "lora.rank = 0")),
+        ({"lora": {"targets": ["q_proj"]}}, ("lora.targets = ('q_proj',)", "lora.rank = 0")),
+        (
+            {"sft": {"enabled": False}, "grpo": {"enabled": False}, "lora": {"rank": 8}},
+            ("lora.rank = 8", "sft.enabled = false", "grpo.enabled = false"),
         ),
         (
             {"world_model": {"warm_up_epochs": 0, "warm_up_learning_rate": 0.5}},
@@ -348,6 +354,8 @@ def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[s
         {"curriculum": {"policy": "levels", "is_gated": True, "gate": {"low": 0.2}, "levels": {"max_drop": 0.5}}},
         {"rollouts": {"place": "ray", "workers": 3, "folder": "x"}},
         {"rollouts": {"place": "engine", "url": "http://localhost:30000", "folder": "x"}},
+        {"rollouts": {"place": "engine", "url": "http://localhost:8000", "dialect": "vllm"}, "lora": {"rank": 8}},
+        {"rollouts": {"place": "ray"}, "lora": {"rank": 8, "alpha": 8, "targets": ["q_proj"]}},
         {"world_model": {"warm_up_epochs": 0}},
         {"rejection": {"attempts": 4}},
         {"dpo_rounds": {"pairs": {"by": "turn", "monte_carlo_share": 0.5}, "critic": {"passes": 3}}},
