@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 import torch
 
+from upturn.agents import Limits
 from upturn.config import AgentConfig, Config, GrpoConfig
 from upturn.config.learning import AlgorithmConfig, LoraConfig, RolloutConfig
 from upturn.errors import ConfigError
 from upturn.loop.candidate import training_folder
 from upturn.loop.check import check_names
 from upturn.loop.context import version_of
-from upturn.loop.fleet import CONTEXT
+from upturn.loop.fleet import CONTEXT, Fleet
 from upturn.loop.settings import adapter_settings
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import train_grpo
 from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.nano import NANO_FOLDER, load_local, model_folder
 from upturn.records import Evaluation
+from upturn.training.adapter import save_adapter
 from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.curve import read_curve
 from upturn.training.estimate import shape_of
@@ -71,7 +73,7 @@ def test_a_version_is_the_whole_model_and_the_adapter_lies_beside_it(desk: Modul
     assert curve[-1].metrics["loss"] is not None
 
 
-@pytest.mark.parametrize(("dialect", "staleness"), [("vllm", 0), ("sglang", 1)])
+@pytest.mark.parametrize(("dialect", "staleness"), [("vllm", 0), pytest.param("sglang", 1, marks=pytest.mark.slow)])
 def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
     desk: ModuleType, engine_server: ModuleType, tmp_path: Path, dialect: str, staleness: int
 ) -> None:
@@ -110,6 +112,20 @@ def test_the_incumbents_share_is_blended_into_the_whole_model(desk: ModuleType, 
     for name, tensor in weight_tensors(load_local(made.model).model).items():
         torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])
     assert not (Path(made.model) / "adapter").exists(), "no adapter says what a blend is"
+
+
+def test_an_adapter_on_a_version_that_is_one_loads_to_the_same_weights(desk: ModuleType, tmp_path: Path) -> None:
+    """Its base is the other adapter's folder, whose base is nano's."""
+    fleet, first, second = Fleet(desk.kit(), Limits()), tmp_path / "first", tmp_path / "second"
+    for version, folder in ((BASE, first), (replace(BASE, model=str(first)), second)):
+        trained = Trainee(fleet, version, AdapterSettings(2)).model
+        with torch.no_grad():
+            for name, parameter in trained.named_parameters():
+                if "lora_B" in name:
+                    parameter.fill_(0.01)
+        save_adapter(trained, folder)
+        assert _hash(str(folder)) == weights_hash(trained)
+    assert _hash(str(first)) != _hash(str(second))
 
 
 def test_a_plan_counts_what_is_trained(desk: ModuleType, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from upturn.environments.judgement import judge
 from upturn.errors import ModelError
 from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose, renderer_of
 from upturn.loop.values import Continuations, measure_values, turn_rewards
+from upturn.models.local import folder_here
 from upturn.models.nano import NANO_FOLDER, load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
 from upturn.training.adapter_settings import AdapterSettings
@@ -240,12 +240,11 @@ class Trainee:
 
 
 def put_on(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> None:
-    """An adapter on the model of that name, which the saved adapter will name as its base: a folder by its whole
-    path."""
+    """An adapter on the model of that name, whose folder the saved adapter will name as its base."""
     from upturn.training.adapter import adapt
 
-    base = NANO_FOLDER if name == "nano" else Path(name)
-    adapt(model, adapter, base=str(base.absolute()) if base.exists() else name)
+    base = NANO_FOLDER if name == "nano" else folder_here(name)
+    adapt(model, adapter, base=str(base.absolute()))
 
 
 def _refuse_broken(trajectories: Sequence[Trajectory]) -> None:

@@ -81,7 +81,10 @@ def save_adapter(model: Any, target: Path) -> None:  # Any: of transformers, or 
         return
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
+    with warnings.catch_warnings():
+        # where the base is an adapter itself, PEFT finds no model there to compare the vocabulary with
+        warnings.filterwarnings("ignore", "Could not find a config file", UserWarning)
+        model.save_pretrained(partial)
     missing = [name for name in _FILES if not (partial / name).is_file()]
     if missing:
         raise TrainingError(

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls w
 
 def built() -> PreTrainedModel:
     torch.manual_seed(1)
-    return Qwen2ForCausalLM(
+    model: PreTrainedModel = Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=31,
             hidden_size=16,
@@ -30,7 +30,9 @@ def built() -> PreTrainedModel:
             max_position_embeddings=64,
             tie_word_embeddings=True,
         )
-    ).eval()
+    )
+    model.eval()
+    return model
 
 
 def adapted(**options: Any) -> PreTrainedModel:
@@ -39,7 +41,8 @@ def adapted(**options: Any) -> PreTrainedModel:
     given = {"r": 2, "lora_alpha": 6, "target_modules": ["q_proj", "down_proj"], "init_lora_weights": False}
     torch.manual_seed(2)
     model.add_adapter(peft.LoraConfig(**{**given, **options}))
-    return model.eval()
+    model.eval()
+    return model
 
 
 def test_of_an_adapted_layer_the_merged_weight_counts_under_its_own_name() -> None:

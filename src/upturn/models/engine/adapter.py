@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 
 def lora_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """The layers that have a LoRA adapter, by the name that they have without it; empty = the model has none.
+    """The layers that have a LoRA adapter, by their names without it, in the model's order; empty = it has none.
 
     Empty too where PEFT has put anything into the model that is not one plain adapter on linear layers.
     """
@@ -23,7 +23,8 @@ def lora_layers(model: nn.Module) -> dict[str, nn.Module]:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     parts = dict(unwrapped(model).named_modules())
-    found = {name: parts[name] for name, part in parts.items() if isinstance(part, BaseTunerLayer)}
+    names = [name for name, part in parts.items() if isinstance(part, BaseTunerLayer)]
+    found = {name: parts[name] for name in names}
     return found if all(_is_plain(each) for each in found.values()) else {}
 
 
