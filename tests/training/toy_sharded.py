@@ -10,12 +10,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import safetensors.torch
 import torch
-from peft import LoraConfig, get_peft_model
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
@@ -33,6 +32,8 @@ from upturn.training import (
     SftSettings,
     TrainingRow,
 )
+from upturn.training.adapter import adapt
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.assessment import Assessment
 from upturn.training.asynchronous import AheadCollect
 from upturn.training.critic import value_model
@@ -80,8 +81,8 @@ def model(*, tied: bool = True, seed: int = 0, lora: bool = False) -> PreTrained
     )
     if not lora:
         return found
-    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.0, init_lora_weights=False)
-    return cast(PreTrainedModel, get_peft_model(found, config))
+    adapt(found, AdapterSettings(4, targets=("q_proj", "v_proj"), seed=seed))
+    return found
 
 
 def rows(count: int, *, seed: int = 3) -> list[TrainingRow]:
