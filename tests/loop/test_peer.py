@@ -124,7 +124,7 @@ def test_a_value_model_is_made_where_one_is_trained() -> None:
     from upturn.training.ppo import run_ppo
 
     def trains(run: Callable[..., TrainingOutcome], settings: object) -> bool:
-        return peer._trains_critic(peer._Work(run, "nano", (None, settings), {}, 1))
+        return peer._trains_critic(peer._Work(run, "nano", None, (None, settings), {}, 1))
 
     mixed = PairSettings(by="turn", monte_carlo_share=0.5)
     assert trains(run_ppo, PpoSettings())
