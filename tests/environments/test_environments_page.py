@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from upturn.environments import EnvironmentKit
-from upturn.environments.office import FAMILIES, OPERATIONS, OfficeVerifier, make_task
-from upturn.environments.office.baseline import oracle, play
+from upturn.environments.office import FAMILIES, OPERATIONS, OfficeEnvironment, OfficeVerifier, make_task
+from upturn.environments.office.baseline import oracle
 from upturn.environments.office.operation import Parameter
+from upturn.environments.player import play
 from upturn.records import Action
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,7 @@ def test_the_codes_are_those_of_the_office() -> None:
 
 def test_the_gates_are_those_of_the_verifier() -> None:
     task = make_task("mail_file", 0)
-    gates = OfficeVerifier().verify(task, play(task, oracle)).gates
+    gates = OfficeVerifier().verify(task, play(OfficeEnvironment(), task, oracle)).gates
     assert [name for name, _ in rows("gate")] == [f"`{gate.name}`" for gate in gates]
 
 
