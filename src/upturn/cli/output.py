@@ -140,6 +140,16 @@ def emit(
     _print_details(console, {name: described[name] for name in details})
 
 
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table for people to standard output; all columns but the first hold figures."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    _console(stderr=False).print(table)
+
+
 def emit_error(command: str, error: UpturnError, *, kind: str) -> None:
     """Prints what ``--json`` prints where a command failed: an object without results and with ``error``."""
     found = {"kind": kind, "message": str(error), "exit_code": error.exit_code}

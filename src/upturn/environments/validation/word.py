@@ -1,0 +1,173 @@
+"""Values that fit a tool's schema, drawn from what is found in a world: how one acts who knows only the tools.
+
+Words come from the instruction and from observations. Which kind of word a parameter takes is learned from what was
+accepted: ``m27`` has the shape ``a9``. Schemas are read as far as descriptions of tools go: ``enum``, ``const``,
+types, bounds, ``anyOf`` and ``oneOf``, ``items`` and ``properties``; not ``$ref``, formats and patterns.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from random import Random
+
+from upturn.records import Action, JsonValue, Tool
+
+_WORD = re.compile(r'"([^"\n]+)"|([^\s,;:"\'()\[\]{}<>]+)')
+_ENDINGS = ".?!*"
+_MOST_WORDS = 400
+"""Of each source: a long document tells no more about how things are named here."""
+_NUMBERS = (0, 20)
+"""Drawn from where a schema names no bounds."""
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text and its quoted phrases, each once, in order."""
+    found = (quoted or bare.strip(_ENDINGS) for quoted, bare in _WORD.findall(text))
+    return list(dict.fromkeys(word for word in found if word))
+
+
+@lru_cache(maxsize=100_000)
+def shape_of(word: str) -> str:
+    """Letters as ``a`` and ``A``, digits as ``9``, runs as one; other signs as they are."""
+    kinds = re.sub(r"[^\W\d_]", lambda match: "A" if match[0].isupper() else "a", word)
+    return re.sub(r"(a+|A+|9+)", lambda match: match[0][0], re.sub(r"\d", "9", kinds))
+
+
+def is_text(schema: JsonValue) -> bool:
+    """Whether the schema takes any text."""
+    kind = schema.get("type", "string") if isinstance(schema, dict) else None
+    kinds = kind if isinstance(kind, list) else [kind]
+    return (
+        isinstance(schema, dict) and "string" in kinds and not {"enum", "const", "anyOf", "oneOf"} & schema.keys()
+    )
+
+
+def text_parameters(tool: Tool) -> list[str]:
+    """The parameters that take any text, the required ones first."""
+    free = [name for name, schema in tool.properties.items() if is_text(schema)]
+    return sorted(free, key=lambda name: name not in tool.required)
+
+
+class Habits:
+    """Which shapes of words parameters take, learned over all tasks of a kit."""
+
+    def __init__(self) -> None:
+        self._shapes: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+
+    def learn(self, tool: Tool, action: Action) -> None:
+        """The action was accepted."""
+        for name in text_parameters(tool):
+            value = action.parameters.get(name)
+            if isinstance(value, str):
+                self._shapes[tool.name, name].setdefault(shape_of(value))
+
+    def fitting(self, tool: Tool, name: str, words: Sequence[str]) -> Sequence[str]:
+        """Those of the words that have a shape which was accepted before; all where none has."""
+        known = self._shapes[tool.name, name]
+        return [word for word in words if shape_of(word) in known] or words
+
+
+class Vocabulary:
+    """The words of one task's world, by where they were found."""
+
+    def __init__(self, instruction: str, habits: Habits) -> None:
+        self._instruction = dict.fromkeys(words_of(instruction))
+        self._habits = habits
+        self._everywhere = dict(self._instruction)
+        self._by_target: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._accepted: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All of them, those of the instruction first."""
+        return tuple(self._everywhere)
+
+    def add(self, target: str, text: str) -> None:
+        """What an app said."""
+        for word in words_of(text)[:_MOST_WORDS]:
+            self._everywhere.setdefault(word)
+            self._by_target[target].setdefault(word)
+
+    def accept(self, tool: Tool, action: Action) -> None:
+        """The tool took these parameters."""
+        self._habits.learn(tool, action)
+        for name in text_parameters(tool):
+            value = action.parameters.get(name)
+            if isinstance(value, str):
+                self._accepted[tool.name, name].setdefault(value)
+
+    def draw(self, tool: Tool, rng: Random, *, is_blind: bool = False) -> dict[str, JsonValue]:
+        """Parameters for the tool; each optional one is left out half of the time.
+
+        Texts are words that were accepted before, half of the time and where there are any; otherwise such as were
+        found near the app or in the instruction first, or (``is_blind``) anywhere with the same chance.
+        """
+        chosen = [name for name in tool.properties if name in tool.required or rng.random() < 0.5]
+        return {name: self._value(tool, name, rng, is_blind) for name in chosen}
+
+    def _value(self, tool: Tool, name: str, rng: Random, is_blind: bool) -> JsonValue:
+        schema = tool.properties[name]
+        if not is_text(schema):
+            return self._typed(schema, rng)
+        accepted = self._accepted[tool.name, name]
+        if accepted and rng.random() < 0.5:
+            return rng.choice(list(accepted))
+        near = () if is_blind else (self._by_target[tool.target], self._instruction)
+        sources = [source for source in (*near, self._everywhere) if source]
+        words = list(rng.choice(sources)) if sources else ["x"]
+        return rng.choice(self._habits.fitting(tool, name, words))
+
+    def siblings(self, tool: Tool, name: str, value: JsonValue) -> list[JsonValue]:
+        """Other values that the parameter may take in place of this one."""
+        schema = tool.properties.get(name)
+        if isinstance(schema, dict) and isinstance(schema.get("enum"), list):
+            return [other for other in schema["enum"] if other != value]  # type: ignore[union-attr]
+        if isinstance(value, int) and not isinstance(value, bool):
+            return [value + 1, value - 1]
+        if not isinstance(value, str):
+            return []
+        alike = [word for word in self._everywhere if shape_of(word) == shape_of(value)]
+        found = dict.fromkeys((*self._accepted[tool.name, name], *alike))
+        return [word for word in found if word != value]
+
+    def _typed(self, schema: JsonValue, rng: Random) -> JsonValue:
+        """A value for the schema; where it cannot be read, any word."""
+        read = schema if isinstance(schema, dict) else {}
+        for key in ("anyOf", "oneOf"):
+            if isinstance(options := read.get(key), list) and options:
+                return self._typed(rng.choice(options), rng)
+        if "const" in read:
+            return read["const"]
+        if isinstance(options := read.get("enum"), list) and options:
+            return rng.choice(options)
+        kind = read.get("type")
+        match kind[0] if isinstance(kind, list) and kind else kind:
+            case "boolean":
+                return rng.random() < 0.5
+            case "integer":
+                return round(self._number(read, rng))
+            case "number":
+                return self._number(read, rng)
+            case "array":
+                return [self._typed(read.get("items"), rng) for _ in range(rng.randint(1, 2))]
+            case "object":
+                parts = read.get("properties")
+                parts = parts if isinstance(parts, dict) else {}
+                return {name: self._typed(part, rng) for name, part in parts.items()}
+            case "null":
+                return None
+        return rng.choice(self.words or ("x",))
+
+    def _number(self, schema: Mapping[str, JsonValue], rng: Random) -> float:
+        """Within the bounds; half of the time a number that was found in the world, where there is any."""
+        low, high = (
+            bound if isinstance(bound := schema.get(name), int | float) else default
+            for name, default in zip(("minimum", "maximum"), _NUMBERS, strict=True)
+        )
+        found = [float(word) for word in self._everywhere if word.isascii() and word.isdigit() and len(word) < 10]
+        fitting = [number for number in found if low <= number <= high]
+        if fitting and rng.random() < 0.5:
+            return rng.choice(fitting)
+        return float(rng.randint(math.ceil(low), max(math.ceil(low), math.floor(high))))
