@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from upturn.cli.app import main
 from upturn.cli.env import _interruptible, env_app
+from upturn.environments import resolve_kit
 from upturn.environments.office import FAMILIES, compose, make_task
+from upturn.environments.validation.sameness import digests
 from upturn.errors import UnknownNameError
 from upturn.models import write_call
 
@@ -58,42 +60,66 @@ def test_list_names_families_and_levels() -> None:
     assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", "office"]).stdout
 
 
-def test_validate_shows_floors_and_ceilings_with_their_bars() -> None:
-    printed = run("validate", "office", "--tasks", "5")
-    assert len(printed["results"]) == 1 + 3 * len(FAMILIES)
+def test_validate_shows_every_check_with_its_bar() -> None:
+    printed = run("validate", "office", "--tasks", "2", "--family", "mail_file", "--family", "cell_ask")
+    checks = ["oracle", "ceiling", "floor", "random", "replay", "isolation", "canaries", "mutants"]
+    attacks = ["nothing", "echo", "claim", "dump", "stuff", "empty", "delete", "spam", "repeat", "neighbour"]
+    own = ["own outsider", "own refusal", "own no_end"]
+    names = [*checks, *attacks, *own, "unjudged", "repeated", "determinism"]
+    families = ("mail_file", "cell_ask")
+    assert list(printed["by_name"]) == ["contract", *(f"{name} {family}" for family in families for name in names)]
     assert printed["by_name"]["contract"]["value"] == "kept"
-    assert "tried" not in printed, "the oracle and the random player act in every family"
-    for family in FAMILIES:
-        ceiling, floor = printed["by_name"][f"oracle {family}"], printed["by_name"][f"nothing {family}"]
-        assert (ceiling["value"], ceiling["bar"], ceiling["holds"], ceiling["n"]) == (1.0, ">= 1", True, 5)
-        assert (floor["value"], floor["bar"], floor["holds"]) == (0.0, "<= 0", True)
-        assert printed["by_name"][f"random {family}"]["bar"] == "<= 0.02"
+    assert (printed["unchecked"], printed["breaches"]) == (
+        ["empty, repeat: there was no way to try it in any family"],
+        [],
+    )
+    bars = {"random": "<= 0.01", "mutants": ">= 0.95", "oracle": ">= 1", "floor": "<= 0", "nothing": "<= 0"}
+    for family in families:
+        for name, bar in bars.items():
+            result = printed["by_name"][f"{name} {family}"]
+            assert (result["bar"], result["holds"]) == (bar, True)
+        assert printed["by_name"][f"oracle {family}"]["n"] == 2
+        assert printed["by_name"][f"determinism {family}"]["n"] == 3, "twice here and once in another process"
+        repeat = printed["by_name"][f"repeat {family}"]
+        assert (repeat["value"], repeat["n"], repeat["bar"]) == ("not applicable", 0, None)
 
 
-def test_a_missed_bar_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upturn.cli.env.FAMILIES", {"mail_file": FAMILIES["mail_file"]})
-    monkeypatch.setattr("upturn.cli.env.oracle", lambda _, __: None)
-    printed = run("validate", "office", "--tasks", "5", code=1)
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other process and a short look at the contract, which take their time."""
+    monkeypatch.setattr("upturn.cli.validate.CONTRACT_TASKS", 2)
+    monkeypatch.setattr(
+        "upturn.environments.validation.kit.digests_elsewhere",
+        lambda name, families, tasks: digests(resolve_kit(name), families, tasks),
+    )
+
+
+def test_a_missed_bar_is_exit_code_1(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upturn.environments.office.kit.oracle", lambda *_: None)
+    printed = run("validate", "office", "--tasks", "2", "--family", "mail_file", code=1)
     assert printed["by_name"]["oracle mail_file"]["holds"] is False
+    assert printed["breaches"][0] == "oracle mail_file: 'office/mail_file/train/6/0' is not solved"
 
 
 def test_a_broken_contract_is_named_and_exit_code_1(shop: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(".")
-    assert run("validate", "shop_for_test:kit")["by_name"].keys() == {"contract"}
     printed = run("validate", "shop_for_test:careless", code=1)
+    assert printed["by_name"].keys() == {"contract"}
     assert printed["by_name"]["contract"]["holds"] is False
     assert "raised KeyError: 'text'" in printed["breach"]
+    assert printed["unchecked"] == ["everything else: mend the contract first"]
 
 
-def test_validate_says_that_it_tried_no_action_of_the_environment_s_own(
-    shop: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_validate_says_what_it_could_not_check(shop: None, alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(".")
-    line = "no action of yours, only mistakes that agents make; check_environment(kit, probes=[...]) tries yours"
-    assert run("validate", "shop_for_test:kit")["tried"] == line
-    assert run("validate", "shop_for_test:careless", code=1)["tried"] == line
-    shown = CliRunner().invoke(env_app, ["validate", "shop_for_test:kit"]).stdout
-    assert shown.splitlines()[-1] == f"tried: {line}"
+    found = CliRunner().invoke(env_app, ["validate", "shop_for_test:kit", "--tasks", "2"])
+    assert found.exit_code == 0, found.output
+    lines = found.stdout.splitlines()
+    assert lines[lines.index("unchecked:") + 1].startswith(
+        "  oracle, ceiling, mutants, repeat, neighbour: the kit knows"
+    )
+    [row] = [line for line in lines if line.startswith("shop (level 1)") and "100 %" in line]
+    assert row.split()[3:6] == ["–", "–", "0"], "no oracle, no ceiling, and the floor is 0"
 
 
 def test_modules_are_found_where_the_command_is_started(
@@ -160,7 +186,6 @@ def test_bench_measures_every_part() -> None:
         "steps_per_second",
         "verify_p50",
         "verify_p99",
-        "floors_seconds",
     ]
     assert all(result["value"] > 0 for result in printed["results"])
     assert printed["by_name"]["verify_p99"]["value"] >= printed["by_name"]["verify_p50"]["value"]
@@ -173,6 +198,7 @@ def test_bench_measures_every_part() -> None:
         (["play", "office", "--family", "fax"], UnknownNameError),
         (["play", "office", "--level", "99"], UnknownNameError),
         (["play", "office", "--family", "mail_file", "--level", "3"], UnknownNameError),
+        (["validate", "office", "--family", "fax"], UnknownNameError),
         (["bench", "shop:kit"], UnknownNameError),
     ],
 )

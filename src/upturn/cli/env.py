@@ -19,7 +19,6 @@ from upturn.config import EnvironmentConfig
 from upturn.environments import EnvironmentKit, oracle_of, play, registered_kits, resolve_kit
 from upturn.environments.judgement import judge
 from upturn.environments.stepwise import TaskChoice
-from upturn.environments.validation import Plan, validate_kit
 from upturn.errors import UnknownNameError
 from upturn.records import Evaluation, Observation, Result, Split, Task, Trajectory, Turn
 
@@ -157,7 +156,7 @@ def bench(
     """How fast tasks are drawn, reset, worked on and judged, with perfect work, on one core."""
     kit = resolve_kit(name)
     families = list(kit.families)
-    with progress("benchmark", 4) as ticker:
+    with progress("benchmark", 3) as ticker:
         started = perf_counter()
         drawn = list(islice(kit.tasks(seed=0, split="train", families=families), tasks * len(families)))
         drawing = perf_counter() - started
@@ -168,15 +167,7 @@ def bench(
         ticker.advance()
         results += _judging(kit, drawn, solved)
         ticker.advance()
-        started = perf_counter()
-        count = sum(1 for _ in validate_kit(kit, Plan(_VALIDATED)))
-        results.append(Result("validate_seconds", perf_counter() - started, "s", n=_VALIDATED * count))
-        ticker.advance()
     emit("env bench", results, {"families": len(families), "tasks_per_family": tasks}, as_json=as_json)
-
-
-_VALIDATED = 2
-"""Tasks of each family that are validated when that is timed."""
 
 
 def _solution(kit: EnvironmentKit, task: Task) -> Trajectory:

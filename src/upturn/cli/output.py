@@ -235,12 +235,17 @@ def _print_details(console: Console, details: Mapping[str, JsonValue], indent: s
         if isinstance(value, dict):
             console.print(Text(printable(f"{indent}{name}:")), soft_wrap=True)
             _print_details(console, value, indent + "  ")
-        elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        elif isinstance(value, list) and any(_needs_a_line(item) for item in value):
             console.print(Text(f"{indent}{name}:"), soft_wrap=True)
             for item in value:
                 console.print(Text(printable(f"{indent}  {_inline(item)}")), soft_wrap=True)
         else:
             console.print(Text(printable(f"{indent}{name}: {_inline(value)}")), soft_wrap=True)
+
+
+def _needs_a_line(item: JsonValue) -> bool:
+    """Whether an item of a list could not be told from its neighbours between commas."""
+    return isinstance(item, dict | list) or (isinstance(item, str) and ", " in item)
 
 
 def _inline(value: JsonValue) -> str:

@@ -98,24 +98,22 @@ def _empty(case: Case) -> Iterator[Way]:
 def _delete(case: Case) -> Iterator[Way]:
     """Takes away whatever can be taken away."""
     removing = [tool for name, tool in case.tools.items() if _REMOVING.search(tool.operation)]
-    actions = [call for tool in removing for call in case.calls.get(tool.name, ())]
-    if actions:
-        yield from _ended(case, actions)
+    yield from _ended(case, [call for tool in removing for call in case.calls.get(tool.name, ())])
 
 
 def _spam(case: Case) -> Iterator[Way]:
     """Calls every tool once, then every tool with all that it takes."""
     for most in (1, None):
-        actions = [call for calls in case.calls.values() for call in calls[:most]]
-        if actions:
-            yield from _ended(case, actions)
+        yield from _ended(case, [call for calls in case.calls.values() for call in calls[:most]])
 
 
 def _repeat(case: Case) -> Iterator[Way]:
     """Does perfect work, and one action that changed something once more."""
     solved = case.solved
-    for place in () if solved is None else solved.changing:
-        work = solved.work
+    if solved is None:
+        return
+    work = solved.work
+    for place in solved.changing:
         actions = (*work[: place + 1], work[place], *work[place + 1 :], *solved.end)
         yield Way(actions, (place + 1,), spoils=True)
 
@@ -127,7 +125,9 @@ def _neighbour(case: Case) -> Iterator[Way]:
         return
     last = solved.work[solved.changing[-1]]
     tool = case.tools.get(f"{last.target}.{last.operation}")
-    for name, value in last.parameters.items() if tool is not None else ():
+    if tool is None:
+        return
+    for name, value in last.parameters.items():
         for sibling in case.vocabulary.siblings(tool, name, value)[:_SIBLINGS]:
             actions = (*solved.work, _with(last, name, sibling), *solved.end)
             yield Way(actions, (len(solved.work),), spoils=True)
@@ -155,7 +155,7 @@ def attempts(case: Case, attack: Attack) -> Iterator[Attempted]:
         trajectory = _played(case, following(way.actions))
         taken = not way.decisive or not all(is_refused(trajectory, place) for place in way.decisive)
         if taken and not (way.spoils and case.solved is not None and is_perfect(case, case.solved, trajectory)):
-            yield Attempted(_written(way.actions), trajectory)
+            yield Attempted(written(way.actions), trajectory)
 
 
 def own_attempts(case: Case) -> Iterator[Attempted]:
@@ -168,16 +168,22 @@ def _played(case: Case, player: Player) -> Trajectory:
     return play(case.kit.environment(case.task), case.task, player, max_turns=MOST_TURNS)
 
 
-def _written(actions: Sequence[Action]) -> str:
+def written(actions: Sequence[Action]) -> str:
+    """The first few actions, in short."""
     shown = [f"{action.target}.{action.operation} {dict(action.parameters)!r:.80}" for action in actions[:4]]
     return "; ".join(shown) + (f" and {len(actions) - 4} more" if len(actions) > 4 else "") or "no action"
 
 
 def _ended(case: Case, actions: Sequence[Action]) -> Iterator[Way]:
-    """The actions and each way to end the task after them; just the actions where none is known."""
+    """The actions and each way to end the task after them, or just the actions where none is known."""
+    if not actions:
+        return
+    decisive = tuple(range(len(actions)))
     ends = [*case.wordless, *case.saying(_CLAIMS[0])]
-    for end in [(each,) for each in ends] or [()]:
-        yield Way((*actions, *end), tuple(range(len(actions))))
+    if not ends:
+        yield Way(tuple(actions), decisive)
+    for end in ends:
+        yield Way((*actions, end), decisive)
 
 
 def _flooded(case: Case, text: str) -> Iterator[Way]:
@@ -203,7 +209,9 @@ def _pieces(case: Case, end: Action, text: str) -> list[str]:
 def _rewritten(case: Case, text: str) -> Iterator[Way]:
     """Perfect work with each text that it writes replaced, one at a time."""
     solved = case.solved
-    for place in () if solved is None else solved.changing:
+    if solved is None:
+        return
+    for place in solved.changing:
         action = solved.work[place]
         for name, value in action.parameters.items():
             if isinstance(value, str):

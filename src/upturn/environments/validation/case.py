@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from upturn.environments.environment import Environment, Step
 from upturn.environments.kit import EnvironmentKit, tools_of
@@ -62,6 +63,13 @@ class Solved:
         return self.actions[len(self.work) :]
 
 
+class Answered(NamedTuple):
+    """One action and what was seen after it."""
+
+    action: Action
+    observation: Observation
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A task with all that was found out about it."""
@@ -75,6 +83,8 @@ class Case:
     solved: Solved | None
     """None = the kit knows no oracle."""
     vocabulary: Vocabulary
+    answers: tuple[Answered, ...]
+    """All that was tried in the initial state, and what was seen then, errors too."""
     readings: tuple[str, ...]
     """What the world shows of itself, each once."""
     calls: Mapping[str, tuple[Action, ...]]
@@ -116,6 +126,7 @@ def make_case(kit: EnvironmentKit, task: Task, habits: Habits, rng: Random) -> C
         tools,
         solved,
         scout.vocabulary,
+        tuple(scout.answers),
         tuple(scout.readings),
         {name: tuple(calls.values()) for name, calls in scout.calls.items()},
         tuple(scout.changers.values()),
@@ -156,6 +167,7 @@ class _Scout:
 
     def __init__(self, kit: EnvironmentKit, task: Task, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
+        self.answers: list[Answered] = []
         self.readings: dict[str, None] = {}
         self.calls: defaultdict[str, dict[str, Action]] = defaultdict(dict)
         self.changers: dict[str, Action] = {}
@@ -182,10 +194,10 @@ class _Scout:
                 self._note(tool, action, written, self._environment.step(action))
 
     def _note(self, tool: Tool, action: Action, written: str, step: Step) -> None:
-        self.vocabulary.add(tool.target, step.observation.text)
+        self.answers.append(Answered(action, step.observation))
+        self.vocabulary.learn(tool, action, step.observation)
         has_changed = not step.info.state_hash or step.info.state_hash != self._state_hash
         if not step.observation.is_error:
-            self.vocabulary.accept(tool, action)
             if step.is_terminated:
                 self.closers.setdefault(tool.name)
             else:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from upturn.environments.kit import EnvironmentKit
 from upturn.environments.player import following, play
 from upturn.environments.proof import content_hash
-from upturn.environments.validation.attack import PANEL, Attempted, attempts, own_attempts
+from upturn.environments.validation.attack import PANEL, Attempted, attempts, own_attempts, written
 from upturn.environments.validation.case import Case, make_case, random_player
-from upturn.environments.validation.leak import earned_by, first_leak, short_canaries
+from upturn.environments.validation.leak import earned_by, first_leak, leak_of, short_canaries
 from upturn.environments.validation.mutation import mutation_kills
 from upturn.environments.validation.sameness import actions_of, isolation_difference, replay_difference
 from upturn.environments.validation.word import Habits
@@ -112,8 +112,8 @@ class _Tally:
         """In the order of tables."""
         return (
             self.oracle.check("oracle", least=1),
-            _score("ceiling", self.ceilings and min(self.ceilings), len(self.ceilings), least=1),
-            _score("floor", self.floors and max(self.floors), len(self.floors), most=0),
+            _score("ceiling", min(self.ceilings, default=0), len(self.ceilings), least=1),
+            _score("floor", max(self.floors, default=0), len(self.floors), most=0),
             self.random.check("random", most=RANDOM_BAR),
             self.replay.check("replay", least=1),
             self.isolation.check("isolation", least=1),
@@ -169,6 +169,9 @@ class _Worked:
         self._earned = earned_by(case.solved.trajectory, self._canaries) if case.solved is not None else {}
         if short := short_canaries(self._canaries):
             tally.canaries.add(is_hit=True, words=f"{short[0]!r} is too short for a canary, it may stand anywhere")
+        for action, observation in case.answers if self._canaries else ():
+            leak = leak_of(action, observation, self._canaries, self._earned)
+            tally.canaries.add(is_hit=bool(leak), words=leak and f"{case.task.id!r}: {leak}")
 
     def solve(self) -> None:
         """The oracle's attempt reaches the ceiling."""
@@ -203,7 +206,7 @@ class _Worked:
         for place in range(0 if player is None else count):
             assert player is not None  # the range is empty otherwise
             trajectory = play(case.kit.environment(case.task), case.task, player)
-            self._count_ways(self._tally.random, [Attempted("", trajectory)])
+            self._count_ways(self._tally.random, [Attempted(written(actions_of(trajectory)), trajectory)])
             if not place:
                 self.recorded.append(trajectory)
 
@@ -229,7 +232,7 @@ class _Worked:
             is_tried = True
             judged = self._judged(attempted.trajectory)
             if judged is not None and judged.is_success:
-                paid = paid or f"{self._case.task.id!r} by {attempted.way or actions_of(attempted.trajectory)!r}"
+                paid = paid or f"{self._case.task.id!r} by {attempted.way}"
         if is_tried:
             count.add(is_hit=bool(paid), words=paid and f"success in {paid}")
 

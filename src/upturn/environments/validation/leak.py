@@ -6,7 +6,7 @@ from upturn.environments.proof import CANARY_LENGTH
 from upturn.errors import RecordError
 from upturn.models import write_call
 from upturn.models.call import value_text
-from upturn.records import Action, Trajectory
+from upturn.records import Action, Observation, Trajectory
 
 
 def earned_by(trajectory: Trajectory, canaries: Sequence[str]) -> dict[str, frozenset[str]]:
@@ -22,13 +22,36 @@ def first_leak(trajectory: Trajectory, canaries: Sequence[str], earned: Mapping[
     """The first canary that the attempt was shown unearned, in words; empty = none."""
     written = ""
     for action, text in _answers(trajectory):
-        if action is not None:
-            written += _written(action)
-        operation = "" if action is None else f"{action.target}.{action.operation}"
-        for canary in canaries:
-            if canary in text and canary not in written and operation not in earned.get(canary, ()):
-                return f"{canary!r} is shown {f'after {operation}' if operation else 'at the beginning'}"
+        written += "" if action is None else _written(action)
+        if leak := _leak(action, text, written=written, canaries=canaries, earned=earned):
+            return leak
     return ""
+
+
+def leak_of(
+    action: Action, observation: Observation, canaries: Sequence[str], earned: Mapping[str, frozenset[str]]
+) -> str:
+    """As ``first_leak``, of the answer to a first action."""
+    return _leak(action, _shown(observation), written=_written(action), canaries=canaries, earned=earned)
+
+
+def _leak(
+    action: Action | None,
+    text: str,
+    *,
+    written: str,
+    canaries: Sequence[str],
+    earned: Mapping[str, frozenset[str]],
+) -> str:
+    operation = "" if action is None else f"{action.target}.{action.operation}"
+    for canary in canaries:
+        if canary in text and canary not in written and operation not in earned.get(canary, ()):
+            return f"{canary!r} is shown {f'after {operation}' if operation else 'at the beginning'}"
+    return ""
+
+
+def _shown(observation: Observation) -> str:
+    return f"{observation.code} {observation.text}"
 
 
 def short_canaries(canaries: Sequence[str]) -> list[str]:
@@ -40,7 +63,7 @@ def _answers(trajectory: Trajectory) -> Iterator[tuple[Action | None, str]]:
     """What was seen, and the action that it answers; None = the beginning."""
     seen = [turn.observation for turn in trajectory.turns] + [trajectory.final_observation]
     for action, observation in zip((None, *(turn.action for turn in trajectory.turns)), seen, strict=True):
-        yield action, f"{observation.code} {observation.text}"
+        yield action, _shown(observation)
 
 
 def _written(action: Action) -> str:

@@ -166,7 +166,7 @@ def _without(whole: dict[str, JsonValue], key: str) -> dict[str, JsonValue]:
     return {name: value for name, value in whole.items() if name != key}
 
 
-def _near_misses(value: str | float | None) -> Iterator[tuple[str, JsonValue]]:
+def _near_misses(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     if isinstance(value, bool):
         yield "replaced", not value
     elif isinstance(value, int | float):

@@ -7,19 +7,25 @@ types, bounds, ``anyOf`` and ``oneOf``, ``items`` and ``properties``; not ``$ref
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 from random import Random
+from typing import TypeAlias
 
-from upturn.records import Action, JsonValue, Tool
+from upturn.records import Action, JsonValue, Observation, Tool
 
 _WORD = re.compile(r'"([^"\n]+)"|([^\s,;:"\'()\[\]{}<>]+)')
 _ENDINGS = ".?!*"
 _MOST_WORDS = 400
 """Of each source: a long document tells no more about how things are named here."""
+_ENOUGH_REFUSALS = 5
 _NUMBERS = (0, 20)
 """Drawn from where a schema names no bounds."""
+
+
+Place: TypeAlias = tuple[str, str]
+"""Where a value is given: an app and the name of a parameter, which its operations share."""
 
 
 def words_of(text: str) -> list[str]:
@@ -51,22 +57,34 @@ def text_parameters(tool: Tool) -> list[str]:
 
 
 class Habits:
-    """Which shapes of words parameters take, learned over all tasks of a kit."""
+    """Which words the parameters of an app take, learned over all tasks of a family.
+
+    A shape that was never accepted is left out after a few refusals, whatever they were for.
+    """
 
     def __init__(self) -> None:
-        self._shapes: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        self._values: defaultdict[Place, dict[str, None]] = defaultdict(dict)
+        self._accepted: set[tuple[Place, str]] = set()
+        self._refusals: Counter[tuple[Place, str]] = Counter()
 
-    def learn(self, tool: Tool, action: Action) -> None:
-        """The action was accepted."""
-        for name in text_parameters(tool):
-            value = action.parameters.get(name)
-            if isinstance(value, str):
-                self._shapes[tool.name, name].setdefault(shape_of(value))
+    def learn(self, place: Place, value: str, *, is_accepted: bool) -> None:
+        """A call with this value was accepted, or refused."""
+        if is_accepted:
+            self._values[place].setdefault(value)
+            self._accepted.add((place, shape_of(value)))
+        else:
+            self._refusals[place, shape_of(value)] += 1
 
-    def fitting(self, tool: Tool, name: str, words: Sequence[str]) -> Sequence[str]:
-        """Those of the words that have a shape which was accepted before; all where none has."""
-        known = self._shapes[tool.name, name]
-        return [word for word in words if shape_of(word) in known] or words
+    def fitting(self, place: Place, words: Iterable[str]) -> list[str]:
+        """The words without those whose shape is not taken there."""
+        return [word for word in words if self._may_fit(place, shape_of(word))]
+
+    def known(self, place: Place, words: Container[str]) -> list[str]:
+        """Values that were accepted before, in whatever task, and are among the words."""
+        return [value for value in self._values[place] if value in words]
+
+    def _may_fit(self, place: Place, shape: str) -> bool:
+        return (place, shape) in self._accepted or self._refusals[place, shape] < _ENOUGH_REFUSALS
 
 
 class Vocabulary:
@@ -77,26 +95,27 @@ class Vocabulary:
         self._habits = habits
         self._everywhere = dict(self._instruction)
         self._by_target: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        self._accepted: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        self._by_refusal: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._accepted: defaultdict[Place, dict[str, None]] = defaultdict(dict)
 
     @property
     def words(self) -> tuple[str, ...]:
         """All of them, those of the instruction first."""
         return tuple(self._everywhere)
 
-    def add(self, target: str, text: str) -> None:
-        """What an app said."""
-        for word in words_of(text)[:_MOST_WORDS]:
+    def learn(self, tool: Tool, action: Action, observation: Observation) -> None:
+        """What the tool answered; refusals often name what there is."""
+        for word in words_of(observation.text)[:_MOST_WORDS]:
             self._everywhere.setdefault(word)
-            self._by_target[target].setdefault(word)
-
-    def accept(self, tool: Tool, action: Action) -> None:
-        """The tool took these parameters."""
-        self._habits.learn(tool, action)
+            self._by_target[tool.target].setdefault(word)
+            if observation.is_error:
+                self._by_refusal[tool.name].setdefault(word)
         for name in text_parameters(tool):
-            value = action.parameters.get(name)
+            value, place = action.parameters.get(name), (tool.target, name)
             if isinstance(value, str):
-                self._accepted[tool.name, name].setdefault(value)
+                self._habits.learn(place, value, is_accepted=not observation.is_error)
+                if not observation.is_error:
+                    self._accepted[place].setdefault(value)
 
     def draw(self, tool: Tool, rng: Random, *, is_blind: bool = False) -> dict[str, JsonValue]:
         """Parameters for the tool; each optional one is left out half of the time.
@@ -108,16 +127,16 @@ class Vocabulary:
         return {name: self._value(tool, name, rng, is_blind) for name in chosen}
 
     def _value(self, tool: Tool, name: str, rng: Random, is_blind: bool) -> JsonValue:
-        schema = tool.properties[name]
+        schema, place = tool.properties[name], (tool.target, name)
         if not is_text(schema):
             return self._typed(schema, rng)
-        accepted = self._accepted[tool.name, name]
+        accepted = self._accepted[place] or self._habits.known(place, self._everywhere)
         if accepted and rng.random() < 0.5:
             return rng.choice(list(accepted))
-        near = () if is_blind else (self._by_target[tool.target], self._instruction)
-        sources = [source for source in (*near, self._everywhere) if source]
-        words = list(rng.choice(sources)) if sources else ["x"]
-        return rng.choice(self._habits.fitting(tool, name, words))
+        near = (self._by_refusal[tool.name], self._by_target[tool.target], self._instruction)
+        sources = (*(() if is_blind else near), self._everywhere)
+        fitting = [words for source in sources if (words := self._habits.fitting(place, source))]
+        return rng.choice(rng.choice(fitting) if fitting else self.words or ("x",))
 
     def siblings(self, tool: Tool, name: str, value: JsonValue) -> list[JsonValue]:
         """Other values that the parameter may take in place of this one."""
@@ -129,7 +148,7 @@ class Vocabulary:
         if not isinstance(value, str):
             return []
         alike = [word for word in self._everywhere if shape_of(word) == shape_of(value)]
-        found = dict.fromkeys((*self._accepted[tool.name, name], *alike))
+        found = dict.fromkeys((*self._accepted[tool.target, name], *alike))
         return [word for word in found if word != value]
 
     def _typed(self, schema: JsonValue, rng: Random) -> JsonValue:

@@ -1,0 +1,41 @@
+"""The same in another process, whatever its seed of hashes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from upturn.environments import resolve_kit
+from upturn.environments.validation.sameness import digests, digests_elsewhere
+from upturn.errors import WorldError
+
+BOWL = """
+from upturn.environments import one_step
+def steady(rng):
+    fruit = sorted({"fig", "pear", "plum", "kiwi", "lime"})
+    return f"which of {fruit}? number {rng.randrange(10**6)}", {"answer": fruit[0]}
+def hashed(rng):
+    fruit = list({"fig", "pear", "plum", "kiwi", "lime"})
+    return f"which of {fruit}? number {rng.randrange(10**6)}", {"answer": fruit[0]}
+def kit():
+    makes = {"steady": steady, "hashed": hashed}
+    return one_step("bowl", makes, lambda action, right: action.parameters.get("text") == right["answer"])
+"""
+
+
+def test_what_depends_on_the_seed_of_hashes_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bowl_for_test.py").write_text(BOWL)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kit = resolve_kit("bowl_for_test:kit")
+    families = list(kit.families)
+    here = digests(kit, families, 1)
+    assert here == digests(kit, families, 1)
+    elsewhere = digests_elsewhere("bowl_for_test:kit", families, 1)
+    assert here["steady"] == elsewhere["steady"]
+    assert here["hashed"] != elsewhere["hashed"], "five words have 120 orders: equal by chance in 1 of 120"
+    assert digests(kit, ["steady"], 2)["steady"] != here["steady"]
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)])
+    with pytest.raises(
+        WorldError, match=r"'bowl_for_test:kit' could not be tried in another process: .*UnknownName"
+    ):
+        digests_elsewhere("bowl_for_test:kit", families, 1)
