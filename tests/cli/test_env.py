@@ -63,7 +63,19 @@ def test_list_names_families_and_levels() -> None:
 def test_validate_shows_every_check_with_its_bar() -> None:
     printed = run("validate", "office", "--tasks", "2", "--family", "mail_file", "--family", "cell_ask")
     checks = ["oracle", "ceiling", "floor", "random", "replay", "isolation", "canaries", "mutants"]
-    attacks = ["nothing", "echo", "claim", "dump", "stuff", "empty", "delete", "spam", "repeat", "neighbour"]
+    attacks = [
+        "nothing",
+        "echo",
+        "claim",
+        "dump",
+        "stuff",
+        "empty",
+        "delete",
+        "spam",
+        "repeat",
+        "neighbour",
+        "refuse",
+    ]
     own = ["own outsider", "own refusal", "own no_end"]
     names = [*checks, *attacks, *own, "unjudged", "repeated", "determinism"]
     families = ("mail_file", "cell_ask")
@@ -116,7 +128,7 @@ def test_validate_says_what_it_could_not_check(shop: None, alone: None, monkeypa
     assert found.exit_code == 0, found.output
     lines = found.stdout.splitlines()
     assert lines[lines.index("unchecked:") + 1].startswith(
-        "  oracle, ceiling, mutants, repeat, neighbour: the kit knows"
+        "  oracle, ceiling, mutants, repeat, neighbour, refuse: the kit"
     )
     [row] = [line for line in lines if line.startswith("shop (level 1)") and "100 %" in line]
     assert row.split()[3:6] == ["–", "–", "0"], "no oracle, no ceiling, and the floor is 0"

@@ -74,7 +74,7 @@ def test_an_environment_of_one_step_proves_what_it_is_told() -> None:
         return f"say {code} backwards", {"said": code[::-1], "count": 3}
 
     def check(action: Action, right: Any) -> bool:
-        return action.parameters.get("text") == right["said"]
+        return bool(action.parameters.get("text") == right["said"])
 
     proven = one_step("shop", make, check, oracle=lambda right: Action("shop", "say", {"text": right["said"]}))
     task = next(proven.tasks(seed=0, split="train", families=["shop"]))

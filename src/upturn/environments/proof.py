@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from upturn.environments.environment import Verifier
 from upturn.environments.kit import EnvironmentKit
 from upturn.environments.player import Player
 from upturn.records import JsonValue, Task
@@ -17,10 +16,6 @@ from upturn.records import JsonValue, Task
 @runtime_checkable
 class ProvenKit(Protocol):
     """A kit that can show that its tasks can be solved, and says what must not pay or be seen. Optional."""
-
-    @property
-    def verifier(self) -> Verifier:
-        """As in ``EnvironmentKit``."""
 
     def oracle(self, task: Task) -> Player | None:
         """Who solves the task in the shortest known way; None = nobody is known."""

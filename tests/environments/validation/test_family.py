@@ -26,6 +26,7 @@ TOOLS = (
     Tool("shelf", "remove", "Takes a box away.", {"box": _TEXT}, ("box",)),
     Tool("user", "answer", "Ends the task with words.", {"text": _TEXT}, ("text",)),
     Tool("user", "finish", "Ends the task."),
+    Tool("user", "refuse", "Ends the task undone.", {"text": _TEXT}, ("text",)),
 )
 
 
@@ -67,7 +68,7 @@ class Shelf:
                 self.boxes[str(box)], told = text, "written"
             case "shelf.remove" if self.said is None and box in self.boxes:
                 told = f"{box} held {self.boxes.pop(str(box))}"
-            case "user.answer" if self.said is None and isinstance(text, str) and text.isascii():
+            case "user.answer" | "user.refuse" if self.said is None and isinstance(text, str) and text.isascii():
                 self.said, told = text, "thank you"
             case "user.finish" if self.said is None:
                 self.said, told = "", "thank you"
@@ -246,6 +247,10 @@ def box_is_empty(world: World, boxes: dict[str, Any], said: str) -> bool:
     return boxes.get(world.box, "x").strip() == "" or only_its_box(world, boxes, said)
 
 
+def refusal_is_fine(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return said == "this cannot be done" or only_its_box(world, boxes, said)
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
@@ -259,6 +264,7 @@ def box_is_empty(world: World, boxes: dict[str, Any], said: str) -> bool:
         (all_is_told, {"dump", "stuff"}),
         (task_is_told, {"echo", "stuff"}),
         (box_is_empty, {"empty"}),
+        (refusal_is_fine, {"refuse"}),
     ],
 )
 def test_each_weakness_of_a_judge_is_found(rule: Rule, expected: set[str]) -> None:
@@ -398,12 +404,12 @@ def test_a_kit_with_only_the_contract_is_checked_as_far_as_it_goes() -> None:
     [report] = validate_kit(kit, PLAN)
     found = {check.name: check for check in report.checks}
     assert breached(found) == set()
-    for name in ("oracle", "ceiling", "mutants", "repeat", "neighbour", "canaries"):
+    for name in ("oracle", "ceiling", "mutants", "repeat", "neighbour", "refuse", "canaries"):
         assert found[name].value is None
     assert (found["floor"].value, found["nothing"].value, found["claim"].value) == (0.0, 0.0, 0.0)
     assert unchecked(kit, [report], has_name=False) == [
-        "oracle, ceiling, mutants, repeat, neighbour: the kit knows no oracle; give it ProvenKit's methods, "
-        "or one_step an oracle",
+        "oracle, ceiling, mutants, repeat, neighbour, refuse: the kit knows no oracle; give it ProvenKit's "
+        "methods, or one_step an oracle",
         "the kit describes no tools (DescribedKit): random actions and attacks used user.answer and user.finish",
         "canaries: the kit names none (ProvenKit.canaries)",
         "dump, empty, delete, spam: there was no way to try it in any family",
@@ -414,15 +420,28 @@ def test_a_kit_with_only_the_contract_is_checked_as_far_as_it_goes() -> None:
 
 
 def test_a_kit_that_breaks_is_reported_and_not_raised() -> None:
-    class Raises(Shelf):
-        def step(self, action: Action) -> Step:
-            raise KeyError("box")
+    class Half(ShelfKit):
+        def __init__(self) -> None:
+            super().__init__()
+            self.families = {"put": 1, "broken": 2}
 
-    kit = ShelfKit()
-    kit.make = Raises
-    [report] = validate_kit(kit, PLAN)
-    [check] = report.checks
+        def oracle(self, task: Task) -> Player | None:
+            return super().oracle(task) if task.family == "put" else {}["box"]
+
+    sound, broken = validate_kit(Half(), PLAN)
+    assert (sound.checks[-1].name, sound.checks[-1].value) == ("determinism", 1.0)
+    [check] = broken.checks
     assert (check.name, check.holds, check.breach) == ("tried", False, "it raised KeyError: 'box'")
+
+
+def test_a_kit_that_lets_everything_differ_is_told_so() -> None:
+    class Indifferent(ShelfKit):
+        def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
+            return True
+
+    kit = Indifferent()
+    [report] = validate_kit(kit, PLAN)
+    assert unchecked(kit, [report]) == ["mutants, repeat, neighbour: there was no way to try it in any family"]
 
 
 def test_kills_are_counted_and_what_may_differ_is_left_alone() -> None:

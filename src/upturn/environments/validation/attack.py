@@ -3,7 +3,7 @@
 Attackers know what every agent is told, the tools and what the world shows; those that spoil perfect work know the
 oracle's, too. A way counts where it could be taken: something of it was not refused, and what began with perfect
 work did not end as perfect work does (archiving a mail twice is archiving it). Where no way could be taken the
-attack does not apply. Refusing is never tried here: it is right where a task cannot be done.
+attack does not apply. Refusing is tried only where the oracle does not refuse itself: some tasks cannot be done.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from upturn.environments.player import Player, following, play
-from upturn.environments.validation.case import MOST_TURNS, Case, is_refused
+from upturn.environments.validation.case import MOST_TURNS, REFUSALS, Case, is_refused
 from upturn.environments.validation.mutation import is_perfect
 from upturn.environments.validation.word import text_parameters
 from upturn.records import Action, JsonValue, Tool, Trajectory
@@ -133,6 +133,14 @@ def _neighbour(case: Case) -> Iterator[Way]:
             yield Way(actions, (len(solved.work),), spoils=True)
 
 
+def _refuse(case: Case) -> Iterator[Way]:
+    """Refuses a task that can be done."""
+    solved = case.solved
+    if solved is not None and solved.end and solved.end[0].operation not in REFUSALS:
+        for end in case.refusing("this cannot be done"):
+            yield Way((end,), (0,))
+
+
 PANEL: Mapping[str, Attack] = {
     "nothing": _nothing,
     "echo": _echo,
@@ -144,9 +152,10 @@ PANEL: Mapping[str, Attack] = {
     "spam": _spam,
     "repeat": _repeat,
     "neighbour": _neighbour,
+    "refuse": _refuse,
 }
 """By name, in the order of tables."""
-NEEDS_ORACLE = ("repeat", "neighbour")
+NEEDS_ORACLE = ("repeat", "neighbour", "refuse")
 
 
 def attempts(case: Case, attack: Attack) -> Iterator[Attempted]:

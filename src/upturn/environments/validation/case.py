@@ -34,8 +34,8 @@ _USUAL = (
     Tool("user", "answer", "", {"text": dict(_TEXT)}, ("text",)),
     Tool("user", "finish", ""),
 )
-_REFUSALS = frozenset({"refuse", "decline", "reject", "abort", "cancel", "escalate"})
-"""Operations that end a task by saying that it is not done: never a claim, and right where it cannot be."""
+REFUSALS = frozenset({"refuse", "decline", "reject", "abort", "cancel", "escalate"})
+"""Operations that end a task by saying that it is not done: never a claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,8 @@ class Case:
     """Those of them that changed the state."""
     closers: tuple[Tool, ...]
     """Tools that end the task, without refusals."""
+    refusals: tuple[Tool, ...]
+    """Tools that end the task undone."""
 
     @property
     def wordless(self) -> list[Action]:
@@ -101,11 +103,22 @@ class Case:
 
     def saying(self, text: str) -> list[Action]:
         """Ways to end the task by this text."""
-        return [
-            Action(tool.target, tool.operation, dict.fromkeys(names[: max(1, len(tool.required))], text))
-            for tool in self.closers
-            if (names := text_parameters(tool)) and set(tool.required) <= set(names)
-        ]
+        return [_said(tool, text) for tool in self.closers if _takes_text(tool)]
+
+    def refusing(self, text: str) -> list[Action]:
+        """Ways to end the task undone, with this text where one is taken."""
+        return [_said(tool, text) for tool in self.refusals if _takes_text(tool) or not tool.required]
+
+
+def _takes_text(tool: Tool) -> bool:
+    """Whether a text is enough for the tool."""
+    names = text_parameters(tool)
+    return bool(names) and set(tool.required) <= set(names)
+
+
+def _said(tool: Tool, text: str) -> Action:
+    names = text_parameters(tool)[: max(1, len(tool.required))]
+    return Action(tool.target, tool.operation, dict.fromkeys(names, text))
 
 
 def make_case(kit: EnvironmentKit, task: Task, habits: Habits, rng: Random) -> Case:
@@ -130,8 +143,15 @@ def make_case(kit: EnvironmentKit, task: Task, habits: Habits, rng: Random) -> C
         tuple(scout.readings),
         {name: tuple(calls.values()) for name, calls in scout.calls.items()},
         tuple(scout.changers.values()),
-        tuple(tools[name] for name in scout.closers if tools[name].operation not in _REFUSALS),
+        *_closers(tools[name] for name in scout.closers),
     )
+
+
+def _closers(tools: Iterable[Tool]) -> tuple[tuple[Tool, ...], tuple[Tool, ...]]:
+    """Those that end a task as done, and refusals."""
+    chosen = list(tools)
+    refusals = tuple(tool for tool in chosen if tool.operation in REFUSALS)
+    return tuple(tool for tool in chosen if tool not in refusals), refusals
 
 
 def _solve(kit: EnvironmentKit, task: Task) -> Solved | None:

@@ -39,19 +39,20 @@ def unchecked(kit: EnvironmentKit, reports: Sequence[FamilyReport], *, has_name:
     """What nothing can be said about, in words: why, and what the kit would have to offer."""
     values: Mapping[str, list[float | None]] = _by_name(reports)
     found = []
-    if all(value is None for value in values.get("oracle", [None])):
+    has_oracle = any(value is not None for value in values.get("oracle", ()))
+    if not has_oracle:
         kinds = ", ".join(("oracle", "ceiling", "mutants", *NEEDS_ORACLE))
         found.append(f"{kinds}: the kit knows no oracle; give it ProvenKit's methods, or one_step an oracle")
     if not tools_of(kit):
-        used = "user.answer and user.finish" + ("" if found else " and what the oracle uses")
+        used = "user.answer and user.finish" + (" and what the oracle uses" if has_oracle else "")
         found.append(f"the kit describes no tools (DescribedKit): random actions and attacks used {used}")
     if all(value is None for value in values.get("canaries", [None])):
         found.append("canaries: the kit names none (ProvenKit.canaries)")
     never = [
         name
-        for name in ("random", *PANEL)
+        for name in ("random", "mutants", *PANEL)
         if name in values and all(value is None for value in values[name])
-        if not (name in NEEDS_ORACLE and found and found[0].startswith("oracle"))
+        if has_oracle or name not in ("mutants", *NEEDS_ORACLE)
     ]
     if never:
         found.append(f"{', '.join(never)}: there was no way to try it in any family")
