@@ -60,7 +60,8 @@ def test_list_names_families_and_levels() -> None:
     assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", "office"]).stdout
 
 
-def test_validate_shows_every_check_with_its_bar() -> None:
+def test_validate_shows_every_check_with_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upturn.cli.validate.CONTRACT_TASKS", 2)
     printed = run("validate", "office", "--tasks", "2", "--family", "mail_file", "--family", "cell_ask")
     checks = ["oracle", "ceiling", "floor", "random", "replay", "isolation", "canaries", "mutants"]
     attacks = [
@@ -77,7 +78,7 @@ def test_validate_shows_every_check_with_its_bar() -> None:
         "refuse",
     ]
     own = ["own outsider", "own refusal", "own no_end"]
-    names = [*checks, *attacks, *own, "unjudged", "repeated", "determinism"]
+    names = [*checks, *attacks, *own, "unjudged", "repeated", "constant", "determinism"]
     families = ("mail_file", "cell_ask")
     assert list(printed["by_name"]) == ["contract", *(f"{name} {family}" for family in families for name in names)]
     assert printed["by_name"]["contract"]["value"] == "kept"

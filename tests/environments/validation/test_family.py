@@ -197,6 +197,7 @@ def test_a_sound_kit_passes_and_everything_is_tried() -> None:
         "own half",
         "unjudged",
         "repeated",
+        "constant",
     ]
     assert breached(found) == set()
     assert (found["oracle"].value, found["ceiling"].value, found["floor"].value) == (1.0, 1.0, 0.0)
@@ -272,6 +273,15 @@ def test_each_weakness_of_a_judge_is_found(rule: Rule, expected: set[str]) -> No
     assert expected <= breached(found), {name: found[name] for name in expected - breached(found)}
     assert found["oracle"].holds
     assert all(found[name].breach for name in breached(found))
+
+
+def test_what_can_be_learned_without_looking_is_shown() -> None:
+    assert checks(ShelfKit())["constant"] == Check("constant", 0.0, 2)
+    found = checks(ShelfKit(lambda *_: True), plan=Plan(tasks=3, random_attempts=1))
+    assert found["constant"] == Check("constant", 1.0, 3), "every task ends with the same action"
+    assert checks(BareShelfKit())["constant"] == Check("constant", None, 0)
+    answers = checks(OfficeKit(), "unread_count", Plan(tasks=4, random_attempts=1))["constant"]
+    assert answers.value in (0.25, 0.5), "four counts from 1 to 8"
 
 
 def test_a_judge_that_never_succeeds_misses_the_ceiling_and_has_no_mutants() -> None:

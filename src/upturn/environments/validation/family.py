@@ -5,6 +5,7 @@ kit's own attacks, mutants; then its recorded actions again, alone and beside th
 an attempt was shown is searched for canaries.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -107,6 +108,8 @@ class _Tally:
     panel: dict[str, _Count] = field(default_factory=lambda: {name: _Count() for name in PANEL})
     own: dict[str, _Count] = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)
+    last_words: Counter[str] = field(default_factory=Counter)
+    """By the oracle's last action: tasks that it solves without the work before it."""
 
     def checks(self) -> tuple[Check, ...]:
         """In the order of tables."""
@@ -123,7 +126,14 @@ class _Tally:
             *(count.check(f"own {name}", most=0) for name, count in self.own.items()),
             self.unjudged.check("unjudged", most=0),
             self.repeated.check("repeated"),
+            self._constant(),
         )
+
+    def _constant(self) -> Check:
+        """The one last word that solves most tasks: what a policy can learn without looking."""
+        tasks = self.oracle.tries
+        best = max(self.last_words.values(), default=0)
+        return Check("constant", best / tasks if tasks else None, tasks)
 
 
 def validate_family(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
@@ -184,6 +194,10 @@ class _Worked:
         self._tally.oracle.add(is_hit=is_hit, words="" if is_hit else f"{self._case.task.id!r} is not solved")
         if judged is not None and judged.score is not None:
             self._tally.ceilings.append(judged.score)
+        case = self._case
+        guessed = self._judged(play(case.kit.environment(case.task), case.task, following(solved.end)))
+        if guessed is not None and guessed.is_success:
+            self._tally.last_words[written(solved.end)] += 1
 
     def do_nothing(self) -> None:
         """The state after ``reset`` is the floor."""

@@ -134,9 +134,11 @@ class Vocabulary:
         if accepted and rng.random() < 0.5:
             return rng.choice(list(accepted))
         near = (self._by_refusal[tool.name], self._by_target[tool.target], self._instruction)
-        sources = (*(() if is_blind else near), self._everywhere)
-        fitting = [words for source in sources if (words := self._habits.fitting(place, source))]
-        return rng.choice(rng.choice(fitting) if fitting else self.words or ("x",))
+        sources = () if is_blind else rng.sample(near, rng.randint(0, len(near) - 1))
+        for source in (*sources, self._everywhere):
+            if words := self._habits.fitting(place, source):
+                return rng.choice(words)
+        return rng.choice(self.words or ("x",))
 
     def siblings(self, tool: Tool, name: str, value: JsonValue) -> list[JsonValue]:
         """Other values that the parameter may take in place of this one."""
