@@ -11,11 +11,12 @@ from upturn.errors import WorldError
 
 BOWL = """
 from upturn.environments import one_step
+FRUIT = {f"fruit{number}" for number in range(20)}
 def steady(rng):
-    fruit = sorted({"fig", "pear", "plum", "kiwi", "lime"})
+    fruit = sorted(FRUIT)
     return f"which of {fruit}? number {rng.randrange(10**6)}", {"answer": fruit[0]}
 def hashed(rng):
-    fruit = list({"fig", "pear", "plum", "kiwi", "lime"})
+    fruit = list(FRUIT)
     return f"which of {fruit}? number {rng.randrange(10**6)}", {"answer": fruit[0]}
 def kit():
     makes = {"steady": steady, "hashed": hashed}
@@ -32,7 +33,7 @@ def test_what_depends_on_the_seed_of_hashes_is_found(tmp_path: Path, monkeypatch
     assert here == digests(kit, families, 1)
     elsewhere = digests_elsewhere("bowl_for_test:kit", families, 1)
     assert here["steady"] == elsewhere["steady"]
-    assert here["hashed"] != elsewhere["hashed"], "five words have 120 orders: equal by chance in 1 of 120"
+    assert here["hashed"] != elsewhere["hashed"], "twenty words hardly ever have one order under two seeds"
     assert digests(kit, ["steady"], 2)["steady"] != here["steady"]
 
 
