@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Literal, NamedTuple
 
 from upturn.environments import EnvironmentKit
-from upturn.loop.service import judge
+from upturn.environments.judgement import judge
 from upturn.pool import EVERYTHING, Experience, Pool, Scope, Selection
 from upturn.records import Evaluation
 
