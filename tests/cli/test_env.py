@@ -62,7 +62,7 @@ def test_list_names_families_and_levels() -> None:
 
 def test_validate_shows_every_check_with_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upturn.cli.validate.CONTRACT_TASKS", 2)
-    printed = run("validate", "office", "--tasks", "2", "--family", "mail_file", "--family", "cell_ask")
+    printed = run("validate", "office", "--tasks", "2", "--family", "mail_file")
     checks = ["oracle", "ceiling", "floor", "random", "replay", "isolation", "canaries", "mutants"]
     attacks = [
         "nothing",
@@ -79,22 +79,20 @@ def test_validate_shows_every_check_with_its_bar(monkeypatch: pytest.MonkeyPatch
     ]
     own = ["own outsider", "own refusal", "own no_end"]
     names = [*checks, *attacks, *own, "unjudged", "repeated", "constant", "determinism"]
-    families = ("mail_file", "cell_ask")
-    assert list(printed["by_name"]) == ["contract", *(f"{name} {family}" for family in families for name in names)]
+    assert list(printed["by_name"]) == ["contract", *(f"{name} mail_file" for name in names)]
     assert printed["by_name"]["contract"]["value"] == "kept"
     assert (printed["unchecked"], printed["breaches"]) == (
         ["empty, repeat: there was no way to try it in any family"],
         [],
     )
     bars = {"random": "<= 0.01", "mutants": ">= 0.95", "oracle": ">= 1", "floor": "<= 0", "nothing": "<= 0"}
-    for family in families:
-        for name, bar in bars.items():
-            result = printed["by_name"][f"{name} {family}"]
-            assert (result["bar"], result["holds"]) == (bar, True)
-        assert printed["by_name"][f"oracle {family}"]["n"] == 2
-        assert printed["by_name"][f"determinism {family}"]["n"] == 3, "twice here and once in another process"
-        repeat = printed["by_name"][f"repeat {family}"]
-        assert (repeat["value"], repeat["n"], repeat["bar"]) == ("not applicable", 0, None)
+    for name, bar in bars.items():
+        result = printed["by_name"][f"{name} mail_file"]
+        assert (result["bar"], result["holds"]) == (bar, True)
+    assert printed["by_name"]["oracle mail_file"]["n"] == 2
+    assert printed["by_name"]["determinism mail_file"]["n"] == 3, "twice here and once in another process"
+    repeat = printed["by_name"]["repeat mail_file"]
+    assert (repeat["value"], repeat["n"], repeat["bar"]) == ("not applicable", 0, None)
 
 
 @pytest.fixture

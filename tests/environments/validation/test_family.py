@@ -478,10 +478,3 @@ def test_kills_are_counted_and_what_may_differ_is_left_alone() -> None:
     killed, tried, survivor = counted(ShelfKit(deaf))
     assert (killed, tried) == (8, 9)
     assert survivor == "said replaced ('x') in 'shelf/train/0' is still a success"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", OfficeKit().families)
-def test_the_office_is_sound(family: str) -> None:
-    found = checks(OfficeKit(), family, Plan(tasks=20))
-    assert breached(found) == set(), {name: found[name].breach for name in breached(found)}

@@ -25,6 +25,8 @@ _ROUNDS = 2
 """Ids that listings show in the first are used in the second."""
 _TRIES = 8
 """Of a tool in a round."""
+_PERSISTENCE = 5
+"""Times as many tries in the end for tools that nothing was accepted of."""
 _MOST_TRIES = 400
 """Of all tools in a round: kits with many tools have fewer of each."""
 _KEPT = 6
@@ -130,6 +132,9 @@ def make_case(kit: EnvironmentKit, task: Task, habits: Habits, rng: Random) -> C
     for _ in range(_ROUNDS):
         for tool in tools.values():
             scout.explore(tool, tries, rng)
+    for tool in tools.values():
+        if tool.name not in scout.closers and not scout.calls[tool.name]:
+            scout.explore(tool, _PERSISTENCE * tries, rng)
     if solved is not None and solved.end:
         scout.closers.setdefault(f"{solved.end[0].target}.{solved.end[0].operation}")
     return Case(

@@ -59,7 +59,7 @@ def text_parameters(tool: Tool) -> list[str]:
 class Habits:
     """Which words the parameters of an app take, learned over all tasks of a family.
 
-    A shape that was never accepted is left out after a few refusals, whatever they were for.
+    Once something was accepted, shapes that never were are left out after a few refusals, whatever they were for.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,8 @@ class Habits:
         return [value for value in self._values[place] if value in words]
 
     def _may_fit(self, place: Place, shape: str) -> bool:
-        return (place, shape) in self._accepted or self._refusals[place, shape] < _ENOUGH_REFUSALS
+        is_open = not self._values[place] or self._refusals[place, shape] < _ENOUGH_REFUSALS
+        return is_open or (place, shape) in self._accepted
 
 
 class Vocabulary:
