@@ -60,8 +60,17 @@ def test_list_names_families_and_levels() -> None:
     assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", "office"]).stdout
 
 
-def test_validate_shows_every_check_with_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other process and a short look at the contract, which take their time."""
     monkeypatch.setattr("upturn.cli.validate.CONTRACT_TASKS", 2)
+    monkeypatch.setattr(
+        "upturn.environments.validation.kit.digests_elsewhere",
+        lambda name, families, tasks: digests(resolve_kit(name), families, tasks),
+    )
+
+
+def test_validate_shows_every_check_with_its_bar(alone: None) -> None:
     printed = run("validate", "office", "--tasks", "2", "--family", "mail_file")
     checks = ["oracle", "ceiling", "floor", "random", "replay", "isolation", "canaries", "mutants"]
     attacks = [
@@ -90,19 +99,9 @@ def test_validate_shows_every_check_with_its_bar(monkeypatch: pytest.MonkeyPatch
         result = printed["by_name"][f"{name} mail_file"]
         assert (result["bar"], result["holds"]) == (bar, True)
     assert printed["by_name"]["oracle mail_file"]["n"] == 2
-    assert printed["by_name"]["determinism mail_file"]["n"] == 3, "twice here and once in another process"
+    assert printed["by_name"]["determinism mail_file"]["n"] == 3, "twice here and once elsewhere"
     repeat = printed["by_name"]["repeat mail_file"]
     assert (repeat["value"], repeat["n"], repeat["bar"]) == ("not applicable", 0, None)
-
-
-@pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other process and a short look at the contract, which take their time."""
-    monkeypatch.setattr("upturn.cli.validate.CONTRACT_TASKS", 2)
-    monkeypatch.setattr(
-        "upturn.environments.validation.kit.digests_elsewhere",
-        lambda name, families, tasks: digests(resolve_kit(name), families, tasks),
-    )
 
 
 def test_a_missed_bar_is_exit_code_1(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
