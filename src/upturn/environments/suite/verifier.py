@@ -1,6 +1,6 @@
 """Judges an attempt in the suite by what differs afterwards: everything asked for, and nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from upturn.environments.suite.family import Draft, Scenario
 from upturn.environments.suite.tasks import compose
@@ -28,6 +28,17 @@ def is_allowed(path: str, value: JsonValue) -> bool:
 
 def _without_allowed(changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {path: value for path, value in changes.items() if not is_allowed(path, value)}
+
+
+def may_differ(draft: Draft, path: Sequence[str], value: JsonValue) -> bool:
+    """Whether perfect work stays perfect with this value (None = nothing) at this path of the state."""
+    match path:
+        case ["changes", change]:
+            return is_allowed(change, True if value is None else value)  # a mail that was read need not have been
+        case ["message", "text"]:
+            kind = ("finish" if draft.answer is None else "answer") if draft.is_feasible else "refuse"
+            return _is_told(draft, {"kind": kind, "text": value})
+    return False
 
 
 class SuiteVerifier:
