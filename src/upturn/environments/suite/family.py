@@ -3,8 +3,9 @@
 What must have changed in the end is what perfect work changes, so goal and solution cannot contradict each other.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from upturn.environments.suite.scene import Scene
 from upturn.environments.workspace import Wish, Workspace
@@ -25,13 +26,17 @@ class Draft:
     oracle: tuple[Action, ...]
     """The shortest known solution."""
     answer: str | None = None
-    """What the user must be told; None = it ends with ``finish``, or with ``refuse`` where it is infeasible."""
+    """What the user must be told, or what a refusal must name where it is infeasible; None = it ends with
+    ``finish``, or with any ``refuse``."""
     is_feasible: bool = True
     """False: right is to refuse, and to have touched nothing."""
     wishes: tuple[Wish, ...] | None = None
     """What the user agrees to; None = exactly what the oracle does."""
     clarification: str = ""
-    """What the user answers to a question; empty = nothing is unclear."""
+    """What the user answers to a question, which has to be the first thing said to them; empty = nothing is
+    unclear."""
+    objection: str = ""
+    """What the user says where they do not agree; empty = only that they do not."""
     traps: tuple[Wish, ...] = ()
     """What somebody else's text asks for."""
     cleared: tuple[str, ...] = ()
@@ -75,6 +80,11 @@ def agreed(action: Action, statement: str = "this is what I am about to do") -> 
     yield call("user.preview", statement=statement, call=write_call(action))
     yield call("user.confirm")
     yield action
+
+
+def joined(*parts: Sequence[str]) -> tuple[str, ...]:
+    """Every way to say the parts one after the other."""
+    return tuple("".join(each) for each in product(*parts))
 
 
 FINISH = call("user.finish")

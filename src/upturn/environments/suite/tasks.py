@@ -5,7 +5,15 @@ from dataclasses import replace
 from functools import lru_cache
 from random import Random
 
-from upturn.environments.suite import excel_tasks, outlook_tasks
+from upturn.environments.suite import (
+    appointment_tasks,
+    cross_tasks,
+    excel_tasks,
+    obstacle_tasks,
+    outlook_tasks,
+    safety_tasks,
+    workflow_tasks,
+)
 from upturn.environments.suite.family import CLOSERS, OPENERS, Draft, Family, Scenario
 from upturn.environments.suite.scene import Scene
 from upturn.environments.workspace import OperationError, Persona, Wish, Workspace, apply, changes
@@ -15,7 +23,12 @@ from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
 FAMILIES: Mapping[str, Family] = {
-    family.name: family for module in (outlook_tasks, excel_tasks) for family in module.FAMILIES
+    family.name: family
+    for module in (
+        *(outlook_tasks, excel_tasks, cross_tasks, appointment_tasks),
+        *(workflow_tasks, obstacle_tasks, safety_tasks),
+    )
+    for family in module.FAMILIES
 }
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 """Even seeds are for training, odd ones held out: no world is ever in both."""
@@ -90,6 +103,7 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
             draft.clarification,
             draft.cleared,
             draft.traps,
+            draft.objection,
         ),
     )
     words = _templates(family, split)[template].format(**draft.slots)
@@ -108,6 +122,8 @@ def _wishes(workspace: Workspace, draft: Draft) -> tuple[Wish, ...]:
         if action.target == "user":
             continue
         operation = operation_of(action)
+        if operation.is_reading:
+            continue
         given = checked(operation, action)
         if operation.impact(workspace, given) is not None:
             exact = canonical(operation, given)

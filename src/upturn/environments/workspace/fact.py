@@ -78,8 +78,8 @@ def _mappings_differing(
     yield from ((f"{prefix}{key}", None) for key in before if key not in after)
 
 
-_NO_FACTS = frozenset({"versions", "at", "by"})
-"""What follows from facts, and when it was: the same work at another time is the same work."""
+_NO_FACTS = frozenset({"versions", "at", "by", "is_delivered"})
+"""What follows from facts, when it was, and who was online then: the same work at another time is the same work."""
 _SHEET_MAPPINGS = ("cells", "formats", "filters")
 _SHEET_VALUES = ("charts", "pivots", "frozen_rows")
 
