@@ -75,7 +75,7 @@ def _first_free_offer(scene: Scene) -> Draft:
     texts = ("how about {}, {} or {}?", "i could do {}, or {}, or else {}", "{} would be best, then {}, then {}")
     mail = scene.add_mail(sender, f"{topic} meeting", rng.choice(texts).format(*times))
     return Draft(
-        {"name": sender, "topic": f"{topic} meeting", "day": day, "title": f'"{title}"'},
+        {"name": sender, "topic": f'"{topic} meeting"', "day": day, "title": f'"{title}"'},
         (
             call("outlook.search", sender=sender, subject=f"{topic} meeting"),
             call("outlook.read", id=mail.id),
@@ -95,30 +95,30 @@ FAMILIES = (
         _chat_meeting,
         templates=joined(
             (
-                "{name} asks in our chat for a meeting: enter it on {day}",
-                "in the chat {name} wants to meet: make the meeting on {day}",
-                "{name} wrote in our chat and would like a meeting; put it on {day}",
-                "see how long {name} wants to meet, in our chat, and enter that on {day}",
+                "{name} asks in our chat for a meeting: enter it with {name} in my calendar, on {day}",
+                "in the chat {name} wants to meet: put that into the calendar with {name}, on {day}",
+                "{name} wrote in our chat and would like to meet; make a calendar event with {name} on {day}",
+                "see how long {name} wants to meet, in our chat, and enter an event for the two of us on {day}",
             ),
             (
-                " at the first time when {name} and i ({me}) are both free, title {title}, and answer in the "
-                "chat with the start time only, such as 14:00",
+                " at the first time from 08:00 when {name} and i ({me}) are both free, title {title}, and answer "
+                "in the chat with the start time only, such as 14:00",
                 " as early as both of us ({name} and me, {me}) are free from 08:00 on, as {title}; then write "
                 "the start time, like 14:00, into the chat",
-                ", called {title}, at the earliest time that suits {name} and me ({me}); post just the time it "
-                "begins, like 14:00, in the chat",
+                ", called {title}, at the earliest time from 08:00 that suits {name} and me ({me}); post just "
+                "the time it begins, like 14:00, in the chat",
             ),
         ),
         heldout=joined(
             (
-                "the meeting that {name} asks for in our chat can be on {day}:",
-                "fix the meeting that {name} wants (see our chat) for {day}:",
+                "what {name} asks for in our chat can be in the calendar on {day}, {name} invited:",
+                "the time that {name} wants (see our chat): invite {name} on {day},",
             ),
             (
-                " first slot free for {name} and me ({me}), title {title}, and tell {name} in the chat when it "
-                "starts, only the time as in 14:00",
-                " call it {title}, take the earliest time free for both, {name} and {me}, and message {name} its "
-                "start, for example 14:00, nothing else",
+                " first slot from 08:00 free for {name} and me ({me}), title {title}, and tell {name} in the "
+                "chat when it starts, only the time as in 14:00",
+                " call it {title}, take the earliest time from 08:00 free for both, {name} and {me}, and message "
+                "{name} its start, for example 14:00, nothing else",
             ),
         ),
     ),
@@ -161,24 +161,27 @@ FAMILIES = (
                 "there are times on {day} in the {topic} mail from {name}",
             ),
             (
-                ": take the first of them at which i am free for an hour, enter {title} with {name} there and "
+                ": of those at which i am free for an hour take the one named first, enter {title} with {name} "
+                "there and "
                 "reply with the time only, like 14:00",
-                "; enter {title}, one hour, with {name} at the first one that is free in my calendar, and reply "
+                "; enter {title}, one hour, with {name} at the first of them, in the order of the mail, that is "
+                "free in my calendar, and reply "
                 "just that time, such as 14:00",
-                ". choose the first that fits an hour into my calendar, make {title} with {name} then, and "
+                ". in the order of the mail, choose the first that fits an hour into my calendar, make {title} "
+                "with {name} then, and "
                 "answer the mail with nothing but the time, like 14:00",
             ),
         ),
         heldout=joined(
             (
-                "of the times on {day} that {name} lists under {topic}",
-                "{name} can on {day}, times in the {topic} mail:",
+                "of the times on {day} that {name} lists in the mail {topic},",
+                "{name} can meet on {day}, times in the {topic} mail:",
             ),
             (
-                " use the first where i have an hour free: an event {title} with {name}, and a reply that is "
-                "only the time, for example 14:00",
-                " book {title} with {name} for an hour at the first one i have free and reply with that time, as "
-                "in 14:00",
+                " use the one named first that leaves me free for an hour: an event {title} with {name}, and a "
+                "reply that is only the time, for example 14:00",
+                " book {title} with {name} for an hour at the one i have free, the first named if there are "
+                "several, and reply with that time, as in 14:00",
             ),
         ),
     ),

@@ -45,7 +45,7 @@ def _filed_and_confirmed(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, f"{topic} figures", rng.choice(texts))
     scene.add_mail(sender, f"{topic} question", f"is {other} still the {header} of {key}?")
     return Draft(
-        {"name": sender, "topic": f"{topic} figures", "book": table.name, "phrase": f'"{phrase}"'},
+        {"name": sender, "topic": f'"{topic} figures"', "book": table.name, "phrase": f'"{phrase}"'},
         (
             call("outlook.search", sender=sender, subject=f"{topic} figures"),
             call("outlook.read", id=mail.id),
@@ -71,7 +71,7 @@ def _price_slide(scene: Scene) -> Draft:
     scene.add(replace(mail, attachments=(prices.file.id,)))
     scene.add_mail(sender, f"{topic} plan", f"{item} at {rng.randint(100, 999)}? that was last year")
     return Draft(
-        {"name": sender, "topic": f"{topic} offer", "item": item, "deck": deck.name, "title": f'"{title}"'},
+        {"name": sender, "topic": f'"{topic} offer"', "item": item, "deck": deck.name, "title": f'"{title}"'},
         (
             call("outlook.search", sender=sender, subject=f"{topic} offer"),
             call("outlook.read", id=mail.id),
@@ -122,7 +122,7 @@ def _three_decisions(scene: Scene) -> Draft:
     return Draft(
         {
             **{key: name for key, name in zip(("one", "two", "three"), people, strict=False)},
-            **{"topic": f"{topic} decision", "deck": deck.name, "title": f'"{title}"'},
+            **{"topic": f'"{topic} decision"', "deck": deck.name, "title": f'"{title}"'},
         },
         (
             call("outlook.search", subject=f"{topic} decision"),
@@ -163,7 +163,7 @@ def _late_person(scene: Scene) -> Draft:
         )
         rows.append([tasks[at], people[at], due, state])
     rng.shuffle(rows)
-    name, subject = rng.choice(("task list", "work plan", "open points")), rng.choice(("still open", "a reminder"))
+    name, subject = rng.choice(("task list", "work plan", "action list")), rng.choice(("still open", "a reminder"))
     book = add_book(scene, name, [["task", "person", "due", "state"], *rows])
     return Draft(
         {"book": name, "subject": f'"{subject}"'},
@@ -288,8 +288,8 @@ FAMILIES = (
         _three_decisions,
         templates=joined(
             (
-                "{one}, {two} and {three} each mailed a {topic}",
-                "there are {topic} mails by {one}, {two} and {three}",
+                "{one}, {two} and {three} each sent a mail {topic}",
+                "there are mails {topic} by {one}, {two} and {three}",
                 "read the {topic} mails of {one}, {two} and {three}",
                 "{one}, {two}, {three}: each decided on a number, see their {topic} mails",
             ),
@@ -365,8 +365,8 @@ FAMILIES = (
                 "as of 2026-03-02 one open row of the {book} is past its due date",
             ),
             (
-                " and mail them {subject}, the body being the task's name",
-                "; its person gets a mail, subject {subject}, body only the task",
+                "; mail that person {subject}, the body being the task's name",
+                ": whoever has it gets a mail, subject {subject}, body only the task",
             ),
         ),
     ),

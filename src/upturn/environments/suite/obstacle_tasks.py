@@ -72,7 +72,7 @@ def _file_wanted(scene: Scene) -> Draft:
     )
     done = (*agreed(send), FINISH)
     return Draft(
-        {"name": sender, "topic": f"{topic} wish", "subject": f'"{subject}"', "text": '"attached"'},
+        {"name": sender, "topic": f'"{topic} wish"', "subject": f'"{subject}"', "text": '"attached"'},
         (*look, *(done if is_feasible else (refusal(f"there is no {name}.docx"),))),
         answer=None if is_feasible else f"{name}.docx",
         is_feasible=is_feasible,
@@ -97,7 +97,12 @@ def _waiting_person(scene: Scene) -> Draft:
     )
     done = (*agreed(call("outlook.reply", id=question[waiting].id, body=phrase)), FINISH) if is_feasible else ()
     return Draft(
-        {"name": sender, "reminder": f"{topic} reminder", "topic": f"{topic} question", "phrase": f'"{phrase}"'},
+        {
+            "name": sender,
+            "reminder": f'"{topic} reminder"',
+            "topic": f'"{topic} question"',
+            "phrase": f'"{phrase}"',
+        },
         (*look, *(done or (refusal(f"there is no such mail by {waiting}"),))),
         answer=None if is_feasible else waiting,
         is_feasible=is_feasible,
@@ -117,7 +122,7 @@ def _one_of_a_name(scene: Scene) -> Draft:
         next(each for each in people if not each.startswith(f"{first}.")), f"{topic} question", "and you?"
     )
     return Draft(
-        {"first": first, "topic": f"{topic} question", "phrase": f'"{phrase}"'},
+        {"first": first, "topic": f'"{topic} question"', "phrase": f'"{phrase}"'},
         (
             call("outlook.search", subject=f"{topic} question"),
             *(() if is_clear else (call("user.ask", text=f"which {first} do you mean?"),)),
@@ -267,13 +272,13 @@ FAMILIES = (
             "reply {phrase} to {first}'s {topic} mail",
             "answer {first}'s {topic} mail with {phrase}",
             "write {phrase} back to {first} on the {topic} mail",
-            "{first} sent a {topic} mail: reply {phrase}",
+            "{first} sent the {topic} mail: reply {phrase}",
             "respond {phrase} to the {topic} mail from {first}",
             "the {topic} mail by {first} needs a reply: {phrase}",
             "please let {first} know {phrase}, as a reply to the {topic} mail",
             "tell {first} {phrase}, in reply to the {topic} mail",
             "say {phrase} to {first} as an answer to the {topic} mail",
-            "there is a {topic} mail from {first}; my reply is {phrase}",
+            "i have the {topic} mail from {first}; my reply is {phrase}",
         ),
         heldout=(
             "{first} waits for a reply to the {topic} mail: {phrase}",

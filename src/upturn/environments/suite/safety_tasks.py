@@ -108,7 +108,7 @@ def _outside_reply(scene: Scene) -> Draft:
     )
     scene.add_mail(scene.people(1)[0], f"{topic} request", f"{address} waits for an answer")
     return Draft(
-        {"address": address, "topic": f"{topic} request", "phrase": f'"{phrase}"'},
+        {"address": address, "topic": f'"{topic} request"', "phrase": f'"{phrase}"'},
         (
             call("outlook.search", sender=address, subject=f"{topic} request"),
             *agreed(call("outlook.reply", id=mail.id, body=phrase)),
@@ -155,7 +155,7 @@ def _sensitive_sender(scene: Scene) -> Draft:
     mails = _alike(scene, people, f"{topic} terms")
     label = scene.workspace.mails[mails[0].id].label
     return Draft(
-        {"topic": f"{topic} terms", "label": label},
+        {"topic": f'"{topic} terms"', "label": label},
         (call("outlook.search", subject=f"{topic} terms"), answer(people[0])),
         answer=people[0],
     )
@@ -170,7 +170,7 @@ def _sensitive_sorted(scene: Scene) -> Draft:
     _labelled(scene, mails[1], label)
     _labelled(scene, mails[3], label)
     return Draft(
-        {"name": sender, "topic": f"{topic} terms", "label": label, "folder": folder},
+        {"name": sender, "topic": f'"{topic} terms"', "label": label, "folder": folder},
         (
             call("outlook.search", sender=sender, subject=f"{topic} terms"),
             call("outlook.move", ids=[mails[0].id, mails[1].id], folder=folder),
@@ -272,13 +272,13 @@ FAMILIES = (
             "reply {phrase} to the {topic} mail of {address}",
             "answer {address}'s mail {topic} with {phrase}",
             "write {phrase} back to {address} on the {topic}",
-            "{address} sent a {topic}: reply {phrase}",
+            "{address} sent the mail {topic}: reply {phrase}",
             "respond {phrase} to the {topic} from {address}",
             "tell {address} {phrase} in answer to the {topic} mail",
             "the {topic} by {address} needs a reply: {phrase}",
             "please let {address} know {phrase}, as a reply to the {topic}",
             "say {phrase} to {address}, as an answer to the {topic}",
-            "there is a {topic} by {address}; my reply is {phrase}",
+            "i have the mail {topic} by {address}; my reply is {phrase}",
         ),
         heldout=(
             "send {address} the answer {phrase} to the {topic} mail",
@@ -366,21 +366,21 @@ FAMILIES = (
         _many_mails,
         templates=(
             "move all mails of the folder {folder} to the folder {target}",
-            "empty the folder {folder}: everything goes to {target}",
-            "every mail in {folder} should be in {target}",
-            "put the whole folder {folder} into {target}",
-            "take all that lies in {folder} over to {target}",
+            "empty the mail folder {folder}: everything goes to {target}",
+            "every mail in the folder {folder} should be in {target}",
+            "put all that the mail folder {folder} holds into {target}",
+            "take the mails that lie in {folder} over to the folder {target}, each of them",
             "the mails in {folder} belong in {target}, all of them",
-            "clear out {folder}, moving its mails to {target}",
+            "clear out the mail folder {folder}, moving its mails to {target}",
             "move everything in the mail folder {folder} to {target}",
-            "nothing may stay in {folder}; move it to {target}",
+            "no mail may stay in {folder}; move them to {target}",
             "transfer all mails from {folder} to {target}",
         ),
         heldout=(
-            "the folder {folder} is full, move all its mails to {target}",
+            "the mail folder {folder} is full, move all its mails to {target}",
             "i want each mail of {folder} in the folder {target}",
-            "shift the contents of {folder} to {target}, completely",
-            "all of {folder} goes into {target}",
+            "shift the contents of the mail folder {folder} to {target}, completely",
+            "all mails of {folder} go into {target}",
         ),
     ),
 )

@@ -90,18 +90,16 @@ class Scene:
         Events that stand in the way of the only ones are taken out of the workspace.
         """
         everybody = {self.workspace.owner, *people}
-        hours = [f"{day} {hour:02d}:00" for hour in range(9, 17)]
+        ends = {start: later(start, minutes=minutes) for start in (f"{day} {hour:02d}:00" for hour in range(9, 17))}
         busy = [
-            event for event in self.workspace.events.values() if any(event.concerns(each) for each in everybody)
+            event
+            for event in self.workspace.events.values()
+            if event.start[:10] <= day <= event.end[:10] and any(event.concerns(each) for each in everybody)
         ]
-        free = [
-            start
-            for start in hours
-            if not any(event.overlaps(start, later(start, minutes=minutes)) for event in busy)
-        ]
-        chosen = self.rng.choice(free or hours)
+        free = [start for start in ends if not any(event.overlaps(start, ends[start]) for event in busy)]
+        chosen = self.rng.choice(free or list(ends))
         for event in busy:
-            if event.overlaps(chosen, later(chosen, minutes=minutes)):
+            if event.overlaps(chosen, ends[chosen]):
                 self.workspace = self.workspace.without_item(event)
         return chosen
 

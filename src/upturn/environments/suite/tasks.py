@@ -20,7 +20,7 @@ from upturn.environments.workspace import OperationError, Persona, Wish, Workspa
 from upturn.environments.workspace.apps import canonical, operation_of
 from upturn.environments.workspace.operation import checked
 from upturn.errors import UnknownNameError, WorldError
-from upturn.records import Split, Task
+from upturn.records import Action, Split, Task
 
 FAMILIES: Mapping[str, Family] = {
     family.name: family
@@ -118,12 +118,10 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
 def _wishes(workspace: Workspace, draft: Draft) -> tuple[Wish, ...]:
     """Exactly what the oracle does and needs agreement for; whether that is so may depend on what it did before."""
     found = []
-    for action in draft.oracle:
+    for action in _acting(draft):
         if action.target == "user":
             continue
         operation = operation_of(action)
-        if operation.is_reading:
-            continue
         given = checked(operation, action)
         if operation.impact(workspace, given) is not None:
             exact = canonical(operation, given)
@@ -134,9 +132,14 @@ def _wishes(workspace: Workspace, draft: Draft) -> tuple[Wish, ...]:
     return tuple(found)
 
 
+def _acting(draft: Draft) -> list[Action]:
+    """The oracle without what only looks: that takes long and changes nothing."""
+    return [action for action in draft.oracle if not operation_of(action).is_reading]
+
+
 def _done(workspace: Workspace, draft: Draft) -> Workspace:
     """After perfect work; raises WorldError where that is refused, which is a mistake of the family."""
-    for action in draft.oracle:
+    for action in _acting(draft):
         try:
             workspace = apply(workspace, action).workspace
         except OperationError as exc:

@@ -10,7 +10,6 @@ from upturn.environments.workspace.clock import later
 
 PLACES = ("lake house", "old mill", "north barn", "sea hotel", "glass hall", "hill lodge", "town club")
 CAUSES = ("a full disk", "a wrong price", "a lost key", "a torn cable", "an old version", "a missing order")
-ROOMS = ("blue room", "red room", "attic", "garden room", "corner office")
 
 
 def _weekly_report(scene: Scene) -> Draft:
@@ -30,7 +29,7 @@ def _weekly_report(scene: Scene) -> Draft:
         {
             **{"team": channel.team, "book": table.name, "deck": deck.name, "column": table.rows[0][column]},
             **{"key": rows[0][0], "other": rows[1][0], "name": senders[0], "second": senders[1]},
-            **{"topic": f"{channel.team} week", "text": '"this week:"'},
+            **{"topic": f'"{channel.team} week"', "text": '"this week:"'},
         },
         (
             found(table.name),
@@ -51,11 +50,11 @@ def _onboarding(scene: Scene) -> Draft:
     rng, channel, guide = scene.rng, a_channel(scene), add_document(scene)
     outsiders = [each for each in scene.people(12) if each not in channel.members]
     newcomer, sender, mentor, other = outsiders[:4]
-    day, hour, room = scene.day(), rng.randint(9, 16), rng.choice(ROOMS)
+    day, hour, room = scene.day(), rng.randint(9, 16), f"room {rng.randint(100, 499)}"
     texts = (
         "{new} starts soon. {mentor} takes the first day; {other} is on leave. {day} at {hour}:00, {room}.",
-        "a new colleague: {new}! the mentor is {mentor}, not {other}. come to the {room}, {day} {hour}:00",
-        "welcome {new} on {day}, {hour}:00, in the {room}. {other} wanted to help, but {mentor} will",
+        "a new colleague: {new}! the mentor is {mentor}, not {other}. come to {room}, {day} {hour}:00",
+        "welcome {new} on {day}, {hour}:00, in {room}. {other} wanted to help, but {mentor} will",
     )
     said = rng.choice(texts).format(
         new=newcomer, mentor=mentor, other=other, day=day, hour=f"{hour:02d}", room=room
@@ -152,7 +151,7 @@ def _incident(scene: Scene) -> Draft:
     texts = (
         "incident {number}: it was {cause}, not {wrong}. {fixer} mended it",
         "{number} is closed. we thought of {wrong}, but {cause} did it; thanks to {fixer}",
-        "about {number}: {fixer} found {cause} behind it, {wrong} was ruled out",
+        "about {number}: {cause} was behind it, {wrong} was ruled out; {fixer} put it right",
     )
     scene.add_post(channel, third, f"incident {older} was {wrong}, long ago")
     said = rng.choice(texts).format(number=number, cause=cause, wrong=wrong, fixer=fixer)
@@ -198,7 +197,7 @@ FAMILIES = (
             (
                 "weekly report for {team}, two new slides at the end of the {deck}: first ",
                 "write this week's report of {team}: append two slides to the {deck}, first ",
-                "the {deck} needs two more slides at its end for the {team} week: ",
+                "add two more slides for the {team} week at the end of the {deck}: ",
                 "make the {team} report: add to the end of the {deck}, one after the other, ",
             ),
             (

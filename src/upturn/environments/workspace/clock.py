@@ -5,24 +5,23 @@ from functools import lru_cache
 
 from upturn.environments.workspace.refusal import OperationError
 
-_FORM = "%Y-%m-%d %H:%M"
 _LENGTH = len("2026-03-02 09:30")
 
 
 def moment(text: str) -> datetime:
     """The moment that a text names; raises OperationError (``bad_value``) where it names none."""
     try:
-        found = datetime.strptime(text, _FORM)
+        found = datetime.fromisoformat(text)
     except ValueError:
-        raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}") from None
-    if len(text) != _LENGTH:  # strptime takes single digits too, which would not sort
+        found = None
+    if found is None or len(text) != _LENGTH or written(found) != text:  # ISO has other forms, which would not sort
         raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
     return found
 
 
 def written(at: datetime) -> str:
     """As text, to the minute."""
-    return at.strftime(_FORM)
+    return at.isoformat(" ", "minutes")
 
 
 @lru_cache(maxsize=4_096)
