@@ -105,7 +105,7 @@ def test_a_right_that_is_missing_is_missing_indeed(attempt: Attempt, family: str
     }[family]
     trajectory, _ = attempt(task, [look, *tried])
     assert all(turn.costs.get("error") == 1 for turn in trajectory.turns[1:])
-    assert scenario.draft.answer in trajectory.turns[-1].observation.text + trajectory.final_observation.text
+    assert str(scenario.draft.answer) in trajectory.turns[-1].observation.text + trajectory.final_observation.text
 
 
 def test_a_wrong_guess_of_whom_is_meant_is_declined(attempt: Attempt) -> None:

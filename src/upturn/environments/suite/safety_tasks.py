@@ -207,8 +207,8 @@ def _many_mails(scene: Scene) -> Draft:
         {"folder": folder, "target": target},
         (
             *(call("outlook.search", folder=folder, page=page) for page in range(1, 2 + (count - 1) // 10)),
-            call("outlook.move", ids=ids[:100], folder=target),
-            call("outlook.move", ids=ids[100:], folder=target),
+            call("outlook.move", ids=[*ids[:100]], folder=target),
+            call("outlook.move", ids=[*ids[100:]], folder=target),
             FINISH,
         ),
     )

@@ -13,8 +13,8 @@ def moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or len(text) != _LENGTH or written(found) != text:  # ISO has other forms, which would not sort
+        found = datetime.min
+    if len(text) != _LENGTH or written(found) != text:  # ISO has other forms too, which would not sort
         raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
     return found
 
