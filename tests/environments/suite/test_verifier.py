@@ -63,3 +63,11 @@ def test_what_is_clear_need_not_be_asked_about_and_asking_costs(attempt: Attempt
     judged = attempt(task, asking)[1]
     assert judged.is_success
     assert judged.costs["soft"] == 0.05
+
+
+def test_what_the_user_objects_cannot_be_known_without_waiting_for_it(attempt: Attempt) -> None:
+    task, scenario = next(each for each in cases("second_thoughts") if "draft" in each[1].draft.objection)
+    preview, confirm, draft, finish = scenario.draft.oracle
+    assert failed(attempt(task, [preview, confirm, draft, finish])[1]) == []
+    assert failed(attempt(task, [preview, draft, finish])[1]) == ["asked"]
+    assert failed(attempt(task, [call("user.confirm"), draft, finish])[1]) == ["asked"]
