@@ -8,11 +8,19 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "upturn"
 
-HEAVY = ("torch", "transformers", "matplotlib", "sklearn")
+HEAVY = ("torch", "transformers", "matplotlib", "sklearn", "gymnasium", "openenv", "verifiers")
 
-HEAVY_FOLDERS = ("models/engine", "models/nano", "training", "bench/sides", "bench/algorithms")
-"""The only places whose modules may import what is heavy at their top; sides of a comparison run on their own, and
-the comparison of ways of learning is imported when its command is called."""
+HEAVY_FOLDERS = (
+    "models/engine",
+    "models/nano",
+    "training",
+    "bench/sides",
+    "bench/algorithms",
+    "environments/adapters/",
+)
+"""The only places whose modules may import what is heavy at their top; sides of a comparison run on their own, the
+comparison of ways of learning is imported when its command is called, and adapters are for those who have what they
+adapt to."""
 
 WATCHER = """
 import importlib, sys

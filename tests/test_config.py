@@ -16,6 +16,7 @@ from upturn.config import (
     EnvironmentConfig,
     Section,
     SftConfig,
+    keys_in,
     load_config,
     parse_config,
 )
@@ -26,6 +27,7 @@ from upturn.errors import ConfigError
 from upturn.training.settings import SftSettings
 
 NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
+FAR = {"name": "far", "kind": "endpoint", "url": "http://localhost:1/v1", "model": "m"}
 RULES = {"name": "rules", "kind": "rule_based", "import_path": "my.rules:agent"}
 
 
@@ -161,7 +163,36 @@ def test_missing_agents_say_what_to_add() -> None:
             {"agents": [NANO, {"name": "e", "kind": "endpoint", "model": "m"}]},
             ("'endpoint' needs", "agents[1].url"),
         ),
+        (
+            {"agents": [NANO, {**FAR, "template_options": {"enable_thinking": False}}]},
+            ("agents[1].template_options = {'enable_thinking': False}", "'endpoint'"),
+        ),
+        ({"agents": [NANO, {**FAR, "weights": "bfloat16"}]}, ("agents[1].weights = 'bfloat16'", "'endpoint'")),
+        (
+            {"agents": [{**NANO, "weights": "bfloat16"}]},
+            ("agents[0].weights = 'bfloat16' cannot be trained", "optimiser.precision"),
+        ),
         ({"agents": [{**NANO, "api_key_env": "KEY"}]}, ("agents[0].api_key_env = 'KEY'", "'local_model'")),
+        (
+            {"agents": [{**NANO, "context": {"low_mark": 0.5}}]},
+            ("agents[0].context.low_mark = 0.5", "without agents[0].context.tokens"),
+        ),
+        (
+            {"agents": [NANO, {**RULES, "context": {"tokens": 999}}]},
+            ("agents[1].context.tokens = 999", "agents[1].kind = 'rule_based'"),
+        ),
+        (
+            {"agents": [{**NANO, "context": {"tokens": 160}}]},
+            ("agents[0].context.summary_tokens = 48", "agents[0].context.tokens = 160", "at most 40 tokens"),
+        ),
+        (
+            {"agents": [{**NANO, "context": {"tokens": 300, "observation_tokens": 280}}]},
+            ("agents[0].context.tokens = 300", "observation of 280", "environment.max_action_tokens = 64"),
+        ),
+        (
+            {"agents": [{**NANO, "context": {"tokens": 512}}], "environment": {"max_tokens": 512}},
+            ("agents[0].context.tokens = 512", "environment.max_tokens = 512"),
+        ),
         (
             {"environment": {"max_tokens": 32, "max_action_tokens": 33}},
             ("environment.max_action_tokens = 33", "environment.max_tokens = 32"),
@@ -207,6 +238,17 @@ def test_missing_agents_say_what_to_add() -> None:
         ({"world_model": {"iterations": 4}}, ("world_model.evaluate_every = 5", "world_model.iterations = 4")),
         ({"offline": {"iterations": 4}}, ("offline.evaluate_every = 5", "offline.iterations = 4")),
         ({"rejection": {"evaluate_every": 2}}, ("rejection.evaluate_every = 2", "rejection.iterations = 1")),
+        ({"grpo": {"minibatches": 25}}, ("grpo.minibatches = 25", "grpo.tasks_per_iteration = 24")),
+        (
+            {"ppo": {"minibatches": 3, "tasks_per_iteration": 2}},
+            ("ppo.minibatches = 3", "ppo.tasks_per_iteration = 2"),
+        ),
+        (
+            {"ppo": {"critic": {"minibatches": 25}}},
+            ("ppo.critic.minibatches = 25", "ppo.tasks_per_iteration = 24"),
+        ),
+        ({"offline": {"minibatches": 25}}, ("offline.minibatches = 25", "offline.groups = 24")),
+        ({"mixture": {"minibatches": 25}}, ("mixture.minibatches = 25", "mixture.tasks_per_iteration = 24")),
         ({"iterated": {"top": 9}}, ("iterated.top = 9", "iterated.attempts = 8")),
         ({"star": {"top": 3, "attempts": 2}}, ("star.top = 3", "star.attempts = 2")),
         ({"curriculum": {"window": 4}}, ("curriculum.window = 4", "no curriculum.policy")),
@@ -226,6 +268,12 @@ def test_missing_agents_say_what_to_add() -> None:
         ({"rollouts": {"workers": 3}}, ("rollouts.workers = 3", "rollouts.place = 'process'")),
         ({"rollouts": {"folder": "x"}}, ("rollouts.folder = 'x'", "rollouts.place = 'process'")),
         (
+            {"rollouts": {"place": "ray", "api_key_env": "X"}},
+            ("rollouts.api_key_env = 'X'", "rollouts.place = 'ray'"),
+        ),
+        ({"rollouts": {"timeout_seconds": 9.0}}, ("rollouts.timeout_seconds = 9.0", "rollouts.place = 'process'")),
+        ({"rollouts": {"max_length": 9}}, ("rollouts.max_length = 9", "rollouts.place = 'process'")),
+        (
             {"rollouts": {"place": "ray", "url": "http://x"}},
             ("rollouts.url = 'http://x'", "rollouts.place = 'ray'"),
         ),
@@ -236,11 +284,25 @@ def test_missing_agents_say_what_to_add() -> None:
         ),
         (
             {"rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm"}},
-            ("rollouts.dialect = 'vllm'", "let SGLang sample"),
+            ("rollouts.dialect = 'vllm'", "lora.rank = 0", "let SGLang sample"),
+        ),
+        ({"lora": {"alpha": 16}}, ("lora.alpha = 16", "lora.rank = 0")),
+        ({"lora": {"targets": ["q_proj"]}}, ("lora.targets = ('q_proj',)", "lora.rank = 0")),
+        (
+            {"sft": {"enabled": False}, "grpo": {"enabled": False}, "lora": {"rank": 8}},
+            ("lora.rank = 8", "sft.enabled = false", "grpo.enabled = false"),
         ),
         (
             {"world_model": {"warm_up_epochs": 0, "warm_up_learning_rate": 0.5}},
             ("world_model.warm_up_learning_rate = 0.5", "world_model.warm_up_epochs = 0"),
+        ),
+        (
+            {"dpo_rounds": {"pairs": {"by": "turn", "continuations": 8}}},
+            ("dpo_rounds.pairs.continuations = 8", "dpo_rounds.pairs.valued_by = 'returns'"),
+        ),
+        (
+            {"dpo_rounds": {"pairs": {"by": "turn"}, "critic": {"passes": 3}}},
+            ("dpo_rounds.critic.passes = 3", "dpo_rounds.pairs.monte_carlo_share = 1"),
         ),
         ({"agents": [RULES]}, ("sft and grpo would train", "[[agents]]")),
         ({"loop": {"improve": "rules"}, "agents": [NANO, RULES]}, ("loop.improve = 'rules'", "those are: nano")),
@@ -271,7 +333,7 @@ def test_missing_agents_say_what_to_add() -> None:
         ),
     ],
 )
-def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[str, str]) -> None:
+def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[str, ...]) -> None:
     (found,) = problems_of(with_nano() | sections)
     assert all(side in found for side in sides), found
 
@@ -286,13 +348,18 @@ def test_contradiction_names_both_sides(sections: dict[str, Any], sides: tuple[s
         {"routing": {"policy": "rule_based", "default_agent": "nano"}},
         {"sft": {"enabled": False}, "grpo": {"iterations": 5}},
         {"tasks": {"heldout_count": 30}},
+        {"agents": [{**NANO, "context": {"tokens": 511}}], "environment": {"max_tokens": 512}},
         {"iterated": {"attempts": 3}},
         {"iterated": {"attempts": 3, "top": 3}},
         {"curriculum": {"policy": "levels", "is_gated": True, "gate": {"low": 0.2}, "levels": {"max_drop": 0.5}}},
         {"rollouts": {"place": "ray", "workers": 3, "folder": "x"}},
         {"rollouts": {"place": "engine", "url": "http://localhost:30000", "folder": "x"}},
+        {"rollouts": {"place": "engine", "url": "http://localhost:8000", "dialect": "vllm"}, "lora": {"rank": 8}},
+        {"rollouts": {"place": "ray"}, "lora": {"rank": 8, "alpha": 8, "targets": ["q_proj"]}},
         {"world_model": {"warm_up_epochs": 0}},
         {"rejection": {"attempts": 4}},
+        {"dpo_rounds": {"pairs": {"by": "turn", "monte_carlo_share": 0.5}, "critic": {"passes": 3}}},
+        {"dpo_rounds": {"pairs": {"by": "turn", "valued_by": "state_values", "continuations": 4}}},
         {"tasks": {"heldout_count": 5}, "sft": {"enabled": False}, "grpo": {"enabled": False}},
     ],
 )
@@ -336,16 +403,23 @@ def test_file_is_read_and_what_it_names_must_be_there(tmp_path: Path) -> None:
         url = "http://localhost:1/v1"
         model = "m"
         api_key_env = "FAR_KEY"
+        [rollouts]
+        place = "engine"
+        url = "http://localhost:2"
+        api_key_env = "ITS_KEY"
         """
     )
     with pytest.raises(ConfigError) as caught:
         load_config(path, {"FAR_KEY": ""})
-    missing_file, missing_key = caught.value.problems
+    missing_file, missing_key, other_key = caught.value.problems
     assert "tasks.jsonl' does not exist" in missing_file
     assert "'FAR_KEY': that environment variable is not set" in missing_key
+    assert "rollouts.api_key_env = 'ITS_KEY': that environment variable is not set" in other_key
 
     (tmp_path / "tasks.jsonl").touch()
-    config = load_config(path, {"FAR_KEY": "secret"})
+    secrets = {"FAR_KEY": "secret", "ITS_KEY": "secret too", "PATH": "/bin"}
+    config = load_config(path, secrets)
+    assert keys_in(config, secrets) == {"FAR_KEY": "secret", "ITS_KEY": "secret too"}
     assert [agent.name for agent in config.agents] == ["nano", "far"]
     assert "secret" not in config.to_json()
 

@@ -35,6 +35,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/training/ppo.py:run_ppo": "a run's seed, place and two callbacks are independent of each other",
     "src/upturn/training/sft.py:run_sft": "a run's seed, place and two callbacks are independent of each other",
     "src/upturn/training/world_model.py:run_world_model": "a run's seed, place and callbacks are independent",
+    "src/upturn/environments/one_step.py:one_step": "what a kit is made of, each option by itself",
     "tests/report/conftest.py:build": "one literal: the content of a whole report",
 }
 """``path`` or ``path:name`` (``path:Class.name`` for methods) to the reason why the cap does not fit there."""

@@ -119,7 +119,7 @@ def _section_lines(model: type[BaseModel], heading: str, words: dict[tuple[str, 
     inner_sections = []
     for setting, inner in model.model_fields.items():
         if isinstance(inner.default, BaseModel):
-            inner_sections.append((type(inner.default), f"{heading[:-1]}.{setting}]"))
+            inner_sections.append((type(inner.default), f"[{heading.strip('[]')}.{setting}]"))
             continue
         default = "required" if inner.is_required() else _toml(inner.default)
         named = (words.get((kind.__name__, setting)) for kind in model.__mro__)

@@ -1,8 +1,9 @@
 """Pins the records' public names, fields and stored form in tests/data/records.json.
 
-Stored evidence outlives the program that wrote it. Run this after adding a field *with a default*: the new form is
-added and the old one stays, so a test keeps reading it. Any other change of a record (a field renamed, removed,
-retyped, or added without default) needs a new RECORD_VERSION, and a reader for the old one.
+Stored evidence outlives the program that wrote it. Run this after adding a field *with a default*, or letting a
+field hold more than before: the new form is added and the old one stays, so a test keeps reading it. Any other
+change of a record (a field renamed, removed, retyped, or added without default) needs a new RECORD_VERSION, and a
+reader for the old one.
 """
 
 import inspect

@@ -50,7 +50,9 @@ def test_everything_that_is_wrong_with_a_version_is_said_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         built(version)
     assert caught.value.problems == (
-        "agent 'a@1': parameter 'heat' has no effect on kind 'local_model'; known: temperature, max_tokens",
+        "agent 'a@1': parameter 'heat' has no effect on kind 'local_model'; known: temperature, max_tokens, "
+        "context_tokens, context_window_turns, context_observation_tokens, context_summary_tokens, "
+        "context_low_mark, template_options, weights",
         "agent 'a@1': temperature must be 0 (greedy) or more, got -1.0",
         "agent 'a@1': max_tokens must be 1 or more, got 0.0",
         "agent 'a@1': a local model needs the renderer of its tokenizer",

@@ -21,6 +21,7 @@ from upturn.agents import (
     run_rollouts,
 )
 from upturn.agents.agent import ModelSession
+from upturn.agents.context import GrowingPrompt
 from upturn.environments.environment import Info, Step
 from upturn.models import (
     SPECIAL_TOKENS,
@@ -123,7 +124,7 @@ def test_the_separator_between_turns_is_trained_as_it_was_served() -> None:
     assert found.contexts == found.prompts
     assert fork_counts([found.trajectory]) == {}
     # Rendered from the records, for supervised training, it is the same to the token.
-    (rendered,) = rendered_rows(found.trajectory, ChatRenderer(), "Hi. ")
+    (rendered,) = rendered_rows(found.trajectory, ChatRenderer(), GrowingPrompt(ChatRenderer(), "Hi. "))
     assert (rendered.token_ids, rendered.spans) == (row.token_ids, row.spans)
 
 

@@ -1,6 +1,7 @@
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from upturn.agents import rendered_rows
+from upturn.agents.context import GrowingPrompt
 from upturn.models import SPECIAL_TOKENS, CompactRenderer
 from upturn.records import Action, Observation, Trajectory, Turn
 
@@ -43,6 +44,8 @@ def test_a_row_holds_what_a_model_would_have_seen_and_written() -> None:
 
 def test_rows_end_before_the_first_unreadable_turn() -> None:
     made = renderer()
-    (row,) = rendered_rows(trajectory(Turn(FIRST, "", MOVE), Turn(SECOND, "what", None)), made, "Be kind.")
+    (row,) = rendered_rows(
+        trajectory(Turn(FIRST, "", MOVE), Turn(SECOND, "what", None)), made, GrowingPrompt(made, "Be kind.")
+    )
     assert row.token_ids == (*made.open(FIRST, "Be kind."), *made.write(MOVE))
     assert rendered_rows(trajectory(Turn(FIRST, "what", None)), made) == ()

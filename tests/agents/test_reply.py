@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from upturn.agents import Reply
-from upturn.agents.reply import DEEPEST_ANSWER, LONGEST_ANSWER, recordable
+from upturn.agents.reply import recordable
+from upturn.environments.action import DEEPEST_ANSWER, LONGEST_ANSWER
 from upturn.records import Action, Usage, fields_json
 
 

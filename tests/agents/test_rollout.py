@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from upturn.agents import (
-    MALFORMED,
     Agent,
     Attempt,
     CallableAgent,
@@ -20,6 +19,7 @@ from upturn.agents import (
     trajectory_id,
 )
 from upturn.agents.agent import ModelSession
+from upturn.environments.action import MALFORMED
 from upturn.environments.environment import Info, Step
 from upturn.errors import ModelError
 from upturn.models import ScriptedModel, Written, read_call

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from upturn.cli.app import main
 from upturn.cli.env import _interruptible, env_app
+from upturn.environments import resolve_kit
 from upturn.environments.office import FAMILIES, compose, make_task
+from upturn.environments.validation.sameness import digests
 from upturn.errors import UnknownNameError
 from upturn.models import write_call
 
@@ -59,42 +61,76 @@ def test_list_names_families_and_levels() -> None:
     assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", "office"]).stdout
 
 
-def test_validate_shows_floors_and_ceilings_with_their_bars() -> None:
-    printed = run("validate", "office", "--tasks", "5")
-    assert len(printed["results"]) == 1 + 3 * len(FAMILIES)
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other process and a short look at the contract, which take their time."""
+    monkeypatch.setattr("upturn.cli.validate.CONTRACT_TASKS", 2)
+    monkeypatch.setattr(
+        "upturn.environments.validation.kit.digests_elsewhere",
+        lambda name, families, tasks: digests(resolve_kit(name), families, tasks),
+    )
+
+
+def test_validate_shows_every_check_with_its_bar(alone: None) -> None:
+    printed = run("validate", "office", "--tasks", "2", "--family", "mail_file")
+    checks = ["oracle", "ceiling", "floor", "random", "replay", "isolation", "canaries", "mutants"]
+    attacks = [
+        "nothing",
+        "echo",
+        "claim",
+        "dump",
+        "stuff",
+        "empty",
+        "delete",
+        "spam",
+        "repeat",
+        "neighbour",
+        "refuse",
+    ]
+    own = ["own outsider", "own refusal", "own no_end"]
+    names = [*checks, *attacks, *own, "unjudged", "repeated", "constant", "determinism"]
+    assert list(printed["by_name"]) == ["contract", *(f"{name} mail_file" for name in names)]
     assert printed["by_name"]["contract"]["value"] == "kept"
-    assert "tried" not in printed, "the oracle and the random player act in every family"
-    for family in FAMILIES:
-        ceiling, floor = printed["by_name"][f"oracle {family}"], printed["by_name"][f"nothing {family}"]
-        assert (ceiling["value"], ceiling["bar"], ceiling["holds"], ceiling["n"]) == (1.0, ">= 1", True, 5)
-        assert (floor["value"], floor["bar"], floor["holds"]) == (0.0, "<= 0", True)
-        assert printed["by_name"][f"random {family}"]["bar"] == "<= 0.02"
+    assert (printed["unchecked"], printed["breaches"]) == (
+        ["empty, repeat: there was no way to try it in any family"],
+        [],
+    )
+    bars = {"random": "<= 0.01", "mutants": ">= 0.95", "oracle": ">= 1", "floor": "<= 0", "nothing": "<= 0"}
+    for name, bar in bars.items():
+        result = printed["by_name"][f"{name} mail_file"]
+        assert (result["bar"], result["holds"]) == (bar, True)
+    assert printed["by_name"]["oracle mail_file"]["n"] == 2
+    assert printed["by_name"]["determinism mail_file"]["n"] == 3, "twice here and once elsewhere"
+    repeat = printed["by_name"]["repeat mail_file"]
+    assert (repeat["value"], repeat["n"], repeat["bar"]) == ("not applicable", 0, None)
 
 
-def test_a_missed_bar_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upturn.cli.env.FAMILIES", {"mail_file": FAMILIES["mail_file"]})
-    monkeypatch.setattr("upturn.cli.env.oracle", lambda _, __: None)
-    printed = run("validate", "office", "--tasks", "5", code=1)
+def test_a_missed_bar_is_exit_code_1(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upturn.environments.office.kit.oracle", lambda *_: None)
+    printed = run("validate", "office", "--tasks", "2", "--family", "mail_file", code=1)
     assert printed["by_name"]["oracle mail_file"]["holds"] is False
+    assert printed["breaches"][0] == "oracle mail_file: 'office/mail_file/train/6/0' is not solved"
 
 
 def test_a_broken_contract_is_named_and_exit_code_1(shop: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(".")
-    assert run("validate", "shop_for_test:kit")["by_name"].keys() == {"contract"}
     printed = run("validate", "shop_for_test:careless", code=1)
+    assert printed["by_name"].keys() == {"contract"}
     assert printed["by_name"]["contract"]["holds"] is False
     assert "raised KeyError: 'text'" in printed["breach"]
+    assert printed["unchecked"] == ["everything else: mend the contract first"]
 
 
-def test_validate_says_that_it_tried_no_action_of_the_environment_s_own(
-    shop: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_validate_says_what_it_could_not_check(shop: None, alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(".")
-    line = "no action of yours, only mistakes that agents make; check_environment(kit, probes=[...]) tries yours"
-    assert run("validate", "shop_for_test:kit")["tried"] == line
-    assert run("validate", "shop_for_test:careless", code=1)["tried"] == line
-    shown = CliRunner().invoke(env_app, ["validate", "shop_for_test:kit"]).stdout
-    assert shown.splitlines()[-1] == f"tried: {line}"
+    found = CliRunner().invoke(env_app, ["validate", "shop_for_test:kit", "--tasks", "2"])
+    assert found.exit_code == 0, found.output
+    lines = found.stdout.splitlines()
+    assert lines[lines.index("unchecked:") + 1].startswith(
+        "  oracle, ceiling, mutants, repeat, neighbour, refuse: the kit"
+    )
+    [row] = [line for line in lines if line.startswith("shop (level 1)") and "100 %" in line]
+    assert row.split()[3:6] == ["–", "–", "0"], "no oracle, no ceiling, and the floor is 0"
 
 
 def test_modules_are_found_where_the_command_is_started(
@@ -117,6 +153,18 @@ def test_a_task_can_be_played_from_a_pipe(family: str) -> None:
     assert all(gate["passed"] for gate in printed["gates"].values())
     assert printed["state"]["changes"] == compose(make_task(family, 0)).draft.changes
     assert printed["task"] == make_task(family, 0).id
+
+
+def test_a_level_gives_a_task_of_any_family_of_it() -> None:
+    printed = run("play", "office", "--level", "3", "--seed", "2", text="user.finish\n")
+    assert (printed["level"], FAMILIES[printed["family"]].level) == (3, 3)
+    task = make_task(printed["family"], 2 * 1_000_003)
+    assert printed["task"] == task.id
+    assert printed["by_name"].keys() >= {"verdict", "score", "reward success", "cost safety"}
+    again = run(
+        "play", "office", "--level", "3", "--family", printed["family"], "--seed", "2", text="user.finish\n"
+    )
+    assert again["task"] == task.id
 
 
 def test_people_see_observations_errors_and_the_judgement() -> None:
@@ -149,7 +197,6 @@ def test_bench_measures_every_part() -> None:
         "steps_per_second",
         "verify_p50",
         "verify_p99",
-        "floors_seconds",
     ]
     assert all(result["value"] > 0 for result in printed["results"])
     assert printed["by_name"]["verify_p99"]["value"] >= printed["by_name"]["verify_p50"]["value"]
@@ -160,6 +207,9 @@ def test_bench_measures_every_part() -> None:
     [
         (["list", "ofice"], UnknownNameError),
         (["play", "office", "--family", "fax"], UnknownNameError),
+        (["play", "office", "--level", "99"], UnknownNameError),
+        (["play", "office", "--family", "mail_file", "--level", "3"], UnknownNameError),
+        (["validate", "office", "--family", "fax"], UnknownNameError),
         (["bench", "shop:kit"], UnknownNameError),
     ],
 )

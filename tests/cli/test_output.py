@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from upturn import __version__
-from upturn.cli.output import ENVELOPE_KEYS, build_result_object, emit, machine, progress, say
+from upturn.cli.output import ENVELOPE_KEYS, build_result_object, emit, machine, progress, say, show_table
 from upturn.records import Result
 
 RESULTS = [
@@ -150,3 +150,14 @@ def test_names_of_files_that_are_no_text_are_printed_all_the_same(capsys: pytest
     for as_json in (True, False):
         emit("x", [], {"file": "chat\udcff.jsonl"}, as_json=as_json)
         assert "chat?.jsonl" in capsys.readouterr().out
+
+
+def test_a_table_of_texts_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table("figures", ("family", "rate"), [("mail [bold]", "100 %"), ("cell", "\x1b[2J–")])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["figures"], ["family", "rate"], ["mail", "[bold]", "100", "%"], ["cell", "�[2J–"]]
+
+
+def test_sentences_in_a_list_get_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    emit("x", [], {"plain": ["a", "b"], "told": ["one, two", "three"]}, as_json=False)
+    assert capsys.readouterr().out.splitlines() == ["plain: a, b", "told:", "  one, two", "  three"]

@@ -102,6 +102,17 @@ def test_a_dry_run_says_what_would_be_done_and_leaves_no_trace(folder: Path, ser
     assert {path for path in folder.iterdir() if path.name != "served.db-shm"} == files
 
 
+def test_a_plan_needs_no_engine_but_says_that_it_did_not_answer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upturn.loop.plan.PROBED_ATTEMPTS", 2)
+    nobody = "http://127.0.0.1:9"
+    write(folder, f'{FILE}\n[rollouts]\nplace = "engine"\nurl = "{nobody}"\n')
+    result = run("grpo", "--dry-run", "--json")
+    assert figures(printed(result))["iterations"] == 40.0
+    assert f"a run would not begin now: {nobody}/v1/models failed 2 times" in result.stderr
+
+
 def test_a_run_prints_one_object_and_leaves_its_folder(folder: Path, served: Path) -> None:
     write(folder)
     result = run("sft", "--json")

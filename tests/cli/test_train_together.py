@@ -70,6 +70,20 @@ batch_rows = 8
 """
 
 
+CRITIC = f"""{COMMON}
+[dpo_rounds]
+iterations = 2
+evaluate_every = 2
+tasks_per_iteration = 4
+attempts = 6
+learning_rate = 3e-4
+
+[dpo_rounds.pairs]
+by = "turn"
+monte_carlo_share = 0.5
+"""
+
+
 SERVED = COMMON.replace("[tasks]", "[tasks]\ncount = 40")
 LOOP = f"""{SERVED}
 [readiness]
@@ -189,6 +203,18 @@ def test_two_processes_leave_what_one_leaves(one: Ended, two: Ended) -> None:
     ]
     assert names[0] == names[1]
     assert (two.run / "card.md").is_file()
+
+
+def test_a_critic_in_two_processes_ends_with_the_weights_of_one(tmp_path: Path) -> None:
+    one, two = (
+        _done(command, tmp_path / name, CRITIC, "dpo-rounds")
+        for name, command in (("one", UPTURN), ("two", _together()))
+    )
+    _assert_same(one, two)
+    (curve,) = one.run.rglob(CURVE_FILE)
+    last = json.loads(curve.read_text().splitlines()[-1])
+    assert last["steps"] > 0
+    assert last["mean_value"] != 0.0
 
 
 def test_demonstrations_in_two_processes_give_the_weights_of_one(one: Ended, tmp_path: Path) -> None:

@@ -339,6 +339,30 @@ class StateIsNaN(Counter):
         return {"total": float("nan")}
 
 
+class LateStart(Counter):
+    def info(self, **costs: float) -> Info:
+        return replace(super().info(**costs), sim_time=1.0)
+
+
+class EndlessTime(Counter):
+    def info(self, **costs: float) -> Info:
+        return replace(super().info(**costs), sim_time=float("inf"))
+
+
+class TimeTurnsBack(Counter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 3
+
+    def step(self, action: Action) -> Step:
+        step, self.calls = super().step(action), self.calls - 1
+        return step._replace(info=replace(step.info, sim_time=float(self.calls)))
+
+    def restore(self, snapshot: object) -> None:
+        super().restore(snapshot)
+        self.calls = 3
+
+
 @pytest.mark.parametrize(
     ("environment", "breach"),
     [
@@ -357,6 +381,9 @@ class StateIsNaN(Counter):
         (FarBeyond, r"it gave the potential 1.5; potentials are floats in \[0, 1\], or None throughout"),
         (WholePotential, "it gave the potential 0; potentials are floats"),
         (UnknownFromTheStart, "it gave the potential nan"),
+        (LateStart, "reset gave the simulated time 1.0; it counts from reset, so give 0.0"),
+        (EndlessTime, "it gave the simulated time inf; it is seconds since reset"),
+        (TimeTurnsBack, r"simulated time fell from 2.0 to 1.0"),
         (NoSnapshot, r"snapshot\(\) raised TypeError: cannot pickle a socket"),
         (NoCopies, r"snapshot\(\) raised NotImplementedError"),
         (NeverHeardOfSnapshots, r"snapshot\(\) raised AttributeError: no attribute 'snapshot'"),

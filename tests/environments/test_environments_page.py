@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from upturn.environments import EnvironmentKit
-from upturn.environments.office import FAMILIES, OPERATIONS, OfficeVerifier, make_task
-from upturn.environments.office.baseline import oracle, play
+from upturn.environments.office import FAMILIES, OPERATIONS, OfficeEnvironment, OfficeVerifier, make_task
+from upturn.environments.office.baseline import oracle
+from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.operation import Parameter
+from upturn.environments.player import play
+from upturn.environments.validation import PANEL, Plan, validate_kit
 from upturn.records import Action
 
 ROOT = Path(__file__).parents[2]
@@ -51,12 +54,22 @@ def test_the_codes_are_those_of_the_office() -> None:
 
 def test_the_gates_are_those_of_the_verifier() -> None:
     task = make_task("mail_file", 0)
-    gates = OfficeVerifier().verify(task, play(task, oracle)).gates
+    gates = OfficeVerifier().verify(task, play(OfficeEnvironment(), task, oracle)).gates
     assert [name for name, _ in rows("gate")] == [f"`{gate.name}`" for gate in gates]
 
 
+def test_the_checks_and_attacks_are_those_of_validation() -> None:
+    [report] = validate_kit(OfficeKit(), Plan(tasks=2, random_attempts=1), families=["cell_ask"])
+    checks = [check.name for check in report.checks if not check.name.startswith("own ")]
+    told = [name for names, _, _ in rows("check") for name in re.findall(r"`(\w+)`", names)]
+    attacks = [name.strip("`") for name, _ in rows("attack")]
+    assert attacks == [*PANEL, "own …"]
+    assert sorted(told) == sorted(name for name in checks if name not in PANEL)
+    assert [name for name, *_ in rows("task family")] == [f"`{name}`" for name in FAMILIES]
+
+
 def test_the_example_of_an_environment_works(capsys: pytest.CaptureFixture[str]) -> None:
-    [example] = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    example = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[0]
     assert len([line for line in example.splitlines() if line.strip()]) <= 20
     module: dict[str, Any] = {"__name__": "__main__"}
     exec(example, module)

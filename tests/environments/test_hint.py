@@ -9,9 +9,9 @@ import pytest
 
 from upturn.environments import Environment, EnvironmentKit, check_environment, one_step
 from upturn.environments.hint import HintedEnvironment, HintedKit, HintingKit, hint_of, hinted
-from upturn.environments.office.baseline import play
 from upturn.environments.office.kit import OfficeKit
 from upturn.environments.one_step import OneStepKit
+from upturn.environments.player import following, play
 from upturn.models import read_call
 from upturn.records import Observation, Task
 
@@ -65,8 +65,8 @@ def test_the_offices_hint_is_what_solves_its_task(family: str) -> None:
     for task in islice(kit.tasks(seed=5, split="train", families=[family]), 3):
         hint = hint_of(kit, task)
         assert hint is not None
-        actions = [read_call(line) for line in hint.splitlines()]
-        attempt = play(task, lambda _, turns, actions=actions: actions[len(turns)])  # type: ignore[misc]
+        actions = [action for action in map(read_call, hint.splitlines()) if action is not None]
+        attempt = play(kit.environment(task), task, following(actions))
         assert kit.verifier.verify(task, attempt).is_success
 
 

@@ -14,7 +14,8 @@ from upturn.training.place import CURVE_FILE, RunDescription, RunPlan, write_des
 
 def _run(folder: Path, *, unit: str, kept_units: int, keep: str) -> None:
     folder.mkdir(parents=True)
-    write_description(folder, RunDescription({"algorithm": "toy"}, RunPlan(2, None, 1, keep, unit=unit)))  # type: ignore[arg-type]
+    plan = RunPlan(2, 1, 1, keep, unit=unit)  # type: ignore[arg-type]
+    write_description(folder, RunDescription({"algorithm": "toy"}, plan, "success on new tasks"))
     with Curve(folder / CURVE_FILE, keep_units=None) as curve:
         for units in range(3):
             curve.append(CurvePoint(units, units, {"score": 0.5}))
@@ -29,7 +30,8 @@ def test_it_is_told_how_far_training_got_and_what_was_kept(desk: ModuleType, tmp
         assert has_run(context, "grpo")
         assert limits_told(context, "grpo") == ""
         assert training_told(context, "grpo") == (
-            "All 2 iterations were done. The weights before any training are kept: the best of 3 evaluations."
+            "All 2 iterations were done. The weights before any training are kept: the best of 3 evaluations. "
+            "The score is success on new tasks."
         )
 
 
@@ -42,7 +44,8 @@ def test_a_warm_up_is_told_for_its_weights_are_not_those_from_before_training(
         _run(folder / WARM_UP, unit="optimiser step", kept_units=2, keep="final")
         assert training_told(context, "world-model") == (
             "A supervised warm-up went before. All 2 optimiser steps were done. Then practice began. All 2 "
-            "iterations were done. The weights after the warm-up are kept: the best of 3 evaluations."
+            "iterations were done. The weights after the warm-up are kept: the best of 3 evaluations. The score is "
+            "success on new tasks."
         )
         assert f'"{WARM_UP}"' in Path(upturn.training.world_model.__file__).read_text()
 

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
-from upturn.config import AgentConfig, GrpoConfig, parse_config
+from upturn.config import AgentConfig, ContextConfig, GrpoConfig, parse_config
 from upturn.errors import ConfigError, JournalError, StoreBusyError
 from upturn.loop.check import check_names
 from upturn.loop.context import keep_agent_version, limits_of, open_run, policy_of, version_of
 from upturn.loop.cycle import serve
 from upturn.loop.progress import NoProgress
 from upturn.pool import Pool
-from upturn.records import AgentVersion, Run
+from upturn.records import AgentVersion, Run, fields_json, from_fields
 
 
 def test_everything_named_and_not_there_is_reported_together(desk: ModuleType, tmp_path: Path) -> None:
@@ -28,6 +28,15 @@ def test_everything_named_and_not_there_is_reported_together(desk: ModuleType, t
     assert families == "tasks.families names 'poems', which desk does not have; it has: sums, products"
     assert function.startswith("agents[1].import_path: 'toy_desk' has no 'nobody'")
     assert not (tmp_path / "run").exists()  # found before any work
+
+
+def test_how_a_local_model_is_run_belongs_to_its_version() -> None:
+    agent = AgentConfig(name="chat", kind="local_model", model="m", temperature=0.5)
+    options = {"enable_thinking": False}
+    other = version_of(agent.model_copy(update={"template_options": options, "weights": "bfloat16"}))
+    assert version_of(agent).parameters == {"temperature": 0.5}
+    assert other.parameters == {"temperature": 0.5, "template_options": options, "weights": "bfloat16"}
+    assert from_fields(AgentVersion, fields_json(other)) == other
 
 
 def test_level_that_leaves_no_family_is_refused(desk: ModuleType, tmp_path: Path) -> None:
@@ -151,6 +160,23 @@ def test_version_gets_a_name_of_its_own_where_a_shared_pool_knows_another(desk: 
                 model="http://localhost:1/v1",
                 model_name="big",
                 parameters={"temperature": 1.0},
+            ),
+        ),
+        (
+            {"kind": "local_model", "model": "nano", "context": ContextConfig(tokens=400)},
+            AgentVersion(
+                "a",
+                "base",
+                "local_model",
+                model="nano",
+                parameters={
+                    "temperature": 1.0,
+                    "context_tokens": 400.0,
+                    "context_window_turns": 8.0,
+                    "context_observation_tokens": 100.0,
+                    "context_summary_tokens": 48.0,
+                    "context_low_mark": 0.6,
+                },
             ),
         ),
         (

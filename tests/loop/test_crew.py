@@ -28,6 +28,7 @@ from upturn.loop.trainee import Practice, Trainee
 from upturn.models.engine import weights_hash
 from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Task, Trajectory
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.advantage import ScoredGroup
 from upturn.training.asynchronous import AheadCollect
 from upturn.training.weights import put_back
@@ -100,14 +101,21 @@ def flushing() -> Iterator[None]:
     torch.set_flush_denormal(False)
 
 
-def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(tmp_path: Path, flushing: None) -> None:
-    """Tokens are equal with probability above 1 − 1e-3: a rounding of 1e-6 decides on few of some 1,000 tokens."""
+@pytest.mark.parametrize("adapter", [None, AdapterSettings(4)])
+def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(
+    tmp_path: Path, flushing: None, adapter: AdapterSettings | None
+) -> None:
+    """Workers have whole models, also where an adapter is trained.
+
+    Tokens are equal with probability above 1 − 1e-3: a rounding of 1e-6 decides on few of some 1,000 tokens.
+    """
     kit = resolve_kit("office")
     crew = InProcess(OpenTrainee("office", LIMITS, VERSION))
     fleet = CrewFleet(kit, LIMITS, crew, tmp_path)
-    trainee = Trainee(Fleet(kit, LIMITS), VERSION)
+    trainee = Trainee(Fleet(kit, LIMITS), VERSION, adapter)
+    trained = [each for each in trainee.model.parameters() if each.requires_grad]
     with torch.no_grad():
-        next(iter(trainee.model.parameters())).mul_(1.01)  # other weights than the workers have
+        trained[1].add_(0.01)  # other weights than the workers have; an adapter's second matrix is its first B
     trainee.serve_as(VERSION)
     fleet.follow(trainee.model)
     found, expected = fleet.attempt(jobs(), PURPOSE), trainee.fleet.attempt(jobs(), PURPOSE)

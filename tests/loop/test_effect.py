@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from upturn.agents.context import Budget
 from upturn.config import AgentConfig, RewardConfig
 from upturn.config.learning import CurriculumConfig, RolloutConfig
 from upturn.config.lesson import DpoConfig
@@ -63,3 +64,7 @@ def test_hints_are_refused_where_a_template_begins_a_row_with_every_turn() -> No
     refuse_forking(cast(Renderer, _Forking(keeps=True)), "")
     with pytest.raises(TrainingError, match="a hint cannot be taken out of what it read; train with `iterated`"):
         refuse_forking(cast(Renderer, _Forking(keeps=False)), "")
+    with pytest.raises(
+        TrainingError, match=r"has a budget \(context_tokens = 400\), so that a hint cannot be taken"
+    ):
+        refuse_forking(cast(Renderer, _Forking(keeps=True)), "", context=Budget(400, 8, 100, 48, low_mark=0.6))

@@ -1,6 +1,7 @@
 """Living agents: attempts come in the order of the jobs and depend on their purpose only."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from types import ModuleType
 
@@ -8,8 +9,9 @@ import pytest
 import torch
 
 from upturn.agents import Limits, trajectory_id
+from upturn.agents.context import Budget, parameters_of
 from upturn.environments.office.kit import OfficeKit
-from upturn.errors import ConfigError
+from upturn.errors import ConfigError, ModelError
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.records import AgentVersion, Task, TokenRow
 
@@ -61,6 +63,14 @@ def test_version_that_cannot_be_built_is_named(desk: ModuleType) -> None:
     (task,) = islice(fleet.kit.tasks(seed=0, split="train", families=["sums"]), 1)
     with pytest.raises(ConfigError, match="no_such_function"):
         fleet.attempt([(version("no_such_function"), task, 0)], Purpose("p", 0))
+
+
+def test_a_context_budget_above_what_an_engine_holds_is_refused() -> None:
+    fleet = Fleet(OfficeKit(), Limits(max_turns=2))  # without a limit of tokens a context may have 512
+    budget = parameters_of(Budget(513, 8, 100, 48, low_mark=0.6))
+    (task,) = islice(fleet.kit.tasks(seed=0, split="train", families=["mail_file"]), 1)
+    with pytest.raises(ModelError, match="context_tokens = 513, but a context may have 512; lower it, or raise"):
+        fleet.attempt([(replace(NANO, parameters=budget), task, 0)], Purpose("p", 0))
 
 
 def test_draws_depend_on_the_seed_and_not_on_earlier_attempts(one_thread: None) -> None:

@@ -1,5 +1,6 @@
 """What the ways of learning are told by the configuration: no key is silent; and whole runs of two of them."""
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,16 @@ from upturn.cli.train import WAYS
 from upturn.config import Config, Section, parse_config
 from upturn.errors import ConfigError
 from upturn.loop.context import Context
+from upturn.loop.exam import ExamResult
 from upturn.loop.lesson import LESSONS, check, teach
 from upturn.loop.lessons import dpo, dpo_rounds, imitation, kto, mixture, offline, ppo, rft, world_model
 from upturn.loop.lessons.evidence import FROM_POOL, check_evidence, with_copied_pool
+from upturn.loop.lessons.learned import Learned
 from upturn.loop.practice import Course
 from upturn.loop.settings import curriculum_settings, optimiser
 from upturn.pool import Pool
+from upturn.records import AgentVersion
+from upturn.training.ppo_settings import CriticSettings
 from upturn.training.preference_settings import DpoSettings
 
 NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
@@ -29,6 +34,7 @@ PAIRS = {
     "objective.sft_coefficient": 0.3,
     "objective.kind": "ipo",
 }
+CRITIC = {"learning_rate": 0.5, "minibatches": 5, "passes": 6, "alone_iterations": 1, "value_clip": 0.75}
 OWN = {
     **ROUNDS,
     "decay": "cosine",
@@ -52,22 +58,22 @@ CHANGES: Mapping[str, Mapping[str, object]] = {
         "clip.by": "turn",
         "clip.low": 0.125,
         "clip.high": 0.375,
-        "critic.learning_rate": 0.5,
-        "critic.minibatches": 5,
-        "critic.passes": 6,
-        "critic.alone_iterations": 1,
-        "critic.value_clip": 0.75,
+        **{f"critic.{key}": value for key, value in CRITIC.items()},
     },
     "dpo": {"epochs": 9, "learning_rate": 3e-3, "batch_pairs": 5, "reference": "recorded", **PAIRS},
     "dpo_rounds": {
         **ROUNDS,
         "decay": "cosine",
-        "by": "turn",
-        "min_margin": 0.25,
+        "pairs.by": "turn",
+        "pairs.min_margin": 0.25,
+        "pairs.gamma": 0.5,
+        "pairs.valued_by": "state_values",
+        "pairs.monte_carlo_share": 0.75,
         "epochs": 9,
         "batch_pairs": 5,
         "reference": "initial",
         **PAIRS,
+        **{f"critic.{key}": value for key, value in CRITIC.items()},
     },
     "kto": {
         "epochs": 9,
@@ -103,6 +109,7 @@ CHANGES: Mapping[str, Mapping[str, object]] = {
         "levels.ahead_share": 0.3,
         "levels.easier_share": 0.2,
         "levels.max_drop": 0.3,
+        "levels.final_mix": {"1": 0.5, "2": 0.5},
     },
 }
 """Another value for each key that decides the settings of the section's algorithm."""
@@ -110,7 +117,7 @@ _COURSE = {"tasks_per_iteration", "attempts", "incumbent_share"}
 ELSEWHERE: Mapping[str, set[str]] = {
     "ppo": _COURSE,
     "dpo": {"old", "new", "min_margin"},
-    "dpo_rounds": _COURSE,
+    "dpo_rounds": {*_COURSE, "pairs.continuations"},
     "rejection": {*_COURSE, "iterations", "evaluate_every"},  # both are 1
     "iterated": _COURSE,
     "star": _COURSE,
@@ -142,12 +149,21 @@ def _nested(key: str, value: object) -> dict[str, Any]:
     return {first: _nested(rest, value) if rest else value}
 
 
+BASES: Mapping[str, Mapping[str, object]] = {
+    "curriculum": {"policy": "levels"},
+    "dpo_rounds": {"pairs.by": "turn", "pairs.monte_carlo_share": 0.5},
+}
+"""What a section's keys need to have an effect."""
+
+
 def _config(section: str, key: str = "", value: object = None) -> Config:
-    base: dict[str, Any] = {"policy": "levels"} if section == "curriculum" else {}
-    changed = _nested(key, value) if key else {}
-    if key == "objective.kind":
-        changed = {"objective": {"kind": value}}
-    return parse_config({"agents": [NANO], section: base | changed})
+    """``value``: None = the key's default, beside what the key needs."""
+    base = {} if key == "pairs.by" else BASES.get(section, {})  # whole attempts have no critic
+    asked: dict[str, Any] = {}
+    for name, each in {**base, **({} if value is None else {key: value})}.items():
+        outer, _, rest = name.partition(".")
+        asked[outer] = {**asked.get(outer, {}), **_nested(rest, each)} if rest else each
+    return parse_config({"agents": [NANO], section: asked})
 
 
 def _leaves(section: Section, prefix: str = "") -> Iterator[str]:
@@ -173,7 +189,7 @@ def test_every_key_of_a_section_is_told_here(section: str) -> None:
 @pytest.mark.parametrize(("section", "key"), [(section, key) for section, keys in CHANGES.items() for key in keys])
 def test_no_key_is_silent(section: str, key: str) -> None:
     config = _config(section, key, CHANGES[section][key])
-    assert SETTINGS[section](config) != SETTINGS[section](_config(section))
+    assert SETTINGS[section](config) != SETTINGS[section](_config(section, key))
 
 
 @pytest.mark.parametrize(("key", "value"), [("low", 0.2), ("high", 0.5), ("probe_share", 0.3)])
@@ -185,6 +201,19 @@ def test_the_gates_keys_decide_where_there_is_a_gate(key: str, value: float) -> 
     assert plain is not None and changed is not None and plain.gate is not None and changed.gate is not None
     assert getattr(changed.gate, key) == value
     assert changed != plain
+
+
+def test_shares_of_levels_are_a_table_by_level() -> None:
+    text = "[curriculum]\npolicy = 'levels'\n[curriculum.levels.final_mix]\n1 = 0.4\n9 = 0.6\n"
+    found = curriculum_settings(parse_config({"agents": [NANO], **tomllib.loads(text)}).curriculum)
+    assert found is not None and found.levels is not None and found.levels.final_mix == {1: 0.4, 9: 0.6}
+    for mix, problem in (
+        ({"hard": 1.0}, "curriculum.levels.final_mix"),
+        ({"1": 0.4, "2": 0.4}, r"curriculum: levels.final_mix must have positive shares that add up to 1"),
+    ):
+        section = {"policy": "levels", "levels": {"final_mix": mix}}
+        with pytest.raises(ConfigError, match=problem):
+            curriculum_settings(parse_config({"agents": [NANO], "curriculum": section}).curriculum)
 
 
 def test_no_curriculum_is_none_and_only_levels_have_levels() -> None:
@@ -237,6 +266,32 @@ def test_practice_goes_as_its_section_says(desk: ModuleType, tmp_path: Path, sec
     assert course.weights == {"sums": 1.0}
 
 
+@pytest.mark.parametrize(
+    ("pairs", "continuations", "gamma"),
+    [
+        ({"by": "turn", "gamma": 0.5}, 0, 0.5),
+        ({"by": "turn", "valued_by": "state_values"}, 8, 1.0),
+        ({"by": "turn", "valued_by": "state_values", "continuations": 3, "gamma": 0.5}, 3, 0.5),
+    ],
+)
+def test_states_are_measured_where_actions_are_valued_by_them(
+    desk: ModuleType, tmp_path: Path, pairs: dict[str, object], continuations: int, gamma: float
+) -> None:
+    with desk.opened(tmp_path, desk.config(dpo_rounds={"pairs": pairs})) as context:
+        practice = COURSES["dpo_rounds"](context).practice
+    assert (practice.continuations, practice.gamma) == (continuations, gamma)
+
+
+def test_a_critic_is_there_where_it_has_a_share() -> None:
+    def critic(pairs: dict[str, object]) -> object:
+        found: Any = dpo_rounds.settings(parse_config({"agents": [NANO], "dpo_rounds": {"pairs": pairs}}))
+        return found.critic
+
+    assert critic({"by": "turn"}) is None
+    assert critic({"by": "turn", "monte_carlo_share": 0.5}) == CriticSettings()
+    assert critic({"by": "turn", "monte_carlo_share": 0.0, "gamma": 0.9}) == CriticSettings()
+
+
 @pytest.mark.parametrize(("section", "weights"), [("sft", 0.0)])
 def test_a_mixture_of_practice_alone_is_refused(section: str, weights: float) -> None:
     with pytest.raises(ConfigError, match=r"mixture\.sft, mixture\.dpo and mixture\.kto are all 0"):
@@ -277,6 +332,21 @@ def test_nobody_is_trained_where_the_loop_trains_nobody(desk: ModuleType, algori
         ("dpo", {"dpo": {"old": "a@1"}}, "dpo.old has no effect without dpo.new"),
         ("rft", {"rft": {"second_base": "nano"}}, "rft.second_base = 'nano' is the model that is trained"),
         ("ppo", {"ppo": {"iterations": 5, "critic": {"alone_iterations": 5}}}, "ppo: "),
+        (
+            "dpo-rounds",
+            {"dpo_rounds": {"pairs": {"valued_by": "state_values"}}},
+            "dpo_rounds: valued_by='state_values' would do nothing with by='trajectory'",
+        ),
+        (
+            "dpo-rounds",
+            {"dpo_rounds": {"pairs": {"monte_carlo_share": 0.5}}},
+            "dpo_rounds: monte_carlo_share=0.5 would do nothing with by='trajectory'",
+        ),
+        (
+            "dpo-rounds",
+            {"dpo_rounds": {"pairs": {"by": "turn", "monte_carlo_share": 0.0, "valued_by": "state_values"}}},
+            "dpo_rounds: valued_by='state_values' would do nothing with monte_carlo_share=0",
+        ),
         ("mixture", {"mixture": {"sft": 0.0}}, "mixture.sft, mixture.dpo and mixture.kto are all 0"),
         ("mixture", {"grpo": {"algorithm": {"staleness": 1}}}, "a mixture practises in plain rounds"),
     ],
@@ -321,6 +391,26 @@ TINY = {
     "tasks": {"heldout_count": 30, "families": ["mail_file"]},
     "iterated": {"iterations": 1, "tasks_per_iteration": 4, "attempts": 4, "epochs": 1, "threshold": 0.1},
 }
+
+
+def test_the_exams_models_are_gone_while_training_holds_its_own(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examined(context: Context, _name: str, version: AgentVersion) -> ExamResult:
+        context.fleet.renderer(version)
+        engines.append(len(context.fleet._engines))
+        return ExamResult("exam", version.id, 1.0, ())
+
+    def trained(context: Context, parent: AgentVersion, _before: ExamResult, _name: str) -> Learned:
+        engines.append(len(context.fleet._engines))
+        return Learned(parent)
+
+    engines: list[int] = []
+    monkeypatch.setattr("upturn.loop.lesson.examine", examined)
+    monkeypatch.setattr("upturn.loop.lesson.LESSONS", {"iterated": LESSONS["iterated"]._replace(train=trained)})
+    with desk.opened(tmp_path, parse_config(TINY)) as context:
+        assert not teach(context, "iterated").ending
+    assert engines == [1, 0]
 
 
 def test_a_whole_run_makes_a_version_and_a_resumed_one_makes_it_again(desk: ModuleType, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from upturn.environments.judgement import judge
 from upturn.environments.office import LEARNED
 from upturn.environments.office.kit import OfficeKit
 from upturn.loop import nano
@@ -18,7 +19,6 @@ from upturn.loop.exam import exam_tasks, families_of, sit
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.nano import ATTEMPTS, HELDOUT_TASKS, LIMITS, PASS_TASKS, build
 from upturn.loop.progress import NoProgress
-from upturn.loop.service import judge
 from upturn.models.nano import CARD, NANO_FOLDER
 from upturn.records import AgentVersion
 from upturn.training import pretraining

@@ -109,7 +109,7 @@ def test_a_run_with_a_pool_of_its_own_has_nothing_to_learn_from(desk: ModuleType
 def test_a_version_says_which_snapshot_it_learned_from(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.practice.SELECTION_TASKS", 2)
+    monkeypatch.setattr("upturn.loop.watch.SELECTION_TASKS", 2)
     path = _pool(desk, tmp_path / "before", is_practised=True)
     plain = desk.config(("solver",), environment=SHORT, pool={"path": path})
     section = plain.offline.model_copy(update={"iterations": 1, "groups": 2, "minibatches": 1})

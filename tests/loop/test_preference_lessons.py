@@ -226,7 +226,7 @@ def test_versions_say_which_snapshot_of_pairs_or_thumbs_they_learned_from(desk: 
 def test_a_mixture_says_that_it_learned_from_one_snapshot_of_all_its_parts(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.practice.SELECTION_TASKS", 2)
+    monkeypatch.setattr("upturn.loop.watch.SELECTION_TASKS", 2)
     pair, liked = _evidence(desk, tmp_path)
     marks = tuple(Mark(family, family, 1, family, False, False, {}, 1, 1, {}) for family in ("sums", "products"))
     before, parent = ExamResult("before", "nano@base", 1.0, marks), version_of(NANO)

@@ -9,11 +9,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from upturn.config import AgentConfig, GrpoConfig
 from upturn.deployment.interval import Interval
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.context import Context
 from upturn.loop.cycle import examine
 from upturn.loop.exam import ExamResult, Mark
+from upturn.loop.lesson import teach
 from upturn.loop.lessons.rft import (
     FIXED_RATE,
     Chance,
@@ -32,7 +34,9 @@ from upturn.loop.lessons.rft import (
     shown,
     study,
 )
-from upturn.records import AgentVersion
+from upturn.records import AgentVersion, fields_json
+
+NANO = AgentConfig(name="nano", kind="local_model", model="nano")
 
 
 def _exam(name: str, outcomes: Sequence[int]) -> ExamResult:
@@ -184,6 +188,23 @@ def test_what_is_practised_is_the_examples(desk: ModuleType, tmp_path: Path) -> 
         drawn = [task.id for number in range(6) for task in course.tasks(number)]
         assert (len(drawn), set(drawn)) == (24, {task.id for task in examples(context)})
         assert course.weights == {"sums": 1.0, "products": 1.0}
+
+
+def test_more_examples_than_the_file_has_are_refused_before_anything_is_examined(
+    desk: ModuleType, tmp_path: Path
+) -> None:
+    tasks = [
+        task for split in ("train", "heldout") for task in islice(
+            desk.kit().tasks(seed=9, split=split, families=["sums"]), 30)
+    ]  # fmt: skip
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("\n".join(map(fields_json, tasks)))
+    plain = desk.config(tasks={"file": str(path)}, rft={"examples": 31})
+    config = plain.model_copy(update={"agents": (NANO,), "grpo": GrpoConfig()})
+    with desk.opened(tmp_path / "run", config) as context:
+        with pytest.raises(ConfigError, match=r"rft\.examples = 31 are more than the 30 training tasks that"):
+            teach(context, "rft")
+        assert context.journal.progress().steps == ()
 
 
 def test_more_tasks_a_round_than_examples_are_refused(desk: ModuleType) -> None:

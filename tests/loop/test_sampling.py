@@ -4,15 +4,20 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from upturn.config import AgentConfig
+from upturn.config import AgentConfig, GrpoConfig
+from upturn.config.learning import RolloutConfig
 from upturn.errors import ClusterError, ModelError
-from upturn.loop.context import version_of
+from upturn.loop.context import open_run, version_of
+from upturn.loop.cycle import run_cycle
 from upturn.loop.fleet import Purpose
+from upturn.loop.lesson import teach
+from upturn.loop.progress import NoProgress
 from upturn.loop.remote import RemoteFleet
-from upturn.loop.sampling import follow, sampling
+from upturn.loop.sampling import check_sampler, follow, sampling
 from upturn.loop.trainee import Trainee
 from upturn.models.remote import RemoteSettings
 
@@ -38,6 +43,65 @@ def test_workers_without_ray_are_refused_with_how_to_install_it(desk: ModuleType
         sampling(context, NANO, "train"),
     ):
         raise AssertionError("nobody samples")
+
+
+def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serving(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upturn.models.remote.RemoteSettings", partial(RemoteSettings, retries=0))
+    engine = RolloutConfig(place="engine", url=NOBODY, timeout_seconds=1.0)
+    practice = GrpoConfig(iterations=1, evaluate_every=1)
+    plain = desk.config(("solver",), environment=SHORT, tasks={"count": 4})
+    update = {"agents": (AgentConfig(name="nano", kind="local_model", model="nano"),), "rollouts": engine}
+    with desk.opened(tmp_path / "run", plain.model_copy(update={**update, "grpo": practice})) as context:
+        with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed .* correct its URL"):
+            teach(context, "grpo")
+        with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed"):
+            run_cycle(context, 1)
+        assert context.journal.progress().steps == ()
+        context.journal.json_step("cycle-1/grpo", lambda: None)
+        monkeypatch.setattr("upturn.loop.cycle.serve", lambda *_: None)
+        assert "not met" in run_cycle(context, 1).words, "nothing is left to practise, so nobody is asked for"
+
+
+@pytest.mark.parametrize("address", [None, "127.0.0.1:9"])
+def test_a_cluster_is_looked_for_without_starting_one(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str | None
+) -> None:
+    """Ray itself, and an address where nobody listens."""
+    monkeypatch.setattr("upturn.agents.ray_crew.import_module", lambda name: name)
+    rollouts = {"place": "ray"} | ({} if address is None else {"address": address})
+    with desk.opened(tmp_path, desk.config(rollouts=rollouts)) as context:
+        if address is None:
+            check_sampler(context)
+        else:
+            with pytest.raises(ClusterError, match=f"there is no Ray cluster at '{address}'"):
+                check_sampler(context)
+
+
+def test_the_engine_is_asked_as_configured(
+    desk: ModuleType, tmp_path: Path, engine_server: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[RemoteSettings] = []
+
+    def make(*given: Any, **named: Any) -> RemoteSettings:
+        made.append(RemoteSettings(*given, **named))
+        return made[-1]
+
+    monkeypatch.setattr("upturn.models.remote.RemoteSettings", make)
+    server = engine_server.Engine(None, "w1")
+    with engine_server.serving(server):
+        rollouts = {
+            "place": "engine", "url": server.url, "api_key_env": "ITS_KEY", "timeout_seconds": 7.0, "max_length": 99
+        }  # fmt: skip
+        config = desk.config(environment=SHORT, rollouts=rollouts)
+        with open_run(config, tmp_path, "toy", NoProgress(), api_keys={"ITS_KEY": "secret"}) as context:
+            check_sampler(context)
+            with sampling(context, NANO, "train") as fleet:
+                assert isinstance(fleet, RemoteFleet)
+    assert made == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0)] * 2
+    ((path, headers, _),) = server.asked
+    assert (path, headers["authorization"]) == ("/v1/models", "Bearer secret")
 
 
 def test_an_engine_that_does_not_answer_is_named_with_what_to_do(

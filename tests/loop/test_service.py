@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from upturn.environments.judgement import judge
 from upturn.errors import RoutingError
-from upturn.loop.service import judge
 from upturn.pool.coverage import Share, coverage
 from upturn.records import Evaluation, Task, Trajectory
 

@@ -19,13 +19,7 @@ from upturn.loop.cycle import run_cycle, serve, train
 from upturn.loop.exam import exam_tasks, sit
 from upturn.loop.fleet import Purpose
 from upturn.loop.journal import read_progress
-from upturn.loop.practice import (
-    SELECTION_TASKS,
-    configured_reward,
-    overlong_penalty,
-    practice_weights,
-    watcher,
-)
+from upturn.loop.practice import configured_reward, overlong_penalty, practice_weights
 from upturn.loop.progress import NoProgress, told
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.loop.training import (
@@ -317,40 +311,6 @@ def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleT
         assert (made.candidate.run, made.candidate.tenants) == ("run", ("default",))
         assert Path(made.candidate.model).is_dir()
         assert [mark.task_id for mark in made.before.marks] == [mark.task_id for mark in made.after.marks]
-
-
-def test_practice_is_watched_on_tasks_with_an_interval_and_costs(desk: ModuleType, tmp_path: Path) -> None:
-    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
-    config = plain.model_copy(update={"agents": (NANO,)})
-    with desk.opened(tmp_path / "run", config) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
-        found = watcher(context, trainee, "grpo")(0)
-        again = watcher(context, trainee, "grpo")(5)
-    assert isinstance(found, Assessment)
-    assert found == again  # of the weights alone
-    assert found.tasks == SELECTION_TASKS
-    assert found.low is not None and found.high is not None
-    assert 0 <= found.low <= found.score <= found.high <= 1
-    assert set(found.costs) == {"error"}  # the desk's judge knows no other
-    assert found.missing_costs == {}
-    assert found.costs["error"] > 0  # the office's model answers in words that the desk refuses
-    assert found.measure == "success on training templates in unseen worlds"
-
-
-def test_the_watched_cost_is_the_mean_over_what_could_be_judged(desk: ModuleType, tmp_path: Path) -> None:
-    """A third cannot be judged and is counted as such; half of the rest is unsafe."""
-    plain = desk.config(
-        ("solver",), environment={"max_turns": 1, "max_tokens": 64, "verifier": "toy_desk:costly_judge"}
-    )
-    with desk.opened(tmp_path / "run", plain.model_copy(update={"agents": (NANO,)})) as context:
-        found = watcher(context, Trainee(context.fleet, version_of(NANO)), "grpo")(0)
-    assert isinstance(found, Assessment)
-    third = SELECTION_TASKS // 3
-    assert (found.costs, found.missing_costs) == (
-        {"error": 0.0, "safety": 0.5},
-        {"error": third, "safety": third},
-    )
-    assert found.metrics()["missing_cost_safety"] == third
 
 
 def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleType, tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ import torch
 
 from upturn.agents import Limits
 from upturn.environments import Step
+from upturn.environments.judgement import judge
 from upturn.environments.office import OfficeEnvironment
 from upturn.environments.office.kit import OfficeKit
 from upturn.errors import TrainingError, WorldError
 from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.service import judge
 from upturn.loop.trainee import scored
-from upturn.loop.values import Continuations, continued, measure_values, with_values
+from upturn.loop.values import Continuations, continued, measure_values, with_values, written_from_states
 from upturn.records import Action, AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import AdvantageSettings, ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.advantages import MonteCarloDelta, advantage_of
@@ -93,6 +93,21 @@ def test_attempts_that_share_a_history_share_its_continuations(fleet: Fleet) -> 
     assert found.tokens > 0
     assert found == continued(fleet, NANO, groups, Purpose("sampled/values", 0, 1.0), how=how)
     assert found != continued(fleet, NANO, groups, Purpose("sampled/values", 1, 1.0), how=how)
+
+
+def test_what_continuations_would_write_is_what_attempts_wrote_from_their_states_on(fleet: Fleet) -> None:
+    """Twice a greedy attempt: its states are there once."""
+    groups = _groups(fleet, Purpose("greedy", 0, temperature=0.0), ["call_off"], 2)
+    ((first, second),) = (group.members for group in groups)
+    assert first.trajectory.rows == second.trajectory.rows
+    lengths = [0] * len(first.trajectory.turns)
+    for row in first.trajectory.rows:
+        for span in row.spans:
+            lengths[span.turn] += span.stop - span.start
+    assert len(lengths) > 1
+    assert written_from_states(fleet, groups) == sum((turn + 1) * length for turn, length in enumerate(lengths))
+    unscorable = [replace(group, members=(replace(first, turn_rewards=None),)) for group in groups]
+    assert written_from_states(fleet, unscorable) == 0
 
 
 def test_rewards_are_discounted_by_the_turns_they_are_away(fleet: Fleet) -> None:

@@ -1,5 +1,6 @@
 """The world-model stage within a run: from stored attempts of all kinds to a version that goes on to practise."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,8 @@ from upturn.errors import TrainingError
 from upturn.loop.candidate import training_folder
 from upturn.loop.context import Context, version_of
 from upturn.loop.cycle import serve
+from upturn.loop.lessons import world_model
+from upturn.loop.plan import Plan
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in
 from upturn.loop.world_model import is_held_out, observed, own_rows, take_world_snapshot, train_world_model
@@ -45,6 +48,34 @@ NANO = AgentConfig(name="nano", kind="local_model", model="nano")
 def _opened(desk: ModuleType, folder: Path) -> AbstractContextManager[Context]:
     opened: AbstractContextManager[Context] = desk.opened(folder, parse_config(OFFICE))
     return opened
+
+
+def test_a_plan_counts_the_predictions_that_are_sampled(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two seconds each: those of practice, of what is too easy before it, and of the evaluations."""
+    rest = Plan("world-model", "", 7, "iteration", 1, 1, 1, 100.0, "")
+    monkeypatch.setattr(world_model, "rows_plan", lambda *_, **__: rest)
+    monkeypatch.setattr(world_model, "FEW_TRANSITIONS", 3)
+    own = {"iterations": 7, "evaluate_every": 3, "transitions_per_iteration": 5, "attempts": 4}
+    settings = parse_config({**OFFICE, "pool": {"path": str(tmp_path / "pool.db")}, "world_model": own})
+    with desk.opened(tmp_path / "run", settings) as context:
+        serve(context, "serve", 32)
+        trainee = Trainee(context.fleet, version_of(NANO))
+        world = observed(demonstrations_in(context, take_world_snapshot(context)), trainee)
+        assert world_model._seconds(trainee, world.trained[:2]) > 0
+        probed: list[int] = []
+
+        def seconds(_: Trainee, some: Sequence[object]) -> float:
+            probed.append(len(some))
+            return 2.0
+
+        monkeypatch.setattr(world_model, "_seconds", seconds)
+        found = world_model.plan(context, version_of(NANO))
+    predictions = 7 * 5 * 4 + 8 * len(world.trained) + 4 * len(world.held_out)
+    assert len(world.trained) > 3 and world.held_out
+    assert (found.seconds, probed) == (100.0 + 2.0 * predictions, [3])
+    assert found.basis.endswith("predictions of 3 of their answers take here; without exams")
 
 
 def test_attempts_of_all_kinds_teach_the_world_and_become_a_version(desk: ModuleType, tmp_path: Path) -> None:

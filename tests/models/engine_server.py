@@ -45,6 +45,8 @@ class Engine:
         match path:
             case "/v1/completions":
                 return self._completions(body, loop)
+            case "/v1/models":
+                return 200, {"object": "list", "data": [{"id": self.version, "object": "model"}]}
             case "/generate":
                 return self._generate(body, loop)
             case "/v1/load_lora_adapter":
@@ -158,7 +160,7 @@ def serving(engine: Engine) -> Iterator[Engine]:
         protocol_version = "HTTP/1.1"  # connections are kept, as real engines do
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or "{}")
             engine.asked.append((self.path, {name.lower(): text for name, text in self.headers.items()}, body))
             engine.under_way += 1
             engine.most_under_way = max(engine.most_under_way, engine.under_way)
@@ -173,6 +175,8 @@ def serving(engine: Engine) -> Iterator[Engine]:
                 self._send(status, json.dumps(answer).encode(), {})
             finally:
                 engine.under_way -= 1
+
+        do_GET = do_POST  # noqa: N815 — the library's name
 
         def _send(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
             self.send_response(status)

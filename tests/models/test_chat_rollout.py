@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from upturn.agents import Attempt, Job, Limits, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
+from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompts_of
 from upturn.agents.rendering import has_tokens_of
 from upturn.environments.office import compose
 from upturn.environments.office.kit import OfficeKit
@@ -29,7 +30,7 @@ from upturn.errors import TrainingError
 from upturn.loop.training import with_rows
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
 from upturn.models.engine import LocalEngine
-from upturn.records import Action, Task, Trajectory
+from upturn.records import Action, Observation, Task, Trajectory
 from upturn.training import OptimiserSettings, policy_rows, supervised_rows
 from upturn.training.losses import CrossEntropy
 from upturn.training.stream import Stream
@@ -107,6 +108,31 @@ def test_a_model_that_writes_anything_is_recorded_as_it_sampled(
     assert metrics.loss == pytest.approx(-np.mean(np.concatenate([row.old_logprobs for row in rows])), abs=1e-3)
 
 
+@pytest.mark.parametrize(("family", "is_keeping"), ALL)
+def test_a_context_with_a_budget_is_never_above_it_and_rows_are_counted_by_cause(
+    chat_tokenizer: Tokenizers, family: str, is_keeping: bool
+) -> None:
+    renderer = renderer_of(chat_tokenizer(family), is_keeping=is_keeping)
+    task = next(each for each in tasks(40) if len(compose(each).draft.oracle) == 3)
+    listing = Action("mail", "list", {"folder": "inbox"}, "Let me see once more.")
+    opening = len(renderer.open(Observation(task.instruction), "Be brief."))
+    limits = Limits(max_turns=16, max_tokens=opening + 600, max_action_tokens=99)
+    budget = Budget(opening + 599, window_turns=2, observation_tokens=99, summary_tokens=32, low_mark=0.6)
+    agent = ToolAgent(renderer, limits, "Be brief.", context=budget)
+    setting = Setting("run", agent, "a@1", Dictated(renderer, [listing] * 16), limits, clock=lambda: 0.0)
+    (found,) = asyncio.run(run_rollouts([Job(Attempt(task, 0, 0), setting)], KIT.environment))
+    assert (found.outcome, len(found.turns)) == ("step_limit", 16)
+    assert max(len(row.token_ids) for row in found.rows) <= budget.tokens
+    assert [span.turn for row in found.rows for span in row.spans] == list(range(16))
+    forks = fork_counts([found])
+    assert 1 <= forks[COMPACTED] <= 6
+    assert forks["history_changed"] == (0 if is_keeping else 15 - forks[COMPACTED])
+    rendered = rendered_rows(found, renderer, prompts_of(renderer, limits, "Be brief.", context=budget))
+    assert [(row.token_ids, row.spans, row.fork_cause) for row in rendered] == [
+        (row.token_ids, row.spans, row.fork_cause) for row in found.rows
+    ]
+
+
 class Dictated:
     """A model that writes a task's given actions, call after call, in the renderer's tokens."""
 
@@ -133,7 +159,7 @@ def test_the_right_calls_solve_tasks_in_every_family(
     assert [turn.action for turn in found.turns] == list(oracle)
     assert fork_counts([found]) == ({} if is_keeping else {"history_changed": 2})
     # Rendered afterwards from the records, for supervised training, it is the same to the token.
-    rendered = rendered_rows(found, renderer, "Be brief.")
+    rendered = rendered_rows(found, renderer, GrowingPrompt(renderer, "Be brief."))
     assert [(row.token_ids, row.spans, row.fork_cause) for row in rendered] == [
         (row.token_ids, row.spans, row.fork_cause) for row in found.rows
     ]
@@ -150,8 +176,8 @@ def test_demonstrations_of_another_tokenizer_are_rendered_again_for_supervised_t
     oracle = compose(task).draft.oracle
     (found,) = attempted(Dictated(other, oracle), other, [task], Limits(max_action_tokens=999))
     assert has_tokens_of(found, other) and not has_tokens_of(found, own)
-    assert with_rows(found, other, "Be brief.") is found
-    foreign = with_rows(found, own, "Be brief.")
+    assert with_rows(found, other, GrowingPrompt(other, "Be brief.")) is found
+    foreign = with_rows(found, own, GrowingPrompt(own, "Be brief."))
     assert foreign.origin == "rendered" and foreign.turns == found.turns
     (direct,) = attempted(Dictated(own, oracle), own, [task], Limits(max_action_tokens=999))
     assert [(row.token_ids, row.spans) for row in foreign.rows] == [

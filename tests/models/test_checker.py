@@ -112,9 +112,24 @@ class Honest(Dropping):
         return False
 
 
+class Forgetting(Fine):
+    """Tells a conversation anew without what was said in it."""
+
+    def retell(self, turns: Sequence[Turn], *, observation: Observation, prompt: str = "") -> tuple[int, ...]:
+        return self.open(turns[0].observation, prompt) + self.extend(observation)
+
+
+class Wordless(Fine):
+    def count(self, text: str) -> int:
+        return 1
+
+
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
+        (Forgetting, "retell() does not show 'there are 5 boats'"),
+        (Wordless, "count() must give a text's tokens, got 1 for a word and 1 for 99"),
+        (Trusting, "the text '<|end|>' in a conversation told anew became a special token: id"),
         (Endless, "stop_ids must name at least one token"),
         (Counting, "extend() gave other ids the second time"),
         (Promptless, "open() with a system prompt does not show 'Speak of nothing green'"),

@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from upturn.agents import Limits, fork_counts
 from upturn.environments.office.kit import OfficeKit
-from upturn.errors import ModelError
+from upturn.errors import ConfigError, ModelError
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.trainee import Practice, Trainee
 from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
@@ -116,7 +116,7 @@ def test_a_whole_attempt_in_the_office_from_a_folder(folder: Path) -> None:
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
     (found,) = fleet.attempt([(version, task, 0)], Purpose("p", 0))
     assert found.outcome == "step_limit" and len(found.rows) == 1 and not fork_counts([found])
-    opened = fleet.renderer(str(folder)).read(found.rows[0].token_ids[: found.rows[0].spans[0].start]).text
+    opened = fleet.renderer(version).read(found.rows[0].token_ids[: found.rows[0].spans[0].start]).text
     assert "Be brief." in opened and task.instruction in opened
     for tool in kit.tools:
         assert f'"name": "{tool.name}"' in opened
@@ -261,6 +261,38 @@ def test_options_of_a_template_without_a_template_are_refused(folder: Path) -> N
         load_local("nano").renderer(options={"enable_thinking": False})
     told = load_local(str(folder)).renderer(options={"date_string": "today"})
     assert isinstance(told, ChatRenderer)
+    with pytest.raises(ModelError, match="template option 'enable_thinking' has no effect"):
+        load_local(str(folder)).renderer(options={"enable_thinking": False})
+
+
+def test_options_reach_whoever_serves_and_whoever_trains_alike(tmp_path: Path, chat_tokenizer: Tokenizers) -> None:
+    """Qwen3 without thinking begins each action behind an empty thought."""
+    folder = _saved(tmp_path / "qwen", chat_tokenizer("qwen3"))
+    kit, limits = OfficeKit(), Limits(max_turns=1, max_tokens=6000, max_action_tokens=2)
+    plain = AgentVersion("chat", "1", "local_model", model=str(folder))
+    brief = replace(plain, version="2", parameters={"template_options": {"enable_thinking": False}})
+    fleet = Fleet(kit, limits)
+    task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
+    found = fleet.attempt([(each, task, 0) for each in (plain, brief)], Purpose("p", 0))
+    for version, trajectory, is_brief in zip((plain, brief), found, (False, True), strict=True):
+        renderer = fleet.renderer(version)
+        row = trajectory.rows[0]
+        asked = row.token_ids[: row.spans[0].start]
+        trained = Trainee(fleet, version).renderer
+        assert trained.open(Observation("x"), "") == renderer.open(Observation("x"), "")
+        assert renderer.read(asked).text.endswith("<think>\n\n</think>\n\n") is is_brief
+
+
+def test_weights_in_bfloat16_serve_and_other_ones_are_refused(folder: Path) -> None:
+    kit = OfficeKit()
+    version = AgentVersion("chat", "1", "local_model", model=str(folder), parameters={"weights": "bfloat16"})
+    whole = replace(version, version="2", parameters={})
+    task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
+    fleet = Fleet(kit, Limits(max_turns=1, max_tokens=6000, max_action_tokens=2))
+    half, full = fleet.attempt([(version, task, 0), (whole, task, 0)], Purpose("p", 0))
+    assert half.error == full.error == "" and half.model_version != full.model_version
+    with pytest.raises(ConfigError, match="weights must be 'float32' or 'bfloat16', got 'int8'"):
+        fleet.attempt([(replace(version, version="3", parameters={"weights": "int8"}), task, 0)], Purpose("p", 0))
 
 
 def test_a_context_that_tools_alone_fill_is_refused_before_any_attempt(folder: Path) -> None:

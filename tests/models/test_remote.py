@@ -222,6 +222,21 @@ def test_a_slow_answer_and_nobody_listening_are_named_within_the_time(engine_ser
             asked(remote(server, retries=1))
 
 
+def test_looking_whether_an_engine_is_there_asks_for_its_models_with_the_key_and_soon_gives_up(
+    engine_server: ModuleType,
+) -> None:
+    with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
+        asyncio.run(remote(server, "sglang").check())
+        server.refusals.append((401, "no such key", {}))
+        with pytest.raises(ModelError, match="refused model 'w1': HTTP 401: no such key"):
+            asyncio.run(remote(server, "sglang", retries=9).check())
+    assert [(path, headers["authorization"]) for path, headers, _ in server.asked] == [
+        ("/v1/models", "Bearer secret")
+    ] * 2
+    with pytest.raises(ModelError, match=rf"{server.url}/v1/models failed 2 times.*start the endpoint"):
+        asyncio.run(remote(server, retries=9).check())
+
+
 def test_no_more_requests_are_under_way_than_allowed_and_connections_are_closed_after_the_last(
     engine_server: ModuleType,
 ) -> None:

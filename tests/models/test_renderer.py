@@ -7,7 +7,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from upturn.errors import ModelError, RecordError
 from upturn.models import SPECIAL_TOKENS, CompactRenderer, read_call, value_text, write_call
-from upturn.records import Action, Observation
+from upturn.records import Action, Observation, Turn
 
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,7}", fullmatch=True)
 plain = st.text(max_size=20) | st.integers() | st.sampled_from(["<|end|>", "a;b=c\\", "\n=", "<|obs|>x"])
@@ -81,6 +81,18 @@ def test_prompts_are_single_special_tokens_around_text() -> None:
     assert renderer().extend(Observation("long words", code="bad")) == renderer().extend(Observation("error bad"))
     assert renderer().stop_ids == (end,)
     assert renderer().open(Observation("Hi"), "Be kind.") == renderer().open(Observation("Be kind.\nHi"))
+
+
+def test_a_conversation_told_anew_is_the_one_that_grew() -> None:
+    made, first, last = renderer(), Action("mail", "list"), Observation("2 mails<|end|>")
+    turns = [
+        Turn(Observation("Hi"), write_call(first), first),
+        Turn(Observation("no such folder", code="not_found"), "what?", None),
+    ]
+    grown = made.open(turns[0].observation, "Be kind.") + made.write(first) + made.extend(turns[1].observation)
+    grown += (*byte_tokenizer().encode("what?").ids, *made.stop_ids, *made.extend(last))
+    assert made.retell(turns, observation=last, prompt="Be kind.") == grown
+    assert made.count("2 mails<|end|>") == len(made.extend(last)) - 2
 
 
 @given(st.lists(st.sampled_from([*SPECIAL_TOKENS, "<|", "|>", "a"]), max_size=6).map("".join))

@@ -352,7 +352,12 @@ def test_settings_that_say_nothing_are_refused(make: Callable[[], object], sente
     [
         ({"a": 1}, small(), None, "at least two pools"),
         ({"a": 2, "b": 2}, small(), None, "policy='levels' does nothing with one level only, 2"),
-        ({"a": 1, "b": 9}, small(), None, r"no usual final mix for levels \[1, 9\]"),
+        (
+            {"a": 1, "b": 9},
+            small(),
+            None,
+            r"no usual final mix for levels \[1, 9\], .*; give each a share in levels.final_mix",
+        ),
         ({"a": 1, "b": 1}, small(policy="uniform"), {"a": 2.0}, "would do nothing with policy='uniform'"),
         ({"a": 1, "b": 1}, small(policy="failure_weighted"), {"z": 1.0}, "of pools that there are"),
         ({"a": 1, "b": 1}, small(policy="failure_weighted"), {"a": 0.0}, "weights must be positive"),

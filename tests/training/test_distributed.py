@@ -12,9 +12,9 @@ from upturn.training.distributed import (
     agreed,
     connected,
     everyone,
-    joined,
     refuse_different,
     shared,
+    side_by_side,
     world_from_environment,
 )
 
@@ -90,7 +90,7 @@ def test_alone_everything_is_as_without_others() -> None:
     assert agreed(None, lambda: 3) == 3
     assert everyone(None, "a") == ["a"]
     assert shared(lambda x: x + 1, None, lambda: calls.append("before"))(1) == 2
-    assert joined(lambda x: [x], None, lambda: calls.append("before"))(1) == [1]
+    assert side_by_side(lambda x: [x], None, lambda: calls.append("before"))(1) == [1]
     assert calls == ["before", "before"]
     refuse_different(None, {"seed": "1"})
     with connected(None) as world:

@@ -13,9 +13,11 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.records import Task, Trajectory
 from upturn.training import OptimiserSettings, ScoredGroup, ScoredTrajectory, read_curve
+from upturn.training.critic import value_model
 from upturn.training.dpo_rounds import PreferenceRounds, run_dpo_rounds
 from upturn.training.metric import UNREPEATED, metric_of
 from upturn.training.place import CURVE_FILE, read_description
+from upturn.training.ppo_settings import CriticSettings
 from upturn.training.preference_settings import DpoRoundsSettings, PairObjectiveSettings, PairSettings
 from upturn.training.weights import copied, weight_tensors
 
@@ -24,6 +26,7 @@ Make = Callable[..., Trajectory]
 Toy = Callable[..., Any]
 """``CopyTask`` of conftest."""
 TURN = PairSettings(by="turn")
+MIXED = PairSettings(by="turn", monte_carlo_share=0.5)
 PLAIN = DpoRoundsSettings(rounds=3, evaluate_every=None, keep="final")
 
 
@@ -130,13 +133,27 @@ class _InterruptedError(Exception):
     """What a test stops a run with."""
 
 
-@pytest.mark.parametrize("reference", ["recorded", "initial"])
+@pytest.mark.parametrize(
+    ("reference", "pairs", "critic"),
+    [
+        ("recorded", TURN, None),
+        ("initial", TURN, None),
+        ("recorded", MIXED, CriticSettings(learning_rate=1e-2, alone_iterations=1, value_clip=0.2, warmup_steps=3)),
+    ],
+    ids=["recorded", "initial", "critic"],
+)
 def test_resuming_gives_bitwise_the_weights_of_not_stopping(
-    tiny_model: Model, copy_task: Toy, tmp_path: Path, reference: str
+    tiny_model: Model,
+    copy_task: Toy,
+    tmp_path: Path,
+    reference: str,
+    pairs: PairSettings,
+    critic: CriticSettings | None,
 ) -> None:
     settings = DpoRoundsSettings(
         rounds=4,
-        pairs=TURN,
+        pairs=pairs,
+        critic=critic,
         epochs=2,
         batch_pairs=16,
         reference=reference,  # type: ignore[arg-type]
@@ -173,6 +190,10 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     assert kept[0] == kept[1]
     rates = [point.metrics["learning_rate"] for point in curves[0]]
     assert rates == pytest.approx([1e-2, 7.5e-3, 5e-3, 2.5e-3])
+    if critic is not None:
+        rates = [point.metrics["critic_learning_rate"] for point in curves[0]]
+        assert rates == pytest.approx([1e-2, 7.5e-3, 5e-3, 2.5e-3])  # four steps a round: three warm up
+        assert curves[0][3].metrics["mean_value"] != 0.0
 
 
 class _Critic:
@@ -201,6 +222,40 @@ def test_a_critic_decides_where_it_alone_is_asked_and_belongs_to_the_run(
     run(1.0)
     with pytest.raises(TrainingError, match="another run: critic is"):
         run(2.0)
+
+
+def test_a_value_model_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
+    tiny_model: Model, copy_task: Toy, tmp_path: Path
+) -> None:
+    task, network = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
+    settings = replace(PLAIN, rounds=2, pairs=MIXED, critic=CriticSettings(learning_rate=1e-2))
+    for name in ("first", "second"):
+        before = copied(weight_tensors(network))
+        run_dpo_rounds(task.model, task.collect, settings, seed=0, run_dir=tmp_path / name, critic=network)
+        assert not all(torch.equal(before[each], value) for each, value in weight_tensors(network).items())
+    values = [read_curve(tmp_path / name / CURVE_FILE)[0].metrics["mean_value"] for name in ("first", "second")]
+    assert values[0] == 0.0
+    assert values[1] != 0.0
+    with pytest.raises(TrainingError, match="another run"):
+        run_dpo_rounds(task.model, task.collect, settings, seed=0, run_dir=tmp_path / "second", critic=network)
+
+
+def test_a_critic_of_the_other_kind_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+    groups, model = [_group(make_trajectory, [0.0, 1.0])], tiny_model()
+    fixed = replace(PLAIN, pairs=MIXED)
+
+    def run(settings: DpoRoundsSettings, critic: object) -> None:
+        given: Any = critic
+        run_dpo_rounds(model, lambda _: groups, settings, seed=0, run_dir=tmp_path, critic=given)
+
+    with pytest.raises(TrainingError, match=r"a Qwen2ForCausalLM with settings\.critic=None: a value model learns"):
+        run(fixed, value_model(model))
+    with pytest.raises(TrainingError, match=r"a _Critic with settings\.critic=CriticSettings"):
+        run(replace(fixed, critic=CriticSettings()), _Critic(1.0))
+    with pytest.raises(TrainingError, match=r"monte_carlo_share=0\.5 with no critic"):
+        run(fixed, None)
+    with pytest.raises(TrainingError, match="a critic gives one number for each state"):
+        run(replace(fixed, critic=CriticSettings()), tiny_model())
 
 
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from upturn.agents.context import COMPACTED
 from upturn.errors import TrainingError
 from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
 from upturn.training import (
@@ -146,6 +147,7 @@ def test_filtered_groups_are_not_computed_but_counted_in_the_denominator(make_tr
         "filtered_groups": 2.0,
         "unscorable": 1.0,
         "forks": 0.0,
+        "compactions": 0.0,
         "written_tokens": 18.0,
         "trained_rows": 2.0,
     }
@@ -206,7 +208,12 @@ def test_splitting_rollouts_into_rows_changes_no_weight_and_no_denominator(make_
     assert weights == [[0.5] * 4] * 2
     assert denominators == [5.0, 5.0]
     metrics = _updates([group], minibatches=1).unit(0).metrics
-    assert metrics["forks"] == 1.0
+    assert (metrics["forks"], metrics["compactions"]) == (1.0, 0.0)
+    first, second = split.rows
+    cut = replace(split, rows=(first, replace(second, fork_cause=COMPACTED)))
+    compacted = ScoredGroup(group.task, (ScoredTrajectory(cut, (0.0, 1.0)), other))
+    metrics = _updates([compacted], minibatches=1).unit(0).metrics
+    assert (metrics["forks"], metrics["compactions"]) == (1.0, 1.0)
 
 
 def test_unusable_rollouts_are_refused_by_name(make_trajectory: Make) -> None:

@@ -283,13 +283,7 @@ def test_each_part_teaches_what_it_knows(
             lambda: preference_part([], DpoSettings(epochs=2, keep="best", evaluate_every=1)),
             "epochs, evaluate_every, keep would do nothing here",
         ),
-        (lambda: MixtureSettings(evaluate_every=None), "keep='best' would do nothing with evaluate_every=None"),
         (lambda: MixtureSettings(units=0), "units must be at least 1, got 0"),
-        (
-            lambda: MixtureSettings(evaluate_every=None, keep="final", patience=2),
-            "patience would do nothing with evaluate_every=None",
-        ),
-        (lambda: MixtureSettings(cost_limits={"error": 1.0}, keep="final"), "cannot keep keep='final'"),
     ],
 )
 def test_settings_that_do_nothing_are_refused(make: Callable[[], object], sentence: str) -> None:

@@ -224,7 +224,7 @@ def test_neither_the_order_of_groups_nor_of_their_members_matters(make_trajector
 def test_turns_that_earn_nothing_stay_with_their_rollout(make_trajectory: Make) -> None:
     """γ = .5: returns 0 and .75 + .5·.5 = 1, baseline .5; b's second turn earns .5 from then on, advantage 0.
 
-    Its row has no gradient of its own, but counts in the ratio of its sequence.
+    Its row has no gradient of its own, but counts in the ratio of its sequence. What is reported is undiscounted.
     """
     attempts = [
         (_split(_attempt(make_trajectory, [1, 1], name="a")), [0.0, 0.0]),
@@ -233,6 +233,7 @@ def test_turns_that_earn_nothing_stay_with_their_rollout(make_trajectory: Make) 
     unit = _unit([_group(attempts)], settings_of(objective=GSPO, advantage=AdvantageSettings(gamma=0.5)))
     rows = [row for row in unit.minibatches[0][0].rows if row.trajectory_id == "b"]
     assert [row.weights.tolist() for row in rows] == [[0.5], [0.0]]
+    assert unit.metrics["mean_return"] == (0.75 + 0.5) / 2
 
 
 def test_one_token_rollouts_of_all_objectives_have_a_gradient(make_trajectory: Make) -> None:

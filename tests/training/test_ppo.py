@@ -18,9 +18,11 @@ from upturn.training.critic import Critic, value_model
 from upturn.training.metric import UNREPEATED, metric_of
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.place import CURVE_FILE
+from upturn.training.policy_gradient import PolicyGradient
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.ppo import ProximalPolicy, run_ppo
 from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings, StepKind
+from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.weights import copied, weight_tensors
 
 Model = Callable[..., PreTrainedModel]
@@ -194,21 +196,55 @@ def test_no_setting_of_credit_and_critic_is_left_untested() -> None:
     assert list(KNOBS) == [each.name for part in (CREDIT, CRITIC) for each in fields(part)]
 
 
-def test_attempts_that_cannot_be_scored_change_nothing_but_their_count(
-    tiny_model: Model, make_trajectory: Make
-) -> None:
-    scorable = [_scored(make_trajectory, "a", (0.0, 2.0)), _scored(make_trajectory, "b", (1.0, 0.0))]
-    missing = [_scored(make_trajectory, "c", None), _scored(make_trajectory, "d", (1.0, float("nan")))]
+def _with_missing(make: Make) -> ScoredGroup:
+    """Two attempts that earned something, and two whose reward is not known."""
+    rewards = {"c": None, "a": (0.0, 2.0), "b": (1.0, 0.0), "d": (1.0, float("nan"))}
+    return ScoredGroup(TASK, tuple(_scored(make, name, turns) for name, turns in rewards.items()))
+
+
+def test_attempts_that_cannot_be_scored_teach_nothing(tiny_model: Model, make_trajectory: Make) -> None:
+    everything = _with_missing(make_trajectory)
     seen = []
-    for members in (scorable, [missing[0], *scorable, missing[1]]):
-        unit = _algorithm(tiny_model(), [ScoredGroup(TASK, tuple(members))]).unit(0)
+    for members in (everything.members[1:3], everything.members):
+        unit = _algorithm(tiny_model(), [ScoredGroup(TASK, members)]).unit(0)
         rows = [row for minibatch in unit.minibatches for stream in minibatch for row in stream.rows]
-        denominators = [stream.denominator for minibatch in unit.minibatches for stream in minibatch]
         told = {name: unit.metrics[name] for name in ("mean_return", "advantage_std", "value_loss", "trained_rows")}
-        seen.append(({row.trajectory_id: row.weights.tolist() for row in rows}, denominators, told))
-        unscorable = unit.metrics["unscorable"]
+        seen.append(({row.trajectory_id: row.weights.tolist() for row in rows}, told))
     assert seen[0] == seen[1]
-    assert unscorable == 2.0
+    assert unit.metrics["unscorable"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("objective", "denominator"),
+    [
+        (ObjectiveSettings(), 20.0),
+        (ObjectiveSettings(aggregation="sequence_mean"), 4.0),
+        (ObjectiveSettings(aggregation="constant", constant_tokens=10), 40.0),
+        (ObjectiveSettings(kl=KlSettings(0.1)), 20.0),
+    ],
+    ids=["tokens", "sequences", "constant", "kl"],
+)
+def test_attempts_that_cannot_be_scored_count_in_the_loss_as_they_do_without_a_critic(
+    tiny_model: Model, make_trajectory: Make, objective: ObjectiveSettings, denominator: float
+) -> None:
+    """Four attempts of five tokens: whether a judge crashed must not make the other attempts louder."""
+    group = _with_missing(make_trajectory)
+    settings = replace(PLAIN, minibatches=1, objective=objective)
+
+    def reference(rows: Sequence[TrainingRow]) -> list[FloatArray]:
+        return [row.old_logprobs for row in rows if row.old_logprobs is not None]
+
+    scored = None if objective.kl is None else reference
+    critic = Critic(value_model(tiny_model()), settings.critic.optimiser(settings.optimiser))
+    algorithms = (
+        ProximalPolicy(lambda _: [group], settings, 0, critic=critic, reference=scored),
+        PolicyGradient(lambda _: [group], settings.policy, 0, reference=scored),
+    )
+    for algorithm in algorithms:
+        ((stream,),) = algorithm.unit(0).minibatches
+        assert stream.denominator == denominator
+        trained = sorted(row.trajectory_id for row in stream.rows)
+        assert trained == (["a", "b"] if objective.kl is None else ["a", "b", "c", "d"])
 
 
 def test_an_iteration_that_nothing_of_can_be_scored_trains_neither(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from upturn.errors import ConfigError
+from upturn.training.ppo_settings import CriticSettings
 from upturn.training.preference_settings import (
     DpoRoundsSettings,
     DpoSettings,
@@ -33,33 +34,32 @@ from upturn.training.preference_settings import (
         (PairSettings, {"monte_carlo_share": 0.5}, r"monte_carlo_share=0\.5 would do nothing with by='trajectory'"),
         (
             PairSettings,
-            {"by": "turn", "monte_carlo_share": 0.0, "gamma": 0.9},
-            "valued_by or gamma would do nothing with monte_carlo_share=0",
+            {"by": "turn", "monte_carlo_share": 0.0, "valued_by": "state_values"},
+            "valued_by='state_values' would do nothing with monte_carlo_share=0",
         ),
         (DpoSettings, {"epochs": 0}, "epochs must be at least 1"),
         (DpoSettings, {"batch_pairs": 0}, "batch_pairs must be at least 1"),
-        (DpoSettings, {"keep": "best"}, "keep='best' would do nothing with evaluate_every=None"),
-        (DpoSettings, {"patience": 2}, "patience=2 would do nothing with evaluate_every=None"),
-        (DpoSettings, {"evaluate_every": 0}, r"evaluate_every must be at least 1 or None \(never\), got 0"),
-        (DpoSettings, {"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
         (DpoRoundsSettings, {"rounds": 0}, "rounds must be at least 1"),
         (DpoRoundsSettings, {"epochs": 0}, "epochs must be at least 1"),
+        (DpoRoundsSettings, {"critic": CriticSettings()}, "critic would do nothing with monte_carlo_share=1"),
         (
             DpoRoundsSettings,
-            {"evaluate_every": None, "keep": "final", "target_score": 0.5},
-            "target_score would do nothing with evaluate_every=None",
+            {"pairs": PairSettings(by="turn", monte_carlo_share=0.0, gamma=0.9)},
+            r"gamma=0\.9 would do nothing with monte_carlo_share=0 and a critic that does not learn",
         ),
         (
             DpoRoundsSettings,
-            {"keep": "final", "cost_limits": {"harm": 0.0}},
-            "cost_limits would do nothing with keep='final'",
+            {
+                "rounds": 3,
+                "pairs": PairSettings(by="turn", monte_carlo_share=0.5),
+                "critic": CriticSettings(alone_iterations=3),
+            },
+            r"critic\.alone_iterations=3 leaves no round of 3 in which the critic is asked",
         ),
-        (DpoRoundsSettings, {"cost_limits": {"harm": float("nan")}}, r"cost_limits\['harm'\] must be finite"),
         (KtoSettings, {"beta": -1.0}, "beta must be positive"),
         (KtoSettings, {"desirable_weight": 0.0}, "desirable_weight must be positive"),
         (KtoSettings, {"undesirable_weight": 0.0}, "undesirable_weight must be positive"),
         (KtoSettings, {"batch_trajectories": 0}, "batch_trajectories must be at least 1"),
-        (KtoSettings, {"keep": "best"}, "keep='best' would do nothing"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(
@@ -67,6 +67,11 @@ def test_what_cannot_work_is_refused_by_name(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         made(**changes)
+
+
+def test_a_discount_says_something_to_a_critic_that_learns() -> None:
+    pairs = PairSettings(by="turn", monte_carlo_share=0.0, gamma=0.9)
+    assert DpoRoundsSettings(pairs=pairs, critic=CriticSettings()).pairs.gamma == 0.9
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedModel
 
-from upturn.errors import ConfigError, TrainingError
+from upturn.errors import TrainingError
 from upturn.records import Trajectory
 from upturn.training import OptimiserSettings, SftSettings, TrainingRow, read_curve, supervised_rows
 from upturn.training.curve import CurvePoint
@@ -249,8 +249,6 @@ def test_held_out_rows_that_say_nothing_are_refused(
         run_sft(tiny_model(), rows[:3], plan, seed=0, run_dir=tmp_path, evaluate=rows[2:])
     with pytest.raises(TrainingError, match="there are no held-out rows"):
         run_sft(tiny_model(), rows, plan, seed=0, run_dir=tmp_path, evaluate=())
-    with pytest.raises(ConfigError, match="patience=3 would do nothing with evaluate_every=None"):
-        SftSettings(patience=3)
 
 
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ EXACT = (
     "grpo-kept-close",
     "dpo",
     "ppo",
+    "dpo-rounds",
 )
 ROUGH = ("bfloat16", "lora-bfloat16-checkpointed")
 """Each process rounds its part of a gradient to bfloat16 before they are added."""
@@ -169,7 +170,7 @@ def test_a_failure_of_one_process_is_told_to_all(told: list[dict[str, str]]) -> 
     assert "the first process failed: KeyError" in told[1]["first fails"]
     assert "process 1 failed: ValueError: no rollouts here" in told[0]["share fails"]
     assert told[1]["share fails"] == "ValueError: no rollouts here"
-    assert [each["joined"] for each in told] == ["[0, 10, 1, 11]"] * 2
+    assert [each["side by side"] for each in told] == ["[0, 10, 1, 11]"] * 2
 
 
 def test_a_loss_that_is_not_finite_stops_all_of_them_alike(told: list[dict[str, str]]) -> None:

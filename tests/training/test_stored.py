@@ -9,7 +9,7 @@ import pytest
 
 from upturn.records import Task, TokenRow, Trajectory
 from upturn.training import GroupRelative, ScoredTrajectory
-from upturn.training.stored import REASONS, Freshness, Usability, by_task, told, usable_for
+from upturn.training.stored import REASONS, Freshness, Usability, groups_of, told, usable_for
 
 Make = Callable[..., Trajectory]
 
@@ -70,7 +70,7 @@ def test_grouping_by_outcome_would_teach_nothing_and_by_task_does(make_trajector
         for task in ("one", "two")
         for reward in (0.0, 1.0)
     ]
-    groups = by_task(attempts)
+    groups = groups_of(attempts)
     assert [(group.task.id, len(group.members)) for group in groups] == [("one", 2), ("two", 2)]
     advantages = [GroupRelative()(group).turns for group in groups]
     assert advantages == [((-0.5,), (0.5,))] * 2

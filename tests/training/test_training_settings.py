@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from upturn.errors import ConfigError
-from upturn.training import AdvantageSettings, GrpoSettings, OptimiserSettings, SftSettings
+from upturn.training import AdvantageSettings, GrpoSettings, OptimiserSettings
 
 
 def test_all_problems_are_listed_together() -> None:
@@ -24,15 +24,6 @@ def test_defaults_are_usable_and_those_that_papers_give() -> None:
     settings = GrpoSettings()
     assert (*settings.objective.clips, settings.optimiser.learning_rate) == (0.2, 0.28, 1e-4)
     assert settings.advantage == AdvantageSettings(gamma=1.0, baseline="group_mean", scale="none")
-
-
-def test_settings_that_would_do_nothing_name_both_sides() -> None:
-    with pytest.raises(ConfigError, match="target_score and patience would do nothing with evaluate_every=None"):
-        GrpoSettings(evaluate_every=None, keep="final", target_score=0.9, patience=2)
-    with pytest.raises(ConfigError, match="keep='best' would do nothing with evaluate_every=None"):
-        GrpoSettings(evaluate_every=None)
-    with pytest.raises(ConfigError, match="keep='best' would do nothing with evaluate_every=None"):
-        SftSettings(keep="best")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])

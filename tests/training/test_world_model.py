@@ -20,13 +20,13 @@ from upturn.training import AdvantageSettings, GrpoSettings, OptimiserSettings, 
 from upturn.training.curve import CurvePoint
 from upturn.training.place import CURVE_FILE, read_description
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
-from upturn.training.prediction import Foresight, Predictor, assessed_lift, foresight, together
+from upturn.training.prediction import Foresight, Predictor, assessed_lift, foresight, together, unknown
 from upturn.training.row import supervised_rows
 from upturn.training.sft import held_out_loss, run_sft
 from upturn.training.trainer import Trainer
 from upturn.training.transition import Transition, most_common, observation_rows, transitions_of
 from upturn.training.weights import copied, put_back, weight_tensors
-from upturn.training.world_model import Predictions, run_world_model, unknown
+from upturn.training.world_model import Predictions, run_world_model
 from upturn.training.world_model_settings import EasySettings, WorldModelSettings
 
 COLOURS = ("jet", "red", "sky", "tan")
@@ -378,7 +378,7 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
     with pytest.raises(TrainingError, match="there are no transitions to learn from"):
         run([], evaluate=lambda _: 0.0)
     with pytest.raises(
-        TrainingError, match=r"each tool of the 4 transitions gives one output only, or common_ratio=1\.0"
+        TrainingError, match=r"each tool of the 4 transitions gives one output only: there is nothing to predict"
     ):
         run(ends, evaluate=lambda _: 0.0)
     with pytest.raises(TrainingError, match="4 of 4 held-out transitions, such as '0/jet/0'"):

@@ -10,12 +10,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import safetensors.torch
 import torch
-from peft import LoraConfig, get_peft_model
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
@@ -33,15 +32,18 @@ from upturn.training import (
     SftSettings,
     TrainingRow,
 )
+from upturn.training.adapter import adapt
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.assessment import Assessment
 from upturn.training.asynchronous import AheadCollect
 from upturn.training.critic import value_model
-from upturn.training.distributed import World, connected, everyone, joined, shared, world_from_environment
+from upturn.training.distributed import World, connected, everyone, shared, side_by_side, world_from_environment
 from upturn.training.dpo import run_dpo
+from upturn.training.dpo_rounds import run_dpo_rounds
 from upturn.training.grpo import run_grpo
 from upturn.training.ppo import run_ppo
-from upturn.training.ppo_settings import CreditSettings, PpoSettings
-from upturn.training.preference_settings import DpoSettings
+from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
+from upturn.training.preference_settings import DpoRoundsSettings, DpoSettings, PairSettings
 from upturn.training.sft import run_sft
 from upturn.training.sharding import gathered, shard
 from upturn.training.trainer import Trainer
@@ -79,8 +81,8 @@ def model(*, tied: bool = True, seed: int = 0, lora: bool = False) -> PreTrained
     )
     if not lora:
         return found
-    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.0, init_lora_weights=False)
-    return cast(PreTrainedModel, get_peft_model(found, config))
+    adapt(found, AdapterSettings(4, targets=("q_proj", "v_proj"), seed=seed))
+    return found
 
 
 def rows(count: int, *, seed: int = 3) -> list[TrainingRow]:
@@ -211,6 +213,43 @@ def ppo(folder: Path, world: World | None) -> PreTrainedModel:
     return trained
 
 
+def in_two_turns(group: ScoredGroup) -> ScoredGroup:
+    """One for each written token; the first earns nothing."""
+    members = []
+    for each in group.members:
+        (row,) = each.trajectory.rows
+        rows = (replace(row, spans=(WrittenSpan(0, 3, 4), WrittenSpan(1, 4, 5))),)
+        trajectory = replace(each.trajectory, turns=each.trajectory.turns * 2, rows=rows)
+        members.append(replace(each, trajectory=trajectory, turn_rewards=(0.0, *(each.turn_rewards or ()))))
+    return replace(group, members=tuple(members))
+
+
+def dpo_rounds(folder: Path, world: World | None) -> PreTrainedModel:
+    """Single actions, half by a critic in shards of its own; a copy of the first weights as reference."""
+    trained = model()
+    whole, critic = WholeCopy(trained, world), value_model(trained)
+    for each in (trained, critic):
+        shard(each, world)
+    task = Copying(whole)
+    run_dpo_rounds(
+        trained,
+        shared(lambda index: [in_two_turns(each) for each in task.collect(index)], world, whole.refresh),
+        DpoRoundsSettings(
+            rounds=3,
+            pairs=PairSettings(by="turn", monte_carlo_share=0.5, gamma=0.9),
+            critic=CriticSettings(learning_rate=1e-3),
+            reference="initial",
+            optimiser=replace(OPTIMISER, learning_rate=2e-4),  # rounding alone moves what has hardly any gradient
+            evaluate_every=None,
+            keep="final",
+        ),
+        seed=SEED,
+        run_dir=folder,
+        critic=critic,
+    )
+    return trained
+
+
 PLAIN = GrpoSettings(iterations=3, optimiser=OPTIMISER, evaluate_every=1, cost_limits={"length": 3.0})
 KEPT_CLOSE = replace(
     PLAIN, objective=ObjectiveSettings(kl=KlSettings(coefficient=0.1)), mismatch=MismatchSettings(), passes=2
@@ -233,6 +272,7 @@ RUNS: dict[str, Callable[[Path, World | None], PreTrainedModel]] = {
     "dpo": dpo,
     "grpo-kept-close": lambda folder, world: grpo(KEPT_CLOSE, folder, world),
     "ppo": ppo,
+    "dpo-rounds": dpo_rounds,
 }
 
 
@@ -299,8 +339,8 @@ def refused(folder: Path, world: World | None) -> None:
         "other seed": lambda: learn(SEED + rank, 1e-3),
         "other setting": lambda: learn(SEED, 1e-3 * (1 + rank)),
         "first fails": shared(lambda: dict[str, int]()["nothing"], world),
-        "share fails": lambda: joined(fails, world)(0),
-        "joined": joined(lambda: [rank, rank + 10], world),
+        "share fails": lambda: side_by_side(fails, world)(0),
+        "side by side": side_by_side(lambda: [rank, rank + 10], world),
         "explodes": explode,
         "saved": lambda: save_version(_in_shards(world), folder / "version"),
         "copied too late": lambda: WholeCopy(_in_shards(world), world),

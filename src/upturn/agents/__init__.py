@@ -1,7 +1,7 @@
 """How an agent acts, and attempts at tasks."""
 
 from upturn.agents.agent import Agent, ModelSession, Reply
-from upturn.agents.beginning import MALFORMED, Beginning, beginnings
+from upturn.agents.beginning import Beginning, beginnings
 from upturn.agents.build import build, load_function, temperature
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.hint import Hint, gives_away, without_hint
@@ -20,7 +20,6 @@ from upturn.agents.rollout import (
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
 
 __all__ = [
-    "MALFORMED",
     "Agent",
     "AgentFunction",
     "Attempt",

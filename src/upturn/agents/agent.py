@@ -26,9 +26,18 @@ class ModelSession(Protocol):
         """Prompt and output of the latest call; empty before the first. A prompt that extends it is cheap."""
 
     async def generate(
-        self, prompt_ids: Sequence[int], *, max_tokens: int, stop_ids: tuple[int, ...]
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        max_tokens: int,
+        stop_ids: tuple[int, ...],
+        fork_cause: str | None = None,
     ) -> Generation:
-        """The continuation; raises ModelError. The attempt's token limit may cut ``max_tokens`` short."""
+        """The continuation; raises ModelError. The attempt's token limit may cut ``max_tokens`` short.
+
+        ``fork_cause``: why the prompt does not extend what was read and written before, where it does not; None =
+        the agent does not say.
+        """
 
 
 class Agent(Protocol):

@@ -8,13 +8,10 @@ Either way the environment has to repeat itself: the same actions must lead to t
 
 from dataclasses import dataclass, replace
 
+from upturn.environments.action import MALFORMED
 from upturn.environments.environment import Environment
 from upturn.errors import WorldError, described
-from upturn.records import Action, Observation, Task, TokenRow, Trajectory, Turn
-
-MALFORMED = Action(target="", operation="")
-"""What an environment is sent when an agent's text cannot be read: no environment knows it, so it answers with an
-error observation."""
+from upturn.records import Observation, Task, TokenRow, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)

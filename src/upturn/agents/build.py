@@ -3,23 +3,33 @@
 import importlib
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import assert_never
 
 from upturn.agents.agent import Agent
+from upturn.agents.context import CONTEXT_PARAMETERS, Prompts, budget_of, prompts_of
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.limit import Limits
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
 from upturn.errors import ConfigError, described
 from upturn.models import Renderer
 from upturn.models.endpoint import ChatEndpoint
-from upturn.records import AgentVersion
+from upturn.models.local import Precision
+from upturn.records import AgentVersion, JsonValue
+from upturn.records.agent import AgentKind
 
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""
-PARAMETERS = ("temperature", "max_tokens")
-"""What an agent version that samples may set; ``max_tokens`` goes before ``Limits.max_action_tokens``."""
+PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
+    "local_model": ("temperature", "max_tokens", *CONTEXT_PARAMETERS, "template_options", "weights"),
+    "endpoint": ("temperature", "max_tokens", *CONTEXT_PARAMETERS),
+    "rule_based": (),
+    "callable": (),
+}
+"""What an agent version may set, by kind; ``max_tokens`` goes before ``Limits.max_action_tokens``. Those of a
+context's budget go together, see ``Budget``."""
 
 
 def build(
@@ -36,27 +46,74 @@ def build(
     problems = _problems(version, renderer)
     if problems:
         raise ConfigError([f"agent {version.id!r}: {problem}" for problem in problems])
-    max_tokens = int(version.parameters.get("max_tokens", limits.max_action_tokens))
+    own_limits, context = limits_of(version, limits), budget_of(version.parameters)
     match version.kind:
         case "local_model":
             assert renderer is not None  # among the problems
-            return ToolAgent(renderer, replace(limits, max_action_tokens=max_tokens), version.prompt)
+            with _naming(version):
+                return ToolAgent(renderer, own_limits, version.prompt, context=context)
         case "rule_based" | "callable":
             return CallableAgent(load_function(version.model))
         case "endpoint":
-            return EndpointAgent(
-                ChatEndpoint(version.model, version.model_name, api_key=api_key),
-                prompt=version.prompt,
-                temperature=temperature(version),
-                max_tokens=max_tokens,
-            )
+            with _naming(version):
+                return EndpointAgent(
+                    ChatEndpoint(version.model, version.model_name, api_key=api_key),
+                    prompt=version.prompt,
+                    temperature=temperature(version),
+                    max_tokens=own_limits.max_action_tokens,
+                    context=context,
+                )
         case _:
             assert_never(version.kind)
 
 
+def limits_of(version: AgentVersion, limits: Limits) -> Limits:
+    """The limits of an attempt, with what the version sets itself."""
+    return replace(limits, max_action_tokens=int(_number(version, "max_tokens", limits.max_action_tokens)))
+
+
+def prompts_for(version: AgentVersion, limits: Limits, renderer: Renderer) -> Prompts:
+    """How a local model's agent makes its prompts, as ``build`` has it. Raises ConfigError."""
+    context = budget_of(version.parameters)
+    return prompts_of(renderer, limits_of(version, limits), version.prompt, context=context)
+
+
+@contextmanager
+def _naming(version: AgentVersion) -> Iterator[None]:
+    """Adds the version's name to problems that are found as it is built."""
+    try:
+        yield
+    except ConfigError as exc:
+        raise ConfigError([f"agent {version.id!r}: {problem}" for problem in exc.problems]) from exc
+
+
 def temperature(version: AgentVersion) -> float:
     """The temperature the version samples at."""
-    return version.parameters.get("temperature", DEFAULT_TEMPERATURE)
+    return _number(version, "temperature", DEFAULT_TEMPERATURE)
+
+
+def template_options(version: AgentVersion) -> Mapping[str, JsonValue]:
+    """The variables that the version's chat template is given; raises ConfigError for what is no table."""
+    found = version.parameters.get("template_options", {})
+    if not isinstance(found, Mapping):
+        raise ConfigError([f"agent {version.id!r}: template_options must be a table, got {found!r}"])
+    return found
+
+
+def precision(version: AgentVersion) -> Precision:
+    """How the version's weights are held; raises ConfigError for what nobody can hold them in."""
+    match version.parameters.get("weights", "float32"):
+        case "float32" | "bfloat16" as found:
+            return found
+        case other:
+            raise ConfigError([f"agent {version.id!r}: weights must be 'float32' or 'bfloat16', got {other!r}"])
+
+
+def _number(version: AgentVersion, name: str, default: float) -> float:
+    found = version.parameters.get(name, default)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ConfigError([f"agent {version.id!r}: {name} must be a number, got {found!r}"])
+    return found
 
 
 def load_function(path: str) -> AgentFunction:
@@ -106,7 +163,7 @@ def _takes_three(function: Callable[..., object]) -> bool:
 
 def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
     is_sampling = version.kind in {"local_model", "endpoint"}
-    known = PARAMETERS if is_sampling else ()
+    known = PARAMETERS[version.kind]
     problems = [
         f"parameter {name!r} has no effect on kind {version.kind!r}; known: {', '.join(known) or 'none'}"
         for name in version.parameters
@@ -114,8 +171,13 @@ def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
     ]
     if temperature(version) < 0:
         problems.append(f"temperature must be 0 (greedy) or more, got {temperature(version)!r}")
-    if version.parameters.get("max_tokens", 1) < 1:
+    if _number(version, "max_tokens", 1) < 1:
         problems.append(f"max_tokens must be 1 or more, got {version.parameters['max_tokens']!r}")
+    if is_sampling:
+        try:
+            budget_of(version.parameters)
+        except ConfigError as exc:
+            problems += exc.problems
     if version.prompt and not is_sampling:
         problems.append(f"a prompt has no effect on kind {version.kind!r}")
     if version.kind == "local_model" and renderer is None:

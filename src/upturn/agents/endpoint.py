@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from upturn.agents.agent import ModelSession, Reply
+from upturn.agents.context import Budget, ContextWindow, check_room, observation_text
+from upturn.agents.recorder import LimitReachedError
 from upturn.models import read_call
 from upturn.models.endpoint import ChatEndpoint, Message
 from upturn.records import Action, Observation, Turn, Usage
@@ -14,35 +16,68 @@ GRAMMAR = (
     "backslash; join lists with commas. You then see what happened, and act again until you are done."
 )
 """Always part of the system message; which actions there are stands in the agent version's prompt."""
+_BYTES_A_TOKEN = 3
+"""English prose has about four bytes a token, tables and code about three; letters of other scripts have two or
+three bytes each, and rarely take more than a token."""
+_MESSAGE_TOKENS = 6
+"""What surrounds a message: four to six in the chat templates of open models."""
 
 
 class EndpointAgent:
-    """Sends the whole conversation each turn, and takes the last line that reads as an action."""
+    """Sends the conversation, whole or within a budget, and takes the last line that reads as an action."""
 
-    def __init__(self, endpoint: ChatEndpoint, *, prompt: str, temperature: float, max_tokens: int) -> None:
+    def __init__(
+        self,
+        endpoint: ChatEndpoint,
+        *,
+        prompt: str,
+        temperature: float,
+        max_tokens: int,
+        context: Budget | None = None,
+    ) -> None:
+        """``context``: None = all of it is sent. Raises ConfigError for a budget that leaves no room."""
         self._endpoint = endpoint
         self._system = f"{prompt}\n\n{GRAMMAR}" if prompt else GRAMMAR
         self._temperature = temperature
         self._max_tokens = max_tokens
+        self._window = None
+        if context is not None:
+            self._window = ContextWindow(context, estimated_tokens, 2 * _MESSAGE_TOKENS, max_tokens)
+            check_room(self._window, self._opening(""))
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:  # noqa: ARG002
-        """One call of the endpoint."""
+        """One call. Raises LimitReachedError where not even the newest turn fits into the budget."""
+        turns, observation = self._within_budget(turns, observation)
         messages = list(self._messages(turns, observation))
         written = await self._endpoint.complete(
             messages, temperature=self._temperature, max_tokens=self._max_tokens
         )
         return Reply(written.text, _last_action(written.text), Usage(written.prompt_tokens, written.written_tokens))
 
+    def _within_budget(self, turns: Sequence[Turn], observation: Observation) -> tuple[Sequence[Turn], Observation]:
+        if self._window is None:
+            return turns, observation
+        if turns:
+            view = self._window.replayed(turns, observation, opening=self._opening(turns[0].observation.text))
+            return view.turns, view.observation
+        if self._window.is_over(self._opening(observation.text)):
+            raise LimitReachedError
+        return turns, observation
+
+    def _opening(self, instruction: str) -> int:
+        return estimated_tokens(self._system) + estimated_tokens(instruction) + 2 * _MESSAGE_TOKENS
+
     def _messages(self, turns: Sequence[Turn], observation: Observation) -> Iterator[Message]:
         yield Message("system", self._system)
         for turn in turns:
-            yield Message("user", _shown(turn.observation))
+            yield Message("user", observation_text(turn.observation))
             yield Message("assistant", turn.text)
-        yield Message("user", _shown(observation))
+        yield Message("user", observation_text(observation))
 
 
-def _shown(observation: Observation) -> str:
-    return f"error {observation.code}: {observation.text}" if observation.is_error else observation.text
+def estimated_tokens(text: str) -> int:
+    """More than the tokens of most texts: an endpoint does not tell how it makes them."""
+    return -(-len(text.encode(errors="surrogatepass")) // _BYTES_A_TOKEN)
 
 
 def _last_action(text: str) -> Action | None:

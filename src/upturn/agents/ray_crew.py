@@ -237,6 +237,16 @@ class RayCrew:
             raise ClusterError(f"a worker has weights {found!r} after it took {version!r} from {folder!r}")
 
 
+def check_cluster(settings: CrewSettings) -> None:
+    """Raises ClusterError where Ray is not installed, or where nobody listens at the cluster's address.
+
+    Nothing is started or connected. Of a cluster of our own, and of ``auto``, only Ray itself is looked for.
+    """
+    _imported_ray()
+    if settings.address is not None:
+        _reach(settings.address)
+
+
 def _said(exc: BaseException) -> str:
     """First and last line of what Ray says: between them stand traces, and the last names what broke."""
     lines = [line.strip() for line in _COLOURS.sub("", described(exc, longest=20_000)).splitlines() if line.strip()]

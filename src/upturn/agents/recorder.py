@@ -62,7 +62,12 @@ class Recorder:
         self.history = history
 
     async def generate(
-        self, prompt_ids: Sequence[int], *, max_tokens: int, stop_ids: tuple[int, ...]
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        max_tokens: int,
+        stop_ids: tuple[int, ...],
+        fork_cause: str | None = None,
     ) -> Generation:
         """The model's continuation, recorded; raises LimitReachedError when the context has no room for a token."""
         if self.model is None:
@@ -83,7 +88,7 @@ class Recorder:
         self.model_version = generation.model_version
         if not generation.token_ids:
             raise LimitReachedError
-        self._record(prompt, generation)
+        self._record(prompt, generation, fork_cause)
         return generation
 
     def rows(self, turns: int) -> tuple[TokenRow, ...]:
@@ -102,25 +107,25 @@ class Recorder:
         """Tokens that it read, each once per row."""
         return sum(len(row.tokens) for row in self._rows if row.spans) - self.written_tokens
 
-    def _record(self, prompt: tuple[int, ...], generation: Generation) -> None:
-        row = self._extended_row(prompt)
+    def _record(self, prompt: tuple[int, ...], generation: Generation, fork_cause: str | None) -> None:
+        row = self._extended_row(prompt, fork_cause)
         start, stop = len(prompt), len(prompt) + len(generation.token_ids)
         row.tokens = prompt + generation.token_ids
         row.spans.append(WrittenSpan(self.turn, start, stop))
         row.logprobs.extend(generation.logprobs)
         self.history = row.tokens
 
-    def _extended_row(self, prompt: tuple[int, ...]) -> _Row:
+    def _extended_row(self, prompt: tuple[int, ...], fork_cause: str | None) -> _Row:
         fitting = [row for row in self._rows if prompt[: len(row.tokens)] == row.tokens]
         if fitting:
             return max(fitting, key=lambda row: len(row.tokens))
-        row = _Row(prompt, self._fork_cause(prompt))
+        row = _Row(prompt, self._fork_cause(prompt, fork_cause))
         self._rows.append(row)
         return row
 
-    def _fork_cause(self, prompt: tuple[int, ...]) -> str | None:
-        if not self._rows:
-            return None
+    def _fork_cause(self, prompt: tuple[int, ...], given: str | None) -> str | None:
+        if not self._rows or given is not None:
+            return given if self._rows else None
         is_shorter = self.history[: len(prompt)] == prompt
         return "history_shortened" if is_shorter else "history_changed"
 

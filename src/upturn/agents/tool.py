@@ -9,9 +9,10 @@ from threading import Thread
 from typing import TypeAlias, TypeVar, cast
 
 from upturn.agents.agent import ModelSession, Reply
+from upturn.agents.context import Budget, prompts_of
 from upturn.agents.limit import Limits
-from upturn.agents.reply import LONGEST_ANSWER
-from upturn.models import Renderer, next_prompt, read_call, write_call
+from upturn.environments.action import LONGEST_ANSWER, action_text
+from upturn.models import Renderer, read_call
 from upturn.records import Action, Observation, Turn
 
 Answer: TypeAlias = Action | str
@@ -24,18 +25,26 @@ ResultT = TypeVar("ResultT")
 class ToolAgent:
     """A model that writes one action a turn. Its context only grows: the session's history plus the observation.
 
-    Unless the renderer is one of a chat template that shows earlier turns differently later on.
+    Unless it has a budget, or the renderer is one of a chat template that shows earlier turns differently later on.
     """
 
-    def __init__(self, renderer: Renderer, limits: Limits, prompt: str = "") -> None:
+    def __init__(
+        self, renderer: Renderer, limits: Limits, prompt: str = "", *, context: Budget | None = None
+    ) -> None:
+        """``context``: None = it only grows. Raises ConfigError for a budget that leaves no room."""
         self._renderer = renderer
         self._max_tokens = limits.max_action_tokens
-        self._prompt = prompt
+        self._prompts = prompts_of(renderer, limits, prompt, context=context)
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
         """One call of the model, read as an action."""
-        prompt_ids = next_prompt(self._renderer, model.history, turns, observation=observation, prompt=self._prompt)
-        generation = await model.generate(prompt_ids, max_tokens=self._max_tokens, stop_ids=self._renderer.stop_ids)
+        prompt = self._prompts.next(model.history, turns, observation)
+        generation = await model.generate(
+            prompt.token_ids,
+            max_tokens=self._max_tokens,
+            stop_ids=self._renderer.stop_ids,
+            fork_cause=prompt.fork_cause,
+        )
         return Reply(*self._renderer.read(generation.token_ids))
 
 
@@ -64,7 +73,7 @@ class CallableAgent:
                 raise
             raise RuntimeError(f"the agent function raised {type(exc).__name__}") from exc
         if isinstance(answer, Action):
-            return Reply(_text(answer), answer)
+            return Reply(action_text(answer), answer)
         if isinstance(answer, str):
             return Reply(answer, read_call(answer) if len(answer) <= LONGEST_ANSWER else None)
         raise TypeError(f"an agent function must return an Action or a str, got a {type(answer).__name__}")
@@ -116,10 +125,3 @@ def _stop(thread: Thread) -> None:
     """
     if thread.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
-
-
-def _text(action: Action) -> str:
-    try:
-        return write_call(action)
-    except Exception:  # noqa: BLE001  names outside the grammar, or of any type: the environment is asked, and refuses
-        return f"{action.target!s:.200}.{action.operation!s:.200}"

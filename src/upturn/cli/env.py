@@ -14,21 +14,13 @@ import typer
 
 from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_rollouts
 from upturn.cli.output import emit, printable, progress, say
+from upturn.cli.validate import validate
 from upturn.config import EnvironmentConfig
-from upturn.environments import EnvironmentKit, check_environment, registered_kits, resolve_kit
-from upturn.environments.office.baseline import Player, nothing, oracle, play, random_player, success_rate
-from upturn.environments.office.tasks import FAMILIES, compose
-from upturn.errors import UnknownNameError, WorldError
-from upturn.loop.service import judge
+from upturn.environments import EnvironmentKit, oracle_of, play, registered_kits, resolve_kit
+from upturn.environments.judgement import judge
+from upturn.environments.stepwise import TaskChoice
+from upturn.errors import UnknownNameError
 from upturn.records import Evaluation, Observation, Result, Split, Task, Trajectory, Turn
-
-CONTRACT_TASKS = 20
-"""Tasks a split on which the contract is checked."""
-RANDOM_BAR = 0.02
-"""Random valid actions may solve this share: a few tasks have short answers that chance can hit."""
-
-_TRIED = "no action of yours, only mistakes that agents make; check_environment(kit, probes=[...]) tries yours"
-"""The command knows no action that works in an environment, but in the office, where players act."""
 
 env_app = typer.Typer(
     name="env",
@@ -58,52 +50,7 @@ def list_environments(
     emit("env list", [], {"environments": described}, as_json=as_json)
 
 
-@env_app.command("validate")
-def validate(
-    name: Name,
-    *,
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of each family for floors and ceilings.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of the random actions.")] = 0,
-    as_json: Json = False,
-) -> None:
-    """Check the contract, and the office's floors and ceilings by family. Exit code 1 when a bar fails."""
-    kit = resolve_kit(name)
-    details: dict[str, object] = {}
-    try:
-        check_environment(kit, CONTRACT_TASKS)
-        results = [Result("contract", "kept", bar="kept", holds=True)]
-    except WorldError as exc:
-        results = [Result("contract", "broken", bar="kept", holds=False)]
-        details["breach"] = str(exc)
-    if name == "office":
-        results += _floors(tasks, seed)
-    else:
-        details["tried"] = _TRIED
-    emit("env validate", results, details, as_json=as_json)
-    if any(result.holds is False for result in results):
-        raise typer.Exit(1)
-
-
-def _floors(count: int, seed: int) -> list[Result]:
-    """Success of perfect work, of none, and of random valid actions, by family, with 95 % intervals."""
-    from upturn.deployment.interval import clopper_pearson_interval  # scipy, which listing does not need
-
-    players: tuple[tuple[str, Player, str, Callable[[float], bool]], ...] = (
-        ("oracle", oracle, ">= 1", lambda rate: rate == 1),
-        ("nothing", nothing, "<= 0", lambda rate: rate == 0),
-        ("random", random_player(seed), f"<= {RANDOM_BAR:g}", lambda rate: rate <= RANDOM_BAR),
-    )
-    results = []
-    with progress("floors and ceilings", len(FAMILIES) * len(players)) as ticker:
-        for family in FAMILIES:
-            for player, act, bar, holds in players:
-                rate = success_rate(family, act, count)
-                interval = clopper_pearson_interval(round(rate * count), count)
-                results.append(
-                    Result(f"{player} {family}", rate, "", interval.low, interval.high, count, bar, holds(rate))
-                )
-                ticker.advance()
-    return results
+env_app.command("validate")(validate)
 
 
 def _person(tell: Callable[[str], None]) -> CallableAgent:
@@ -149,17 +96,16 @@ def _shown(observation: Observation) -> str:
 def play_task(
     name: Name,
     *,
-    family: Annotated[str, typer.Option(help="Which kind of task.")],
+    family: Annotated[str | None, typer.Option(help="Which kind of task. Default: any.")] = None,
+    level: Annotated[int | None, typer.Option(help="How hard a task. Default: any.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed is another task.")] = 0,
     heldout: Annotated[bool, typer.Option("--heldout", help="A held-out task instead of a training task.")] = False,
     as_json: Json = False,
 ) -> None:
     """Do a task yourself: one call a line, such as mail.move id=m27; folder=archive. The input may be piped in."""
     kit = resolve_kit(name)
-    if family not in kit.families:
-        raise UnknownNameError(f"{kit.name} has no family {family!r}; it has: {', '.join(kit.families)}")
     split: Split = "heldout" if heldout else "train"
-    task = next(iter(kit.tasks(seed=seed, split=split, families=[family])))
+    task = next(iter(TaskChoice(family, level, split).stream(kit, seed)))
     tell: Callable[[str], None] = say if as_json else typer.echo
     setting = Setting(
         key="play",
@@ -190,6 +136,8 @@ def _transcript(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> d
     gates = {gate.name: {"passed": gate.is_passed, "detail": gate.detail} for gate in evaluation.gates}
     return {
         "task": task.id,
+        "family": task.family,
+        "level": task.level,
         "instruction": task.instruction,
         "turns": len(trajectory.turns),
         "outcome": trajectory.outcome,
@@ -200,38 +148,43 @@ def _transcript(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> d
 
 @env_app.command("bench")
 def bench(
-    name: Annotated[str, typer.Argument(help="The environment; only the office has players without a model.")],
+    name: Annotated[str, typer.Argument(help="An environment whose kit knows an oracle, such as the office.")],
     *,
     tasks: Annotated[int, typer.Option(min=10, help="Tasks of each family.")] = 200,
     as_json: Json = False,
 ) -> None:
     """How fast tasks are drawn, reset, worked on and judged, with perfect work, on one core."""
-    if name != "office":
-        raise UnknownNameError(f"env bench needs an environment with an oracle: office; got {name!r}")
     kit = resolve_kit(name)
-    with progress("benchmark", 4) as ticker:
+    families = list(kit.families)
+    with progress("benchmark", 3) as ticker:
         started = perf_counter()
-        drawn = list(islice(kit.tasks(seed=0, split="train", families=list(FAMILIES)), tasks * len(FAMILIES)))
+        drawn = list(islice(kit.tasks(seed=0, split="train", families=families), tasks * len(families)))
         drawing = perf_counter() - started
         ticker.advance()
+        solved = [_solution(kit, task) for task in drawn]
         results = [Result("tasks_per_second", len(drawn) / drawing, "1/s", n=len(drawn))]
-        results += _acting(kit, drawn)
+        results += _acting(kit, drawn, solved)
         ticker.advance()
-        results += _judging(kit, drawn)
+        results += _judging(kit, drawn, solved)
         ticker.advance()
-        started = perf_counter()
-        _floors(tasks, seed=0)
-        results.append(Result("floors_seconds", perf_counter() - started, "s", n=tasks * len(FAMILIES) * 3))
-        ticker.advance()
-    emit("env bench", results, {"families": len(FAMILIES), "tasks_per_family": tasks}, as_json=as_json)
+    emit("env bench", results, {"families": len(families), "tasks_per_family": tasks}, as_json=as_json)
 
 
-def _acting(kit: EnvironmentKit, tasks: Sequence[Task]) -> list[Result]:
+def _solution(kit: EnvironmentKit, task: Task) -> Trajectory:
+    oracle = oracle_of(kit, task)
+    if oracle is None:
+        raise UnknownNameError(
+            f"env bench needs an environment with an oracle; {kit.name!r} has none for {task.id!r}"
+        )
+    return play(kit.environment(task), task, oracle)
+
+
+def _acting(kit: EnvironmentKit, tasks: Sequence[Task], solved: Sequence[Trajectory]) -> list[Result]:
     """Resets and steps of perfect work; the worlds are at hand, drawing them was measured before."""
     resetting = stepping = 0.0
     steps = 0
-    for task in tasks:
-        actions = compose(task).draft.oracle
+    for task, solution in zip(tasks, solved, strict=True):
+        actions = [turn.action for turn in solution.turns if turn.action is not None]
         environment = kit.environment(task)
         started = perf_counter()
         environment.reset(task)
@@ -247,11 +200,10 @@ def _acting(kit: EnvironmentKit, tasks: Sequence[Task]) -> list[Result]:
     ]
 
 
-def _judging(kit: EnvironmentKit, tasks: Sequence[Task]) -> list[Result]:
+def _judging(kit: EnvironmentKit, tasks: Sequence[Task], solved: Sequence[Trajectory]) -> list[Result]:
     """Milliseconds of one judgement: the middle and the slowest hundredth."""
     seconds = []
-    for task in tasks:
-        trajectory = play(task, oracle)
+    for task, trajectory in zip(tasks, solved, strict=True):
         started = perf_counter()
         kit.verifier.verify(task, trajectory)
         seconds.append(perf_counter() - started)

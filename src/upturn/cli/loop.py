@@ -29,7 +29,7 @@ def run(
     Import paths in the file are looked up among what is installed, then beside the file, then where the command is
     started; other paths start where the command is started.
     """
-    from upturn.config import load_config
+    from upturn.config import keys_in, load_config
     from upturn.loop.peer import leading, refuse_together
 
     world = leading_world()
@@ -45,7 +45,7 @@ def run(
         from upturn.loop.place import chosen_run
 
         run_dir = chosen_run(Path(config.run.directory), "loop", resume)
-        keys = {agent.name: os.environ[agent.api_key_env] for agent in config.agents if agent.api_key_env}
+        keys = keys_in(config, os.environ)
         again = ["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)]
         with (
             resumable(shlex.join(started_again(world, again))),

@@ -140,6 +140,16 @@ def emit(
     _print_details(console, {name: described[name] for name in details})
 
 
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table for people to standard output; all columns but the first hold figures."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    _console(stderr=False).print(table)
+
+
 def emit_error(command: str, error: UpturnError, *, kind: str) -> None:
     """Prints what ``--json`` prints where a command failed: an object without results and with ``error``."""
     found = {"kind": kind, "message": str(error), "exit_code": error.exit_code}
@@ -225,12 +235,17 @@ def _print_details(console: Console, details: Mapping[str, JsonValue], indent: s
         if isinstance(value, dict):
             console.print(Text(printable(f"{indent}{name}:")), soft_wrap=True)
             _print_details(console, value, indent + "  ")
-        elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        elif isinstance(value, list) and any(_needs_a_line(item) for item in value):
             console.print(Text(f"{indent}{name}:"), soft_wrap=True)
             for item in value:
                 console.print(Text(printable(f"{indent}  {_inline(item)}")), soft_wrap=True)
         else:
             console.print(Text(printable(f"{indent}{name}: {_inline(value)}")), soft_wrap=True)
+
+
+def _needs_a_line(item: JsonValue) -> bool:
+    """Whether an item of a list could not be told from its neighbours between commas."""
+    return isinstance(item, dict | list) or (isinstance(item, str) and ", " in item)
 
 
 def _inline(value: JsonValue) -> str:

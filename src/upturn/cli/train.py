@@ -13,7 +13,7 @@ import typer
 from upturn.cli.launched import leading_world, started_again
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
-from upturn.errors import ConfigError, TrainingError
+from upturn.errors import ClusterError, ConfigError, ModelError, TrainingError
 from upturn.records import Result
 
 train_app = typer.Typer(no_args_is_help=True, help="Train an agent by one way of learning; look at training runs.")
@@ -70,7 +70,7 @@ for _name, _summary in WAYS.items():
 
 
 def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
-    from upturn.config import load_config
+    from upturn.config import keys_in, load_config
 
     config = load_config(config_path, os.environ)
     _look_beside(config_path)
@@ -78,11 +78,17 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
         from upturn.loop.context import open_run
         from upturn.loop.lesson import LESSONS, check, student
         from upturn.loop.lessons.evidence import with_copied_pool
+        from upturn.loop.sampling import check_sampler
 
         check(config, algorithm)
         looked_at, place = with_copied_pool(config, algorithm, Path(folder)), Path(folder) / "plan"
-        with open_run(looked_at, place, f"train {algorithm} --dry-run", view) as context:
+        command, keys = f"train {algorithm} --dry-run", keys_in(config, os.environ)
+        with open_run(looked_at, place, command, view, api_keys=keys) as context:
             context.config = config  # what is said names the pool that is meant
+            try:
+                check_sampler(context)
+            except (ClusterError, ModelError) as exc:
+                view.note(f"a run would not begin now: {exc}")
             plan = LESSONS[algorithm].plan(context, student(context))
     details = {"algorithm": algorithm, "learns_from": plan.learns_from, "basis": plan.basis}
     settings = config.model_dump(mode="json")
@@ -96,7 +102,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
 
 
 def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bool) -> None:
-    from upturn.config import load_config
+    from upturn.config import keys_in, load_config
     from upturn.loop.peer import leading, refuse_together
 
     world = leading_world()
@@ -118,7 +124,7 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
         with (
             resumable(shlex.join(started_again(world, again))),
             leading(world),
-            open_run(config, run_dir, name, view, world=world) as context,
+            open_run(config, run_dir, name, view, api_keys=keys_in(config, os.environ), world=world) as context,
         ):
             taught = teach(context, algorithm)
             card = write_card(context, taught)

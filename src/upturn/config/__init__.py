@@ -3,10 +3,11 @@
 from upturn.config.config import Config
 from upturn.config.contradiction import Contradiction, contradictions
 from upturn.config.learning import GrpoConfig, PracticeConfig, RoundsConfig, SftConfig
-from upturn.config.load import load_config, parse_config
+from upturn.config.load import keys_in, load_config, parse_config
 from upturn.config.section import (
     AgentConfig,
     CanaryConfig,
+    ContextConfig,
     EnvironmentConfig,
     LoopConfig,
     PoolConfig,
@@ -23,6 +24,7 @@ __all__ = [
     "AgentConfig",
     "CanaryConfig",
     "Config",
+    "ContextConfig",
     "Contradiction",
     "EnvironmentConfig",
     "GrpoConfig",
@@ -39,6 +41,7 @@ __all__ = [
     "TaskConfig",
     "ValidationConfig",
     "contradictions",
+    "keys_in",
     "load_config",
     "parse_config",
 ]

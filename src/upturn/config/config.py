@@ -6,7 +6,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from upturn.config.learning import CurriculumConfig, GrpoConfig, OptimiserConfig, RolloutConfig, SftConfig
+from upturn.config.learning import (
+    CurriculumConfig,
+    GrpoConfig,
+    LoraConfig,
+    OptimiserConfig,
+    RolloutConfig,
+    SftConfig,
+)
 from upturn.config.lesson import (
     DpoConfig,
     DpoRoundsConfig,
@@ -55,6 +62,7 @@ class Config(Section):
     routing: RoutingConfig = RoutingConfig()
     rewards: RewardConfig = RewardConfig()
     optimiser: OptimiserConfig = OptimiserConfig()
+    lora: LoraConfig = LoraConfig()
     rollouts: RolloutConfig = RolloutConfig()
     sft: SftConfig = SftConfig()
     grpo: GrpoConfig = GrpoConfig()

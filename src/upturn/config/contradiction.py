@@ -10,7 +10,7 @@ from typing import NamedTuple
 from upturn.config.config import Config
 from upturn.config.learning import RoundsConfig
 from upturn.config.lesson import ImitationConfig
-from upturn.config.section import AgentConfig, Section
+from upturn.config.section import AgentConfig, EnvironmentConfig, Section
 
 
 class Contradiction(NamedTuple):
@@ -22,8 +22,8 @@ class Contradiction(NamedTuple):
 
 
 _USED_BY_KIND = {
-    "local_model": {"model", "prompt", "temperature"},
-    "endpoint": {"model", "url", "prompt", "temperature", "api_key_env"},
+    "local_model": {"model", "prompt", "temperature", "template_options", "weights", "context"},
+    "endpoint": {"model", "url", "prompt", "temperature", "api_key_env", "context"},
     "callable": {"import_path"},
     "rule_based": {"import_path"},
 }
@@ -68,6 +68,7 @@ def _agents(config: Config) -> Iterator[Contradiction]:
             yield Contradiction(places, f"{' and '.join(places)} are both {name!r}; names must differ")
     for index, agent in enumerate(config.agents):
         yield from _agent(agent, f"agents[{index}]")
+        yield from _context(agent, config.environment, f"agents[{index}]")
 
 
 def _agent(agent: AgentConfig, where: str) -> Iterator[Contradiction]:
@@ -76,10 +77,45 @@ def _agent(agent: AgentConfig, where: str) -> Iterator[Contradiction]:
         if not getattr(agent, name):
             yield Contradiction((f"{where}.{name}", f"{where}.kind"), f"{kind} needs {where}.{name}; set it")
     for name, written in _chosen(agent, where):
-        if name in _FOR_SOME_KINDS - _USED_BY_KIND[agent.kind]:
+        if name.partition(".")[0] in _FOR_SOME_KINDS - _USED_BY_KIND[agent.kind]:
             yield Contradiction(
                 (f"{where}.{name}", f"{where}.kind"), f"{written} has no effect with {kind}; take one away"
             )
+
+
+def _context(agent: AgentConfig, limits: EnvironmentConfig, where: str) -> Iterator[Contradiction]:
+    context, tokens = agent.context, f"{where}.context.tokens"
+    if "context" not in _USED_BY_KIND[agent.kind]:
+        return
+    if context.tokens is None:
+        for name, written in _chosen(context, f"{where}.context"):
+            yield Contradiction((f"{where}.context.{name}", tokens), f"{written} has no effect without {tokens}")
+        return
+    shown = f"{tokens} = {context.tokens}"
+    longest = context.longest_observation(context.tokens)
+    if longest >= context.tokens:
+        yield Contradiction(
+            (f"{where}.context.observation_tokens", tokens),
+            f"{where}.context.observation_tokens = {longest} has no effect with {shown}, which is not more",
+        )
+    elif context.summary_tokens >= longest:
+        yield Contradiction(
+            (f"{where}.context.summary_tokens", f"{where}.context.observation_tokens", tokens),
+            f"{where}.context.summary_tokens = {context.summary_tokens} has no effect: with {shown} an observation "
+            f"is shown with at most {longest} tokens; lower it, or raise the others",
+        )
+    if longest + limits.max_action_tokens >= context.tokens:
+        yield Contradiction(
+            (tokens, f"{where}.context.observation_tokens", "environment.max_action_tokens"),
+            f"{shown} has no room for an observation of {longest} tokens and "
+            f"environment.max_action_tokens = {limits.max_action_tokens}; raise it",
+        )
+    if agent.kind == "local_model" and limits.max_tokens is not None and context.tokens >= limits.max_tokens:
+        yield Contradiction(
+            (tokens, "environment.max_tokens"),
+            f"{shown} must be less than environment.max_tokens = {limits.max_tokens}, which ends an attempt; "
+            "lower it, or raise environment.max_tokens",
+        )
 
 
 def _environment(config: Config) -> Iterator[Contradiction]:
@@ -142,10 +178,13 @@ def _training(config: Config) -> Iterator[Contradiction]:
                     f"{written} has no effect with {prefix}.enabled = false",
                 )
     yield from _rounds(config)
+    yield from _minibatches(config)
     yield from _kept_attempts(config)
     yield from _curriculum(config)
     yield from _world_model(config)
+    yield from _preference_rounds(config)
     yield from _rollouts(config)
+    yield from _lora(config)
     yield from _overlong(config)
     if config.trains:
         yield from _improved_agent(config)
@@ -169,6 +208,31 @@ def _rounds(config: Config) -> Iterator[Contradiction]:
             )
 
 
+def _minibatches(config: Config) -> Iterator[Contradiction]:
+    """More steps than a round has tasks. Dynamic sampling, which presets may have, draws further ones."""
+    grpo = config.grpo
+    may_draw_more = grpo.preset is not None or grpo.algorithm.sampling_rounds is not None
+    asked = (
+        ("grpo", "minibatches", None if may_draw_more else grpo.minibatches),
+        ("ppo", "minibatches", config.ppo.minibatches),
+        ("ppo", "critic.minibatches", config.ppo.critic.minibatches),
+        ("dpo_rounds", "critic.minibatches", config.dpo_rounds.critic.minibatches),
+        ("offline", "minibatches", config.offline.minibatches),
+        ("mixture", "minibatches", config.mixture.minibatches),
+    )
+    for prefix, name, count in asked:
+        section: Section = getattr(config, prefix)
+        key = "groups" if prefix == "offline" else "tasks_per_iteration"
+        tasks: int = getattr(section, key)
+        written = dict(_chosen(section, prefix)).get(name)
+        if written is not None and count is not None and count > tasks:
+            yield Contradiction(
+                (f"{prefix}.{name}", f"{prefix}.{key}"),
+                f"{written} is never reached with {prefix}.{key} = {tasks}: all attempts at a task stay in one "
+                "minibatch; lower it, or take more tasks",
+            )
+
+
 def _kept_attempts(config: Config) -> Iterator[Contradiction]:
     for prefix in type(config).model_fields:
         section = getattr(config, prefix)
@@ -188,19 +252,32 @@ def _rollouts(config: Config) -> Iterator[Contradiction]:
     used = {
         "process": ("place",),
         "ray": ("place", "workers", "address", "folder"),
-        "engine": ("place", "url", "dialect", "folder"),
+        "engine": ("place", "url", "dialect", "folder", "api_key_env", "timeout_seconds", "max_length"),
     }[config.rollouts.place]
     for name, written in _chosen(config.rollouts, "rollouts"):
         if name not in used:
             yield Contradiction((f"rollouts.{name}", "rollouts.place"), f"{written} has no effect with {place}")
     if config.rollouts.place == "engine" and not config.rollouts.url:
         yield Contradiction(("rollouts.url", "rollouts.place"), f"{place} needs rollouts.url; set it")
-    if config.rollouts.place == "engine" and config.rollouts.dialect == "vllm":
+    if config.rollouts.place == "engine" and config.rollouts.dialect == "vllm" and not config.lora.rank:
         yield Contradiction(
-            ("rollouts.dialect", "rollouts.place"),
-            "rollouts.dialect = 'vllm' takes adapters while it runs, and whole models are trained here; let SGLang "
-            "sample, or train an adapter with the library (docs/training.md)",
+            ("rollouts.dialect", "lora.rank"),
+            "rollouts.dialect = 'vllm' takes adapters while it runs, and lora.rank = 0 trains the whole model; set "
+            "lora.rank, or let SGLang sample",
         )
+
+
+def _lora(config: Config) -> Iterator[Contradiction]:
+    for name, written in _chosen(config.lora, "lora"):
+        if not config.lora.rank:
+            yield Contradiction(
+                (f"lora.{name}", "lora.rank"), f"{written} has no effect with lora.rank = 0; set it"
+            )
+        elif not config.trains:
+            yield Contradiction(
+                (f"lora.{name}", "sft.enabled", "grpo.enabled"),
+                f"{written} has no effect with sft.enabled = false and grpo.enabled = false: nothing is trained",
+            )
 
 
 def _world_model(config: Config) -> Iterator[Contradiction]:
@@ -210,6 +287,21 @@ def _world_model(config: Config) -> Iterator[Contradiction]:
             yield Contradiction(
                 ("world_model.warm_up_learning_rate", "world_model.warm_up_epochs"),
                 f"{written} has no effect with world_model.warm_up_epochs = 0",
+            )
+
+
+def _preference_rounds(config: Config) -> Iterator[Contradiction]:
+    section, pairs = config.dpo_rounds, config.dpo_rounds.pairs
+    for name, written in _chosen(section, "dpo_rounds"):
+        if name == "pairs.continuations" and pairs.valued_by != "state_values":
+            yield Contradiction(
+                ("dpo_rounds.pairs.continuations", "dpo_rounds.pairs.valued_by"),
+                f"{written} has no effect with dpo_rounds.pairs.valued_by = {pairs.valued_by!r}",
+            )
+        elif name.startswith("critic.") and pairs.monte_carlo_share == 1:
+            yield Contradiction(
+                (f"dpo_rounds.{name}", "dpo_rounds.pairs.monte_carlo_share"),
+                f"{written} has no effect with dpo_rounds.pairs.monte_carlo_share = 1: there is no critic",
             )
 
 
@@ -326,6 +418,20 @@ def _improved_agent(config: Config) -> Iterator[Contradiction]:
             ("loop.improve", "agents"),
             f"[[agents]] has several of kind 'local_model' ({', '.join(local)}); "
             "name the one to train in loop.improve",
+        )
+    else:
+        yield from _trained_weights(config)
+
+
+def _trained_weights(config: Config) -> Iterator[Contradiction]:
+    """Every token is stamped with the hash of float32 weights, and small steps vanish in fewer bits."""
+    agent = config.improved_agent
+    if agent is not None and agent.weights != "float32":
+        where = f"agents[{config.agents.index(agent)}].weights"
+        yield Contradiction(
+            (where, "loop.improve", "sft.enabled", "grpo.enabled"),
+            f"{where} = {agent.weights!r} cannot be trained, and {agent.name!r} is the agent that is; leave it out "
+            "(optimiser.precision = 'bfloat16' computes in it and keeps float32 weights), or train another agent",
         )
 
 

@@ -25,6 +25,10 @@ PresetName = Literal[
 """Named algorithms; their settings stand in ``upturn.training.presets``."""
 
 
+LevelName = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})$")]
+"""A level as a key of a table, which is text."""
+
+
 class OptimiserConfig(Section):
     """How weights are stepped, whatever they learn from."""
 
@@ -40,6 +44,19 @@ class OptimiserConfig(Section):
     """Whether activations are computed again in the backward pass: less memory, a third slower."""
 
 
+class LoraConfig(Section):
+    """A LoRA adapter in place of the whole model, whatever it learns from; versions are whole models all the same,
+    with the adapter merged (docs/models.md)."""
+
+    rank: Annotated[int, Field(ge=0)] = 0
+    """Of the adapter's matrices; 0 = the whole model is trained."""
+    alpha: Count | None = None
+    """The adapter's product is multiplied by alpha / rank; left out = twice the rank."""
+    targets: tuple[str, ...] = ()
+    """Linear layers that have an adapter, by the last part of their names, such as ``q_proj``; empty = all but the
+    output layer."""
+
+
 class RolloutConfig(Section):
     """Where practice samples its attempts."""
 
@@ -53,8 +70,15 @@ class RolloutConfig(Section):
     url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     """engine: such as ``http://localhost:30000``."""
     dialect: Literal["vllm", "sglang"] = "sglang"
-    """engine: how it is asked. Whole models are handed over, which SGLang takes while it runs; vLLM takes adapters
-    only."""
+    """engine: how it is asked. SGLang takes whole models while it runs, vLLM adapters only, which need
+    ``lora.rank``."""
+    api_key_env: str = ""
+    """engine: name of the environment variable that holds the key; empty = no key is sent."""
+    timeout_seconds: Positive = 120.0
+    """engine: of one try of one request; loading weights is one too."""
+    max_length: Count | None = None
+    """engine: tokens of the longest context that it takes; an attempt that leaves no room for one more ends there.
+    Left out = unknown: the engine refuses it."""
     folder: FilePath = ""
     """ray, engine: where weights are handed over, readable under the same path for whoever samples; empty = in the
     run's folder."""
@@ -212,7 +236,8 @@ class GrpoConfig(PracticeConfig):
     """A named algorithm, which ``algorithm``, ``advantage`` and ``minibatches`` change where they say something
     (docs/training.md); left out = centred rewards, clip 0.2/0.28, mean over tokens, no KL."""
     minibatches: Count | None = None
-    """Optimiser steps a round is split over; left out = as the preset has it, without one 2."""
+    """Optimiser steps a round is split over, at most one for each task that teaches something; left out = as the
+    preset has it, without one 2."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     """How the weights are updated."""
     advantage: AdvantageConfig = AdvantageConfig()
@@ -241,6 +266,9 @@ class LevelConfig(Section):
     """Share of the levels below the current one, against forgetting."""
     max_drop: Probability = 0.15
     """An easier level that falls by more than this below its best is practised again."""
+    final_mix: dict[LevelName, Annotated[float, Field(gt=0, le=1)]] | None = None
+    """Share of each level once the highest is learned, such as ``{1 = 0.3, 2 = 0.7}``; they add up to 1. Left out =
+    .1, .15, .25, .3 and .2 of levels 1 to 5, scaled to those that there are."""
 
 
 class CurriculumConfig(Section):

@@ -17,11 +17,12 @@ class CriticConfig(Section):
     learning_rate: Positive = 3e-4
     """Of its AdamW; higher than the policy's, so that values follow it."""
     minibatches: Count = 2
-    """Optimiser steps that one pass over a round's attempts is split into."""
+    """Optimiser steps that one pass over a round's attempts is split into, at most one for each task."""
     passes: Count = 2
     """How often it uses a round's attempts."""
     alone_iterations: Annotated[int, Field(ge=0)] = 0
-    """Rounds at the beginning that train it alone."""
+    """Rounds at the beginning in which it learns and nothing goes by it yet: ``ppo`` leaves the policy as it is,
+    ``dpo-rounds`` pairs by what was earned alone."""
     value_clip: Positive | None = None
     """How far a value may move in a round before its error has no gradient; left out = any."""
 
@@ -56,7 +57,7 @@ class PpoConfig(PracticeConfig):
     """``upturn train ppo``: practice with a critic, which says what each turn was worth."""
 
     minibatches: Count = 2
-    """Optimiser steps a round is split over."""
+    """Optimiser steps a round is split over, at most one for each task that teaches something."""
     passes: Count = 1
     """How often a round's attempts are used."""
     credit: CreditConfig = CreditConfig()
@@ -105,23 +106,44 @@ class DpoConfig(Section):
     """The loss."""
 
 
+class PairingConfig(Section):
+    """How attempts become pairs."""
+
+    by: Literal["trajectory", "turn"] = "trajectory"
+    """What is paired: the best attempt at a task with the worst, or different actions after one history."""
+    min_margin: Annotated[float, Field(ge=0)] = 0.0
+    """Pairs are kept where one side is better by more than this; with a critic, whose values differ by chance, set
+    it above 0."""
+    gamma: Share = 1.0
+    """Discount per turn of what is earned."""
+    valued_by: Literal["returns", "state_values"] = "returns"
+    """What an action was worth, for ``by = "turn"``: what the attempts that took it went on to earn, or its reward
+    and the value of the state that it led to, measured by going on from there."""
+    continuations: Count | None = None
+    """Attempts that go on from each state, for ``valued_by = "state_values"``; they cost the tokens that they
+    write. Left out = 8."""
+    monte_carlo_share: Share = 1.0
+    """Of an action's worth, what is measured so; the rest is what a critic thinks, which is trained beside the
+    policy; for ``by = "turn"``. 1 = there is no critic."""
+
+
 class DpoRoundsConfig(PracticeConfig):
     """``upturn train dpo-rounds``: pairs of the agent's own fresh attempts, in rounds."""
 
     attempts: Annotated[int, Field(ge=2)] = 8
     """Attempts at each task, which are paired."""
-    by: Literal["trajectory", "turn"] = "trajectory"
-    """What is paired: the best attempt at a task with the worst, or different actions after one history."""
-    min_margin: Annotated[float, Field(ge=0)] = 0.0
-    """Pairs are kept where one side is better by more than this."""
     epochs: Count = 1
     """Passes over a round's pairs."""
     batch_pairs: Count = 32
     """Pairs in one optimiser step."""
     reference: Literal["recorded", "initial"] = "recorded"
     """The weights that a round began with, or those before training."""
+    pairs: PairingConfig = PairingConfig()
+    """Which pairs."""
     objective: PairConfig = PairConfig()
     """The loss."""
+    critic: CriticConfig = CriticConfig()
+    """The value network, for ``pairs.monte_carlo_share`` below 1."""
 
 
 class KtoConfig(Section):
@@ -209,7 +231,7 @@ class WorldModelConfig(RoundsConfig):
     """Predictions of each, which are compared with each other."""
     threshold: Annotated[float, Field(ge=0.5, le=1)] = 0.9
     """Likeness from which a prediction is right."""
-    common_ratio: Annotated[float, Field(ge=0)] | None = 1.0
+    common_ratio: Annotated[float, Field(ge=0)] = 1.0
     """Answers that are a tool's most common one are kept at most this many times as often as its others."""
     warm_up_epochs: Annotated[int, Field(ge=0)] = 3
     """Supervised passes over the answers before practice, for a model that cannot write any; 0 = none."""
@@ -224,7 +246,7 @@ class OfflineConfig(RoundsConfig):
     groups: Count = 24
     """Tasks in one round, each with all its attempts; they come round again, in another order."""
     minibatches: Count = 2
-    """Optimiser steps a round is split over."""
+    """Optimiser steps a round is split over, at most one for each task that teaches something."""
     max_age: Annotated[int, Field(ge=0)] | None = None
     """Versions of the agent between the newest and the one that sampled an attempt, beyond which it is left out;
     left out = any age."""
@@ -264,7 +286,8 @@ class MixtureConfig(PracticeConfig):
     attempts: Annotated[int, Field(ge=2)] = 8
     """Attempts at each task, which are compared with each other."""
     minibatches: Count = 2
-    """Optimiser steps that a round of practice is split over; each other part has one step in a round."""
+    """Optimiser steps that a round of practice is split over, at most one for each task that teaches something;
+    each other part has one step in a round."""
     sft: Annotated[float, Field(ge=0)] = 1.0
     """Weight of supervised training on the pool's verified successes beside practice's 1; 0 = none."""
     dpo: Annotated[float, Field(ge=0)] = 0.0

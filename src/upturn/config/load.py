@@ -6,7 +6,7 @@ name (files, environment variables) is there. Only the first two stop the rest.
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
@@ -45,6 +45,11 @@ def load_config(path: Path, environ: Mapping[str, str]) -> Config:
     if problems or config is None:
         raise ConfigError(problems)
     return config
+
+
+def keys_in(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+    """The values of the environment variables that ``api_key_env`` settings name, by variable; all must be set."""
+    return {variable: environ[variable] for _, variable in _key_variables(config)}
 
 
 def parse_config(settings: Mapping[str, Any]) -> Config:
@@ -172,7 +177,14 @@ def _surroundings(config: Config, environ: Mapping[str, str]) -> list[str]:
             and not Path(agent.model).is_dir()
         ):
             problems.append(f"agents[{index}].model = {agent.model!r} is no folder {here}; {SHIPPED_MODEL!r} ships")
-        if agent.api_key_env and not environ.get(agent.api_key_env):
-            name = f"agents[{index}].api_key_env = {agent.api_key_env!r}"
-            problems.append(f"{name}: that environment variable is not set; export it")
+    for where, variable in _key_variables(config):
+        if not environ.get(variable):
+            problems.append(f"{where} = {variable!r}: that environment variable is not set; export it")
     return problems
+
+
+def _key_variables(config: Config) -> Iterator[tuple[str, str]]:
+    """The settings that name environment variables which hold keys, and those variables."""
+    named = [(f"agents[{index}].api_key_env", agent.api_key_env) for index, agent in enumerate(config.agents)]
+    named.append(("rollouts.api_key_env", config.rollouts.api_key_env))
+    yield from ((where, variable) for where, variable in named if variable)

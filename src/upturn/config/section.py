@@ -73,6 +73,31 @@ class ReadinessConfig(Section):
     """Whether unmasked personal data in the evidence stops training."""
 
 
+class ContextConfig(Section):
+    """How much of a long attempt the agent is shown, for local_model and endpoint. When the context would exceed
+    its budget, the history is rewritten down to the low mark: the latest turns whole, older ones as summaries,
+    those left out that have least to do with the instruction and the latest observation."""
+
+    tokens: Count | None = None
+    """Of the whole context: what is read and what is written in a turn; left out = it only grows. Estimated for an
+    endpoint, at three bytes a token."""
+    window_turns: Count = 8
+    """The latest turns, which are shown whole where they fit."""
+    low_mark: Probability = 0.6
+    """Share of ``tokens`` that the history is cut down to. A cut starts a new training row and makes caches of the
+    prompt useless, so it should be seldom: lower is seldomer."""
+    observation_tokens: Count | None = None
+    """The most of one observation that is shown, with a note of how much is left out; left out = a quarter of
+    ``tokens``."""
+    summary_tokens: Count = 48
+    """What is left of a result that is older than the window; of what was done, the call stays."""
+
+    def longest_observation(self, tokens: int) -> int:
+        """The most of one observation that is shown, in a context of so many tokens."""
+        # A quarter, as the 32 of 128 thousand tokens in the design of the office.
+        return self.observation_tokens or max(1, tokens // 4)
+
+
 class AgentConfig(Section):
     """One agent that tasks can be routed to; ``[[agents]]`` once for each."""
 
@@ -91,12 +116,20 @@ class AgentConfig(Section):
     """System prompt for local_model and endpoint; empty = none."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
     """Sampling temperature while serving, for local_model and endpoint; 0 = greedy."""
+    template_options: dict[str, bool | int | float | str] = {}
+    """local_model: variables of its chat template, such as ``{ enable_thinking = false }``; empty = the template's
+    own defaults."""
+    weights: Literal["float32", "bfloat16"] = "float32"
+    """local_model: how its weights are held. ``bfloat16`` takes half of the memory and rounds, for agents that are
+    not trained."""
     api_key_env: str = ""
     """endpoint: name of the environment variable that holds the key; empty = no key is sent."""
     environments: tuple[str, ...] = ()
     """Environments the agent can act in; empty = any."""
     load_cap: Count | None = None
     """Tasks it may have in flight; left out = no cap."""
+    context: ContextConfig = ContextConfig()
+    """How much of a long attempt it is shown."""
 
 
 class EnvironmentConfig(Section):
@@ -120,7 +153,8 @@ class TaskConfig(Section):
     """What the agents work on."""
 
     file: FilePath = ""
-    """JSON Lines file of tasks, training and held-out; empty = the environment makes them from the seed."""
+    """JSON Lines file of tasks, training and held-out; empty = the environment makes them from the seed. Where
+    anything is trained, one training task in eight is set aside to choose weights on (docs/loop.md)."""
     families: tuple[str, ...] = ()
     """Task families the environment makes; empty = all it has."""
     levels: tuple[Count, ...] = ()

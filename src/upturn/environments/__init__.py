@@ -5,6 +5,8 @@ from upturn.environments.environment import Environment, Info, Step, Verifier, b
 from upturn.environments.hint import HintingKit, hint_of
 from upturn.environments.kit import DescribedKit, EnvironmentKit, registered_kits, resolve_kit, tools_of
 from upturn.environments.one_step import one_step
+from upturn.environments.player import Player, play
+from upturn.environments.proof import ProvenKit, content_hash, oracle_of
 
 __all__ = [
     "DescribedKit",
@@ -12,12 +14,17 @@ __all__ = [
     "EnvironmentKit",
     "HintingKit",
     "Info",
+    "Player",
+    "ProvenKit",
     "Step",
     "Verifier",
     "blocks",
     "check_environment",
+    "content_hash",
     "hint_of",
     "one_step",
+    "oracle_of",
+    "play",
     "registered_kits",
     "resolve_kit",
     "tools_of",

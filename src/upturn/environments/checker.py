@@ -174,7 +174,11 @@ class _Attempt(NamedTuple):
         observation, info = opened
         if not isinstance(observation, Observation) or not isinstance(info, Info):
             raise _breach(kit, f"reset gave {type(observation).__name__} and {type(info).__name__}")
-        _check_potential(kit, info)
+        _check_info(kit, info)
+        if info.sim_time != 0:
+            raise _breach(
+                kit, f"reset gave the simulated time {info.sim_time!r}; it counts from reset, so give 0.0"
+            )
         if observation.is_error or not observation.text:
             raise _breach(kit, f"the first observation must be the instruction, got {observation!r}")
         return cls(environment, observation, info.state_hash, _state(kit, task, environment))
@@ -199,7 +203,9 @@ def _check_probe(kit: EnvironmentKit, task: Task, probe: Action) -> _Attempt:
         raise _breach(kit, f"refusing {probe!r} with {step.observation.code!r} changed the state")
     if _stepped(kit, twin.environment, probe) != step or _state(kit, task, twin.environment) != after:
         raise _breach(kit, f"the same action {probe!r} had different results in two environments of one task")
-    _stepped(kit, twin.environment, probe)  # also when the task is over
+    later = _stepped(kit, twin.environment, probe).info.sim_time  # also when the task is over
+    if later < step.info.sim_time:
+        raise _breach(kit, f"after {probe!r} again its simulated time fell from {step.info.sim_time} to {later}")
     _asked(kit, "restore()", lambda: environment.restore(snapshot))
     if _state(kit, task, environment) != before.state:
         raise _breach(kit, f"restore() did not bring back the state before {probe!r}")
@@ -234,7 +240,7 @@ def _stepped(kit: EnvironmentKit, environment: Environment, probe: Action) -> St
         raise _breach(
             kit, f"step gave the reward {reward!r} and the costs {costs!r}; costs are 0 or more, both finite"
         )
-    _check_potential(kit, info)
+    _check_info(kit, info)
     return Step(*given)
 
 
@@ -245,7 +251,9 @@ def _are_costs(costs: object) -> bool:
     )
 
 
-def _check_potential(kit: EnvironmentKit, info: Info) -> None:
+def _check_info(kit: EnvironmentKit, info: Info) -> None:
+    if not isinstance(info.sim_time, int | float) or not 0 <= info.sim_time < math.inf:
+        raise _breach(kit, f"it gave the simulated time {info.sim_time!r}; it is seconds since reset, from 0.0")
     if not is_potential(info.potential):
         raise _breach(
             kit, f"it gave the potential {info.potential!r}; potentials are floats in [0, 1], or None throughout"

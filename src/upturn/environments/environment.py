@@ -21,6 +21,8 @@ class Info:
     """How far the work has come in the state after this step, in [0, 1]: Φ, by whose differences sub-goals can be
     rewarded (``advantage.is_shaped``). Of the state alone, and 0 or the like at the start; agents are never shown
     it. None = the environment does not say."""
+    sim_time: float = 0.0
+    """Seconds of simulated time since ``reset``; never less than before. 0 throughout where time stands still."""
 
 
 class Step(NamedTuple):

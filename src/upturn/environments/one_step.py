@@ -16,6 +16,8 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from upturn.environments.environment import Info, Step
+from upturn.environments.player import Player, following
+from upturn.environments.proof import CANARY_LENGTH
 from upturn.errors import RecordError, UnknownNameError, WorldError
 from upturn.records import (
     Action,
@@ -39,12 +41,14 @@ Check: TypeAlias = Callable[[Action, Right], bool | float]
 """True or 1.0 = success; a number below 1 counts in the score without being a success. Must bear any action."""
 Tell: TypeAlias = Callable[[Right], str]
 """The answer in words, for training that gives it as a hint (STaR); agents are never told otherwise."""
+Solve: TypeAlias = Callable[[Right], Action]
+"""The action that is right, for ``upturn env validate``."""
 
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 """Even seeds are for training, odd ones held out."""
 
 
-def one_step(
+def one_step(  # noqa: PLR0913  # what a kit is made of, each option by itself
     name: str,
     make: Make | Mapping[str, Make],
     check: Check,
@@ -52,18 +56,19 @@ def one_step(
     version: int = 1,
     level: int = 1,
     hint: Tell | None = None,
+    oracle: Solve | None = None,
 ) -> "OneStepKit":
     """A kit of tasks that one action answers; name it as ``module:name`` in ``upturn.toml``.
 
     ``make`` is one function, for a family called ``name``, or several by family. A ``make`` with an argument
     ``split`` is told ``"train"`` or ``"heldout"`` and can keep phrasings for the latter; without it held-out tasks
     differ from training tasks by their seed only. ``version`` names the judge: raise it when ``check`` changes.
-    ``hint``: None = there are no hints.
+    ``hint``: None = there are no hints. ``oracle``: None = no solution is known, and less can be validated.
     """
     makes = dict(make) if isinstance(make, Mapping) else {name: make}
     if not name or not makes:
         raise WorldError(f"an environment needs a name and a family, got {name!r} with {list(makes)!r}")
-    return OneStepKit(_Cases(name, makes, check), version=version, level=level, tell=hint)
+    return OneStepKit(_Cases(name, makes, check), version=version, level=level, tell=hint, solve=oracle)
 
 
 class _Case(NamedTuple):
@@ -209,12 +214,15 @@ class OneStepVerifier:
 class OneStepKit:
     """What ``one_step`` makes: an ``EnvironmentKit``."""
 
-    def __init__(self, cases: _Cases, *, version: int, level: int, tell: Tell | None = None) -> None:
+    def __init__(
+        self, cases: _Cases, *, version: int, level: int, tell: Tell | None = None, solve: Solve | None = None
+    ) -> None:
         self.name = cases.name
         self.families: Mapping[str, int] = dict.fromkeys(cases.families, level)
         self.verifier = OneStepVerifier(cases, version=version)
         self._cases = cases
         self._tell = tell
+        self._solve = solve
 
     def environment(self, task: Task) -> OneStepEnvironment:  # noqa: ARG002  # every task has the same kind
         """A new environment; ``reset`` gives it its case."""
@@ -223,6 +231,23 @@ class OneStepKit:
     def hint(self, task: Task) -> str | None:
         """What ``hint`` says of the task's case; None where there is none."""
         return None if self._tell is None else self._tell(self._cases.of(task).right)
+
+    def oracle(self, task: Task) -> Player | None:
+        """Takes the action that ``oracle`` gives for the task's case; None where there is none."""
+        return None if self._solve is None else following((self._solve(self._cases.of(task).right),))
+
+    def canaries(self, task: Task) -> tuple[str, ...]:
+        """What is right, as text, where it is long enough and the instruction does not say it."""
+        texts = (str(value) for value in self._cases.of(task).right.values())
+        return tuple(text for text in texts if len(text) >= CANARY_LENGTH and text not in task.instruction)
+
+    def attacks(self, task: Task) -> Mapping[str, Player]:  # noqa: ARG002  # as every ProvenKit's
+        """None beside the general ones."""
+        return {}
+
+    def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:  # noqa: ARG002  # as above
+        """All but the action's parameters: which app and operation is right is up to ``check``."""
+        return tuple(path[:2]) != ("action", "parameters")
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """Endless tasks, each family once a round. Streams of different seeds share no task."""

@@ -7,9 +7,11 @@ from upturn.loop.context import Context, keep_agent_version
 from upturn.loop.trainee import Trainee
 from upturn.records import AgentVersion
 from upturn.report.training import read_training
-from upturn.report.training.sentence import ending, keeping
+from upturn.report.training.sentence import ending, keeping, measuring
 from upturn.training.place import DESCRIPTION_FILE
 
+ADAPTER_FOLDER = "adapter"
+"""Within a version's."""
 WARM_UP = "warm-up"
 """Folder within a training run's, of what is trained before it; as ``training.world_model`` calls it."""
 
@@ -25,14 +27,14 @@ def has_run(context: Context, name: str) -> bool:
 
 
 def training_told(context: Context, name: str) -> str:
-    """How far a training run got, why it stopped there, and which weights came out of it."""
+    """How far a training run got, why it stopped there, which weights came out of it, and what chose them."""
     folder = training_folder(context, name)
     found = read_training(folder)
+    chosen = " ".join(filter(None, (keeping(found), measuring(found))))
     if not (folder / WARM_UP / DESCRIPTION_FILE).is_file():
-        return f"{ending(found)} {keeping(found)}".rstrip()
+        return f"{ending(found)} {chosen}".rstrip()
     warm_up = f"A supervised warm-up went before. {ending(read_training(folder / WARM_UP))} Then practice began."
-    kept = keeping(found).replace("before any training", "after the warm-up")
-    return f"{warm_up} {ending(found)} {kept}".rstrip()
+    return f"{warm_up} {ending(found)} {chosen.replace('before any training', 'after the warm-up')}".rstrip()
 
 
 def limits_told(context: Context, name: str) -> str:
@@ -46,12 +48,19 @@ def limits_told(context: Context, name: str) -> str:
 def keep_version(
     context: Context, trainee: Trainee, parent: AgentVersion, name: str, *, snapshot: str | None = None
 ) -> AgentVersion:
-    """The trainee's weights as a folder of the run and a version in the pool."""
+    """The trainee's weights as a folder of the run and a version in the pool.
+
+    An adapter is merged into them; it lies beside them too, in the folder ``adapter``, with its base by path.
+    """
+    from upturn.models.engine.adapter import lora_layers
     from upturn.models.nano import model_folder
+    from upturn.training.adapter import save_adapter
     from upturn.training.version import save_version
 
     folder = context.run_dir / "versions" / name.replace("/", "-")
     digest = save_version(trainee.model, folder, companions=model_folder(parent.model))
+    if lora_layers(trainee.model):
+        save_adapter(trainee.model, folder / ADAPTER_FOLDER)
     version = replace(
         parent,
         version=f"{name.replace('/', '-')}-{digest[:8]}",

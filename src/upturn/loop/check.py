@@ -1,6 +1,7 @@
 """What a configuration names must be there: everything that is not is reported together, before any work."""
 
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 
 from upturn.agents import load_function
 from upturn.config import Config
@@ -32,7 +33,7 @@ def check_names(config: Config, kit: EnvironmentKit) -> None:
 
     So it does for settings of the policy gradient that do not go together.
     """
-    problems = [*_families(config, kit), *_functions(config)]
+    problems = [*_families(config, kit), *_functions(config), *_adapter(config)]
     if config.grpo.enabled:
         problems += _algorithm(config)
     if not problems and config.trains:
@@ -60,6 +61,11 @@ def _families(config: Config, kit: EnvironmentKit) -> Iterator[str]:
                 yield f"{setting} names {family!r}, which {kit.name} does not have; it has: {known}"
             elif levels and level not in levels:
                 yield f"{setting} names {family!r} of level {level}, which tasks.levels = {levels!r} leaves out"
+
+
+def _adapter(config: Config) -> Iterator[str]:
+    if config.lora.rank and find_spec("peft") is None:
+        yield f"lora.rank = {config.lora.rank} needs PEFT, which is not installed: pip install 'upturn[lora]'"
 
 
 def _algorithm(config: Config) -> Sequence[str]:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from upturn import __version__
 from upturn.agents import Limits
+from upturn.agents.context import Budget, parameters_of
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
 from upturn.config import AgentConfig, Config
 from upturn.environments import EnvironmentKit
@@ -20,9 +21,11 @@ from upturn.loop.journal import Journal
 from upturn.loop.kit import practised_families, served_families
 from upturn.loop.progress import Progress
 from upturn.loop.service import Service
+from upturn.loop.settings import adapter_settings
 from upturn.loop.trouble import TroubleProgress
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.distributed import World
 
 LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
@@ -45,6 +48,8 @@ class Context:
     progress: Progress
     world: World | None = None
     """The processes that train together, of which this is the first; None = it trains alone."""
+    sampler_key: str = ""
+    """What the engine of ``[rollouts]`` is shown; empty = none."""
     tasks_served: int = 0
     """Of the stream of this run's service."""
     cycle: int = 1
@@ -54,6 +59,11 @@ class Context:
     def seed(self) -> int:
         """Everything random in this run is derived from it."""
         return self.config.run.seed
+
+    @property
+    def adapter(self) -> AdapterSettings | None:
+        """What is trained in place of a whole model; None = that is trained."""
+        return adapter_settings(self.config, seed=self.seed)
 
     @property
     def tenant(self) -> str:
@@ -124,7 +134,8 @@ def open_run(
 ) -> Iterator[Context]:
     """Opens the run in ``run_dir``, begun here or before; raises ConfigError for what it names and is not there.
 
-    Raises JournalError when the folder holds another run, StoreBusyError when its pool is in use.
+    ``api_keys``: by the environment variable that holds them (``keys_in``); None = none is needed. Raises
+    JournalError when the folder holds another run, StoreBusyError when its pool is in use.
     """
     kit = checked_kit(config)
     needs_torch = any(agent.kind == "local_model" for agent in config.agents)
@@ -134,7 +145,10 @@ def open_run(
         torch_set(_threads(config, world)) if needs_torch else nullcontext(),
     ):
         (run_dir / "config.json").write_text(config.to_json())
-        fleet = Fleet(kit, limits_of(config), api_keys)
+        keys = api_keys or {}
+        fleet = Fleet(
+            kit, limits_of(config), {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
+        )
         policy = policy_of(config)
         registry = AgentRegistry()
         for agent in config.agents:
@@ -144,7 +158,10 @@ def open_run(
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
         service = Service(fleet, router, pool, Purpose(f"{run_id}/service", config.run.seed))
         told = TroubleProgress(progress, service.troubles)
-        context = Context(config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, told, world)
+        key = keys.get(config.rollouts.api_key_env, "")
+        context = Context(
+            config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, told, world, key
+        )
         context.begin()
         yield context
 
@@ -160,7 +177,23 @@ def keep_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:
 
 def version_of(agent: AgentConfig) -> AgentVersion:
     """The first version of a configured agent."""
-    parameters = {"temperature": agent.temperature} if agent.kind in ("local_model", "endpoint") else {}
+    parameters: dict[str, JsonValue] = {}
+    if agent.kind in ("local_model", "endpoint"):
+        parameters["temperature"] = agent.temperature
+    if agent.template_options:
+        parameters["template_options"] = {**agent.template_options}
+    if agent.weights != "float32":
+        parameters["weights"] = agent.weights
+    context = agent.context
+    if context.tokens is not None:
+        budget = Budget(
+            context.tokens,
+            context.window_turns,
+            context.longest_observation(context.tokens),
+            summary_tokens=context.summary_tokens,
+            low_mark=context.low_mark,
+        )
+        parameters |= parameters_of(budget)
     model = {"local_model": agent.model, "endpoint": agent.url}.get(agent.kind, agent.import_path)
     return AgentVersion(
         agent.name,

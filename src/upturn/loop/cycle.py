@@ -14,9 +14,10 @@ from upturn.deployment.rule import CanarySettings
 from upturn.deployment.validation import Pair, Validation, ValidationSettings, validate
 from upturn.loop.candidate import limits_told
 from upturn.loop.context import Context
-from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.exam import ExamResult, heldout_tasks, sit
 from upturn.loop.practice import practice_weights
 from upturn.loop.reserve import Reserved
+from upturn.loop.sampling import check_sampler
 from upturn.loop.service import Served
 from upturn.loop.training import take_training_snapshot, train_grpo, train_sft
 from upturn.pool.readiness import readiness, thresholds_of
@@ -102,8 +103,7 @@ def examine(context: Context, name: str, version: AgentVersion, temperature: flo
     """The version's marks on the held-out tasks; None = at its serving temperature."""
 
     def work() -> ExamResult:
-        count = context.config.tasks.heldout_count
-        tasks = exam_tasks(context.kit, context.practised, count, seed=context.seed, split="heldout")
+        tasks = heldout_tasks(context)
         context.progress.stage(f"Examine {version.id} on {len(tasks)} held-out tasks", len(tasks))
         result = sit(context.fleet, version, tasks, context.purpose(name, temperature), pool=context.pool)
         context.progress.advance(len(tasks), success=result.rate())
@@ -282,6 +282,8 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
     """One whole turn: it stops early when the evidence is not enough or the candidate does not pass."""
     prefix = f"cycle-{number}/"
     context.cycle = number
+    if context.config.grpo.enabled and not context.journal.has_finished(f"{prefix}grpo"):
+        check_sampler(context)
     context.fleet.keep_only(context.service.versions().values())  # engines of earlier cycles' trials are large
     serve(context, f"{prefix}serve", context.config.tasks.count)
     report = check_readiness(context, f"{prefix}readiness")

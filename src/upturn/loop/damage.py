@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from upturn.loop.candidate import keep_version
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult, exam_tasks, sit
-from upturn.loop.practice import SELECTION_SEED
 from upturn.loop.trainee import Trainee
+from upturn.loop.watch import SELECTION_SEED
 from upturn.records import AgentVersion, Task
 
 if TYPE_CHECKING:

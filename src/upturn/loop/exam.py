@@ -8,8 +8,9 @@ from typing import NamedTuple
 from upturn.agents.build import temperature
 from upturn.deployment.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.environments import EnvironmentKit
+from upturn.environments.judgement import judge
+from upturn.loop.context import Context
 from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.service import judge
 from upturn.pool import Pool, PoolSink
 from upturn.records import AgentVersion, Split, Task, record
 
@@ -90,6 +91,12 @@ def exam_tasks(kit: EnvironmentKit, families: Sequence[str], count: int, *, seed
     rounds = -(-count // len(families))
     stream = kit.tasks(seed=seed + EXAM_SEED_OFFSET, split=split, families=families)
     return list(islice(stream, rounds * len(families)))
+
+
+def heldout_tasks(context: Context) -> list[Task]:
+    """Those that every version of a run is examined on; fewer than configured where a file has no more."""
+    count = context.config.tasks.heldout_count
+    return exam_tasks(context.kit, context.practised, count, seed=context.seed, split="heldout")
 
 
 def sit(

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from upturn.agents import Agent, Attempt, Beginning, Job, Limits, Setting, run_rollouts
-from upturn.agents.build import build, temperature
+from upturn.agents.build import build, precision, temperature, template_options
+from upturn.agents.context import budget_of
 from upturn.environments import EnvironmentKit, tools_of
 from upturn.errors import ModelError
 from upturn.models import Model, Renderer
+from upturn.models.local import LocalModel, Precision
 from upturn.models.nano import load_local
 from upturn.records import AgentVersion, Observation, Task, Trajectory
 
@@ -54,7 +56,8 @@ class Fleet:
         self.limits = limits
         self._api_keys = dict(api_keys or {})
         self._living: dict[str, _Living] = {}
-        self._engines: dict[str, tuple[Engine, Renderer]] = {}
+        self._engines: dict[tuple[str, Precision], tuple[Engine, LocalModel]] = {}
+        """By model, and how its weights are held."""
 
     def attempt(
         self,
@@ -80,9 +83,9 @@ class Fleet:
                 engine.refresh()
         return asyncio.run(run_rollouts(built, self.kit.environment, slots=SLOTS))
 
-    def renderer(self, model: str) -> Renderer:
-        """How a local model's tokens are read and written."""
-        return self._engine(model)[1]
+    def renderer(self, version: AgentVersion) -> Renderer:
+        """How the tokens of a version with a local model are read and written."""
+        return renderer_of(self._engine(version)[1], version, self.kit)
 
     def adopt(self, version: AgentVersion, engine: Engine, renderer: Renderer) -> None:
         """Serve ``version`` from an engine that exists already: a model in training."""
@@ -95,7 +98,7 @@ class Fleet:
         kept = list(versions)
         ids, models = {version.id for version in kept}, {version.model for version in kept}
         self._living = {name: living for name, living in self._living.items() if name in ids}
-        self._engines = {model: engine for model, engine in self._engines.items() if model in models}
+        self._engines = {key: engine for key, engine in self._engines.items() if key[0] in models}
 
     def _setting(self, version: AgentVersion, purpose: Purpose) -> Setting:
         living = self._living.get(version.id) or self._build(version)
@@ -110,8 +113,9 @@ class Fleet:
         )
 
     def _build(self, version: AgentVersion) -> _Living:
-        engine, renderer = self._engine(version.model) if version.kind == "local_model" else (None, None)
-        if renderer is not None:
+        engine, renderer = None, None
+        if version.kind == "local_model":
+            engine, renderer = self._engine(version)[0], self.renderer(version)
             self._check_room(version, renderer)
         api_key = self._api_keys.get(version.agent, "")
         agent = build(version, limits=self.limits, renderer=renderer, api_key=api_key)
@@ -123,17 +127,31 @@ class Fleet:
         """Raises ModelError where a context is full before any task: attempts would end before their first turn."""
         opening = len(renderer.open(Observation(""), version.prompt))
         room = self.limits.max_tokens or CONTEXT
+        context = budget_of(version.parameters)
+        if context is not None and context.tokens > room:
+            raise ModelError(
+                f"agent {version.id!r} has context_tokens = {context.tokens}, but a context may have {room}; lower "
+                "it, or raise environment.max_tokens"
+            )
         if opening >= room:
             raise ModelError(
                 f"agent {version.id!r} reads {opening} tokens of prompt and tools before any task, but a context "
                 f"may have {room}; raise environment.max_tokens"
             )
 
-    def _engine(self, name: str) -> tuple[Engine, Renderer]:
-        if name not in self._engines:
+    def _engine(self, version: AgentVersion) -> tuple[Engine, LocalModel]:
+        key = version.model, precision(version)
+        if key not in self._engines:
             from upturn.models.engine import LocalEngine
 
-            local = load_local(name)
+            local = load_local(version.model, precision=precision(version))
             engine = LocalEngine(local.model, slots=SLOTS, max_length=self.limits.max_tokens or CONTEXT)
-            self._engines[name] = (engine, local.renderer(tools_of(self.kit)))
-        return self._engines[name]
+            self._engines[key] = (engine, local)
+        return self._engines[key]
+
+
+def renderer_of(local: LocalModel, version: AgentVersion, kit: EnvironmentKit) -> Renderer:
+    """How the version is talked to in the kit, wherever its model runs. Raises ModelError for options of a chat
+    template that it does not know.
+    """
+    return local.renderer(tools_of(kit), options=template_options(version))

@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from upturn.agents.cluster import Crew
 from upturn.errors import TrainingError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _KEPT = 2
 _NAMED = re.compile("[0-9a-f]{32}")
 """A folder of weights is called like ``weights_hash`` writes them."""
-_ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
 class Receiver(Protocol):
@@ -78,24 +77,18 @@ class Handover:
 
         ``folder``: where the folders of weights lie, readable for the receiver under the same path, and for this
         handover alone: it removes older ones. ``companions``: a folder whose tokenizer and other files go along
-        with whole models; None = weights and config alone. Raises TrainingError when the receiver takes adapters
-        and the model has none, or the other way round.
+        with whole models; None = weights and config alone. Who takes whole models is given an adapter merged.
+        Raises TrainingError when the receiver takes adapters and the model has none.
         """
         self._model = model
         self._receiver = receiver
         self._folder = folder.absolute()
         self._companions = companions
         self._given: str | None = None
-        has_adapter = bool(getattr(model, "peft_config", None))
-        if has_adapter != (receiver.form == "adapter"):
-            own = "an adapter" if has_adapter else "no adapter"
+        if receiver.form == "adapter" and not getattr(model, "peft_config", None):
             raise TrainingError(
-                f"the engine takes {receiver.form}s while it runs, {type(model).__name__} has {own}: "
-                + (
-                    "train with LoRA, or sample with SGLang or workers, which take whole models"
-                    if receiver.form == "adapter"
-                    else "sample with vLLM, which takes adapters, or merge the adapter into its model"
-                )
+                f"the engine takes adapters while it runs, {type(model).__name__} has no adapter: train with LoRA "
+                "(lora.rank), or sample with SGLang or workers, which take whole models"
             )
 
     def give(self, weights: "Mapping[str, Tensor] | None" = None) -> str:
@@ -104,6 +97,7 @@ class Handover:
         Raises TrainingError where saved weights would load as others, and whatever the receiver raises.
         """
         from upturn.models.engine import weights_hash
+        from upturn.training.adapter import save_adapter
         from upturn.training.weights import put_back
 
         if weights is not None:
@@ -113,7 +107,7 @@ class Handover:
             return version
         target = self._folder / version
         if self._receiver.form == "adapter":
-            _save_adapter(self._model, target)
+            save_adapter(self._model, target)
         else:
             self._save_checkpoint(target, version)
         self._receiver.take(target, version)
@@ -139,18 +133,3 @@ class Handover:
         others.sort(key=lambda each: each.stat().st_mtime)
         for folder in others[: max(0, len(others) - (_KEPT - 1))]:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _save_adapter(model: Any, target: Path) -> None:
-    """The adapter as PEFT saves it, whole or not at all."""
-    if target.is_dir():
-        return
-    partial = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
-    missing = [name for name in _ADAPTER_FILES if not (partial / name).is_file()]
-    if missing:
-        raise TrainingError(
-            f"PEFT saved no {missing[0]!r} in {str(partial)!r}; one adapter named 'default' is needed"
-        )
-    partial.rename(target)

@@ -21,6 +21,7 @@ from upturn.loop.lessons.evidence import check_evidence
 from upturn.loop.lessons.imitation import Imitation, Way
 from upturn.loop.lessons.learned import Learned
 from upturn.loop.plan import Plan
+from upturn.loop.sampling import check_sampler
 from upturn.loop.training import sft_settings
 from upturn.records import AgentVersion, Result
 
@@ -34,6 +35,8 @@ class Lesson(NamedTuple):
     """What it would do and take; nothing is trained or kept."""
     train: Callable[[Context, AgentVersion, ExamResult, str], Learned]
     """What it makes of a version, given its exam before and the step's name."""
+    ready: Callable[[Context], object] = lambda _: None
+    """Raises ConfigError for what the run's environment does not have; asked before anything is examined."""
 
 
 def _lesson(
@@ -65,7 +68,7 @@ LESSONS: Mapping[str, Lesson] = {
     "iterated": _imitation("iterated"),
     "star": _imitation("star"),
     "self-repair": _imitation("self_repair"),
-    "rft": Lesson(rft.settings, rft.plan, rft.train),
+    "rft": Lesson(rft.settings, rft.plan, rft.train, rft.examples),
     "world-model": _lesson(world_model.settings, world_model.plan, world_model.train),
     "offline": _lesson(offline.settings, offline.plan, offline.train),
     "mixture": _lesson(
@@ -131,10 +134,14 @@ def student(context: Context) -> AgentVersion:
 
 
 def teach(context: Context, algorithm: str) -> Taught:
-    """Runs the lesson, or goes on with it. Raises ConfigError, see ``check``."""
+    """Runs the lesson, or goes on with it. Raises ConfigError, see ``check``, and what ``check_sampler`` raises."""
     check(context.config, algorithm)
     lesson, incumbent = LESSONS[algorithm], student(context)
+    if not context.journal.has_finished("train"):
+        lesson.ready(context)
+        check_sampler(context)
     before = examine(context, "exam-before", incumbent)
+    context.fleet.keep_only(())  # two copies of the model that training has better use for
     learned = context.journal.record_step(
         "train", Learned, lambda: lesson.train(context, incumbent, before, algorithm)
     )

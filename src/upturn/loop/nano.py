@@ -10,12 +10,12 @@ from typing_extensions import TypedDict
 
 from upturn.agents import Limits
 from upturn.deployment.interval import Interval
+from upturn.environments.judgement import judge
 from upturn.environments.office import LEARNED
 from upturn.environments.office.kit import OfficeKit
 from upturn.loop.exam import exam_tasks, families_of, levels_of, sit
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.progress import Progress
-from upturn.loop.service import judge
 from upturn.models.nano import CARD
 from upturn.records import AgentVersion, fields_json, record
 from upturn.training.pretraining import SCHEDULE, TOTAL_STEPS, Phase, pretrain

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 from upturn.config import Config
 from upturn.errors import ConfigError, TrainingError, UpturnError, described
 from upturn.loop.context import torch_set
-from upturn.loop.trainee import Trainee
+from upturn.loop.trainee import Trainee, put_on
 from upturn.rewards.similarity import Similarity
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.advantage import ScoredGroup
 from upturn.training.collection import StatefulCollect
 from upturn.training.distributed import Limits, World, agreed, connected, everyone, shared
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.preference_settings import DpoRoundsSettings
 from upturn.training.stream import State
 
 if TYPE_CHECKING:
@@ -31,8 +33,11 @@ if TYPE_CHECKING:
 
 Given = ParamSpec("Given")
 
-LIMITS = Limits(silence_seconds=24 * 3600.0)
-"""Peers hear nothing while the first process examines; one that ends is missed at once all the same."""
+FIRST_LIMITS = Limits()
+"""Of the first process, which waits for peers only while all compute the same: one that hangs is missed soon."""
+PEER_LIMITS = Limits(silence_seconds=24 * 3600.0)
+"""Of the others, who hear nothing while the first one samples or examines. They need not miss one that hangs: the
+first one does, ends, and is missed at once."""
 LAST_WORDS_SECONDS = 5.0
 """That a peer waits before it ends in failure: launchers end all processes as soon as one has, and the first one
 has something to say."""
@@ -57,6 +62,7 @@ def jointly(
     work = _Work(
         run,
         trainee.version.model,
+        trainee.adapter,
         tuple(_word(each) for each in given),
         {name: None if name == "progress" else _word(each) for name, each in named.items()},
         torch.get_num_threads(),
@@ -68,7 +74,7 @@ def jointly(
 @contextmanager
 def leading(world: World | None) -> Iterator[None]:
     """Inside, peers may be called for; afterwards they are told that all is done. None = there are none."""
-    with connected(world, LIMITS):
+    with connected(world, FIRST_LIMITS):
         yield
         agreed(world, lambda: None)
 
@@ -81,7 +87,7 @@ def attend(world: World) -> bool:
     """
     has_met = False
     try:
-        with connected(world, LIMITS):
+        with connected(world, PEER_LIMITS):
             has_met = True
             while (work := agreed(world, _nothing)) is not None:
                 with torch_set(work.threads):
@@ -128,6 +134,8 @@ class _Work(NamedTuple):
     run: Callable[..., TrainingOutcome]
     model: str
     """What to load before training."""
+    adapter: AdapterSettings | None
+    """To be put on it; None = the whole model is trained."""
     given: tuple[object, ...]
     named: Mapping[str, object]
     threads: int
@@ -159,14 +167,13 @@ def _word(value: object) -> object:
 
 def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
     """The run's outcome, with the weights where they belong."""
-    from upturn.training.ppo import run_ppo
     from upturn.training.sharding import shard
     from upturn.training.whole import WholeCopy
 
-    model = _loaded(work.model, world)
+    model = _loaded(work, world)
     whole = WholeCopy(model, world, copy=None if own is None else own.model)
     named: dict[str, Any] = {}
-    if work.run is run_ppo:
+    if _trains_critic(work):
         from upturn.training.critic import value_model
 
         named["critic"] = value_model(model)
@@ -186,18 +193,28 @@ def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
     return outcome
 
 
-def _loaded(name: str, world: World) -> "PreTrainedModel":
-    """The model, in every process; raises TrainingError in all where one does not have it."""
+def _trains_critic(work: _Work) -> bool:
+    """True when a value model is trained beside the model, which must be made before that one is sharded."""
+    from upturn.training.ppo import run_ppo
+
+    rounds = (each for each in work.given if isinstance(each, DpoRoundsSettings))
+    return work.run is run_ppo or any(each.critic is not None for each in rounds)
+
+
+def _loaded(work: _Work, world: World) -> "PreTrainedModel":
+    """The model with its adapter, in every process; raises TrainingError in all where one does not have it."""
     from upturn.models.nano import load_local
 
     try:
-        found = load_local(name).model
+        found = load_local(work.model).model
+        if work.adapter is not None:
+            put_on(found, work.adapter, work.model)
     except Exception as exc:
         everyone(world, described(exc))
         raise
     for rank, trouble in enumerate(everyone(world, "")):
         if trouble:
-            raise TrainingError(f"process {rank} cannot load the model {name!r}: {trouble}")
+            raise TrainingError(f"process {rank} cannot load the model {work.model!r}: {trouble}")
     return found
 
 

@@ -12,14 +12,17 @@ from typing import NamedTuple
 from upturn.config import RoundsConfig
 from upturn.errors import TrainingError
 from upturn.loop.context import Context
+from upturn.loop.exam import heldout_tasks
 from upturn.loop.fleet import SLOTS
-from upturn.loop.practice import SELECTION_TASKS, Course
+from upturn.loop.practice import Course
 from upturn.loop.settings import optimiser
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
+from upturn.loop.values import written_from_states
+from upturn.loop.watch import watched
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.training.estimate import Memory, memory, shape_of
 from upturn.training.row import TrainingRow, policy_rows, written_count
-from upturn.training.settings import OptimiserSettings
+from upturn.training.settings import GrpoSettings, OptimiserSettings
 
 PROBED_ATTEMPTS = 48
 """At most."""
@@ -48,13 +51,17 @@ class Plan:
     seconds: float
     basis: str
     """What the figures rest on, in words."""
+    continued_tokens: int = 0
+    """Written to measure what states are worth, beside those that are trained on; 0 = none are measured."""
 
     def results(self) -> list[Result]:
         """As a command prints them."""
+        continued = [Result("continued_tokens", float(self.continued_tokens))] if self.continued_tokens else []
         return [
             Result(f"{self.unit}s", float(self.units)),
             Result("rows", float(self.rows)),
             Result("tokens", float(self.tokens)),
+            *continued,
             Result("memory", self.memory_bytes / 1e9, "GB"),
             Result("time", self.seconds, "s"),
         ]
@@ -70,6 +77,9 @@ class Cost(NamedTuple):
     update_seconds: float
     longest: int
     """Tokens of the longest."""
+    continued: float = 0.0
+    """Tokens that one continuation from each of its states writes, of those that attempts share once; 0 where no
+    state is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +87,25 @@ class Held:
     """What a run holds and does beside training its model."""
 
     copies: int = 0
-    """Of the model in memory, not trained."""
+    """Of the model in memory, not trained: a reference, or the best weights so far. Those of watched practice, and
+    the copy that the engine has laid out for sampling, are counted anyway."""
     critics: int = 0
     """Of the model, trained."""
-    scorings: int = 0
-    """Of every row, without a step: by a reference, or by the model itself before it changes."""
+    scorings: float = 0.0
+    """Of every row each time it is trained on, without a step: by a reference, or by the model itself before it
+    changes; what is scored once for several epochs is a part of one."""
+    trainings: int = 1
+    """How often the same is done anew, from other seeds or with other rewards."""
+    exams: int = 2
+    """On all held-out tasks."""
+    attempts: int = 0
+    """Further ones, which nothing is trained on."""
+
+
+def held_by(settings: GrpoSettings, *, copies: int = 0) -> Held:
+    """What a policy gradient holds, beside so many further copies."""
+    references = int(settings.objective.kl is not None)
+    return Held(copies=copies + references, scorings=references + int(settings.mismatch is not None))
 
 
 class Walk(NamedTuple):
@@ -115,30 +139,33 @@ def practice_plan(
 ) -> Plan:
     """Of a run that learns from fresh attempts; ``passes``: how often each is used."""
     section, practice = course.section, course.practice
-    trainee = Trainee(context.fleet, parent)
+    trainee = Trainee(context.fleet, parent, context.adapter)
     sampler = TaskSampler(context.kit, course.weights, section.tasks_per_iteration, seed=practice.seed)
     attempts = min(practice.attempts, PROBED_ATTEMPTS)
     tasks = (course.tasks or sampler.tasks)(0)[: max(1, PROBED_ATTEMPTS // attempts)]
     settings = optimiser(context.config, section.learning_rate)
     cost = probed(trainee, tasks, replace(practice, attempts=attempts), settings)
-    rows = section.iterations * section.tasks_per_iteration * practice.attempts
-    watched = SELECTION_TASKS * evaluations(section) if course.is_watched else 0
-    exams = 2 * context.config.tasks.heldout_count
-    seconds = (rows + watched + exams) * cost.sampling_seconds + rows * cost.update_seconds * (
-        passes * (1 + held.critics) + held.scorings / BACKWARD
-    )
+    rows = held.trainings * section.iterations * section.tasks_per_iteration * practice.attempts
+    looks = len(watched(context).tasks) * evaluations(section) if course.is_watched else 0
+    continued = rows * practice.continuations * cost.continued
+    examined = held.trainings * looks + held.exams * len(heldout_tasks(context))
+    sampled = rows + continued / max(cost.written, 1.0) + examined + held.attempts
+    steps = passes * (1 + held.critics) + held.scorings / BACKWARD
+    seconds = sampled * cost.sampling_seconds + rows * cost.update_seconds * steps
     alive = section.tasks_per_iteration * practice.attempts
-    taken = _memory(trainee, cost, settings, held=held, batch_rows=alive, alive=alive)
+    kept = replace(held, copies=held.copies + int(course.is_watched))
+    taken = _memory(trainee, cost, settings, held=kept, batch_rows=alive, alive=alive)
     return Plan(
         algorithm,
         f"{practice.attempts} fresh attempts at each of {section.tasks_per_iteration} tasks a round",
-        section.iterations,
+        held.trainings * section.iterations,
         "iteration",
         rows,
         round(rows * cost.tokens),
         taken.total,
         seconds,
         f"a probe of {len(tasks) * attempts} attempts on this machine, as busy as it is now",
+        round(continued),
     )
 
 
@@ -188,6 +215,7 @@ def probed(trainee: Trainee, tasks: Sequence[Task], practice: Practice, settings
         sampling / len(attempts),
         cost.update_seconds * len(rows) / len(attempts),
         cost.longest,
+        written_from_states(trainee.fleet, groups) / len(attempts) if practice.continuations else 0.0,
     )
 
 
@@ -219,17 +247,17 @@ def _memory(
     trainee: Trainee, cost: Cost, settings: OptimiserSettings, *, held: Held, batch_rows: int, alive: int = 0
 ) -> Memory:
     """At most: common beginnings are computed once and take less. ``alive``: attempts sampled at the same time."""
-    shape = shape_of(trainee.model)
+    shape, copies = shape_of(trainee.model), held.copies + 1
     tokens = max(cost.longest, min(settings.micro_batch_tokens, round(batch_rows * cost.tokens)))
     own = memory(
         shape,
         micro_batch_tokens=tokens,
         written_tokens=round(tokens * cost.written / max(cost.tokens, 1.0)),
         is_checkpointed=settings.gradient_checkpointing,
-        copies=held.copies + (1 if alive else 0),  # whoever samples has a copy laid out for sampling
+        copies=copies,
         cached_tokens=min(alive, SLOTS) * cost.longest,
     )
-    critics = held.critics * (own.optimiser + own.weights // (1 + held.copies + (1 if alive else 0)))
+    critics = held.critics * (own.optimiser + own.weights // (1 + copies))
     return replace(own, optimiser=own.optimiser + critics)
 
 

@@ -1,7 +1,7 @@
 """Practice in the environment: what every way of learning from fresh attempts shares.
 
 Tasks are drawn by family, the version in training attempts each several times, the attempts are judged and kept,
-and a watch on fresh tasks chooses the weights that become a version.
+and a watch (see ``watch``) chooses the weights that become a version.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,19 +13,21 @@ from upturn.config import PracticeConfig, RewardConfig
 from upturn.loop.candidate import keep_version, training_folder
 from upturn.loop.context import Context
 from upturn.loop.curriculum import curriculum_collect
-from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.exam import ExamResult
 from upturn.loop.fleet import Fleet
 from upturn.loop.peer import jointly
 from upturn.loop.progress import told
 from upturn.loop.sampling import follow, sampling
+from upturn.loop.settings import adapter_settings
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
+from upturn.loop.watch import watcher
 from upturn.models.nano import load_local
 from upturn.pool import PoolSink
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.report.training import write_training_report
 from upturn.rewards import Rubric, soft_overlong
 from upturn.training.advantage import ScoredGroup
-from upturn.training.assessment import Assessment, Evaluate
+from upturn.training.assessment import Evaluate
 from upturn.training.collection import Collect, Refill
 from upturn.training.curriculum_settings import CurriculumSettings
 from upturn.training.curve import CurvePoint
@@ -37,11 +39,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-SELECTION_TASKS = 108
-"""Tasks on which a training run is watched and its best weights are chosen: training templates in unseen worlds,
-so that the held-out tasks stay untouched by any choice."""
-SELECTION_SEED = 7_919
-"""Added to the run's seed for them."""
 CYCLE_SEED_STEP = 10_000
 """Added to the seed of practice for each cycle, so that later cycles practise other tasks."""
 
@@ -97,7 +94,8 @@ def practised(
 
     section, folder = course.section, training_folder(context, name)
     with sampling(context, parent, name) as fleet:
-        trainee = Trainee(context.fleet if course.staleness else fleet, parent)
+        adapter = adapter_settings(context.config, seed=course.practice.seed)
+        trainee = Trainee(context.fleet if course.staleness else fleet, parent, adapter)
         context.progress.stage(course.title, section.iterations)
         with _collecting(context, parent, trainee, course=course, fleet=fleet) as (collect, refill):
             outcome = learn(
@@ -115,6 +113,7 @@ def practised(
         return parent
     if section.incumbent_share:
         incumbent = context.router.registry.served(parent.agent).incumbent
+        trainee.merge()
         blend(trainee.model, weight_tensors(load_local(incumbent.model).model), section.incumbent_share)
     snapshot = None if course.snapshot is None else course.snapshot()
     return keep_version(context, trainee, parent, name, snapshot=snapshot)
@@ -190,7 +189,7 @@ def _collecting(
     from upturn.training.trainer import torch_threads
     from upturn.training.weights import put_back
 
-    ahead = Trainee(Fleet(context.kit, fleet.limits) if fleet is context.fleet else fleet, parent)
+    ahead = Trainee(Fleet(context.kit, fleet.limits) if fleet is context.fleet else fleet, parent, trainee.adapter)
     follow(fleet, ahead.model, parent)
 
     def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
@@ -203,33 +202,6 @@ def _collecting(
         AheadCollect(trainee.model, sample, staleness=course.staleness, iterations=section.iterations) as collect,
     ):
         yield _Source(collect, refill)
-
-
-def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
-    """The evaluation that a training run is watched by, and its best weights are chosen by.
-
-    Costs are means over the tasks that were judged for them: what could not be judged is no proof of good conduct.
-    """
-    tasks = exam_tasks(
-        context.kit, context.practised, SELECTION_TASKS, seed=context.seed + SELECTION_SEED, split="train"
-    )
-
-    def evaluate(_iterations: int) -> Assessment:
-        version = trainee.serve_as(trainee.version, context.fleet)  # here, wherever practice samples
-        found = sit(context.fleet, version, tasks, context.purpose(f"{name}/watch"), pool=None)
-        context.progress.figure("unseen worlds", found.rate())
-        interval, costs = found.interval(), found.costs()
-        return Assessment(
-            found.rate(),
-            {name: cost.mean for name, cost in costs.items()},
-            low=interval.low,
-            high=interval.high,
-            tasks=len(found.marks),
-            measure="success on training templates in unseen worlds",
-            missing_costs={name: cost.missing for name, cost in costs.items() if cost.missing},
-        )
-
-    return evaluate
 
 
 def configured_reward(context: Context) -> Reward:

@@ -1,10 +1,12 @@
 """Where a version in training is sampled from: this process, workers of a Ray cluster, or an engine at a URL."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from upturn.config.learning import RolloutConfig
 from upturn.loop.context import Context
 from upturn.loop.crew import CrewFleet, OpenTrainee
 from upturn.loop.fleet import Fleet
@@ -14,6 +16,9 @@ from upturn.records import AgentVersion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from upturn.agents.ray_crew import CrewSettings
+    from upturn.models.remote import RemoteEngine
 
 _UNNAMED = "default"
 """What SGLang calls weights that nobody named."""
@@ -32,21 +37,50 @@ def sampling(context: Context, parent: AgentVersion, name: str) -> Iterator[Flee
         case "process":
             yield context.fleet
         case "ray":
-            from upturn.agents.ray_crew import CrewSettings, RayCrew
+            from upturn.agents.ray_crew import RayCrew
 
             opened = OpenTrainee(context.config.environment.name, limits, parent)
-            settings = CrewSettings(workers=config.workers, address=config.address or None)
-            with RayCrew(opened, settings) as crew:
+            with RayCrew(opened, _crew_settings(config)) as crew:
                 fleet = CrewFleet(context.kit, limits, crew, handed)
                 yield fleet
                 if fleet.lost_workers:
                     lost = f"{fleet.lost_attempts} attempts with {len(fleet.lost_workers)} workers"
                     context.progress.note(f"lost and made again: {lost} ({fleet.lost_workers[0]})")
         case "engine":
-            from upturn.models.remote import RemoteEngine, RemoteSettings
+            yield RemoteFleet(context.kit, limits, _engine(context), handed)
 
-            engine = RemoteEngine(RemoteSettings(config.url, dialect=config.dialect), _UNNAMED)
-            yield RemoteFleet(context.kit, limits, engine, handed)
+
+def check_sampler(context: Context) -> None:
+    """Looks whether whoever samples elsewhere is there, before anything is examined in vain; changes nothing there.
+
+    Raises ClusterError for Ray that is not installed or an address where nobody listens, ModelError for an engine
+    that does not answer.
+    """
+    match context.config.rollouts.place:
+        case "process":
+            pass
+        case "ray":
+            from upturn.agents.ray_crew import check_cluster
+
+            check_cluster(_crew_settings(context.config.rollouts))
+        case "engine":
+            asyncio.run(_engine(context).check())
+
+
+def _crew_settings(config: RolloutConfig) -> "CrewSettings":
+    from upturn.agents.ray_crew import CrewSettings
+
+    return CrewSettings(workers=config.workers, address=config.address or None)
+
+
+def _engine(context: Context) -> "RemoteEngine":
+    from upturn.models.remote import RemoteEngine, RemoteSettings
+
+    config = context.config.rollouts
+    settings = RemoteSettings(
+        config.url, config.dialect, max_length=config.max_length, timeout_seconds=config.timeout_seconds
+    )
+    return RemoteEngine(settings, _UNNAMED, api_key=context.sampler_key)
 
 
 def follow(fleet: Fleet, model: "PreTrainedModel", parent: AgentVersion) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from upturn.agents.hint import Hint
 from upturn.environments.hint import HintedKit, hint_of, hinted
+from upturn.environments.judgement import judge
 from upturn.errors import TrainingError
 from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.service import judge
 from upturn.loop.trainee import Practice, Trainee, scored
 from upturn.records import Observation, Task, Trajectory
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory

@@ -5,14 +5,12 @@ its records are stored in one transaction, and only then the router learns, in t
 done wholly or not at all, and serving it again after an interruption finds what was stored and goes on.
 """
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from upturn.agents import trajectory_id
 from upturn.arbiter import Router, RoutingOutcome
-from upturn.environments import Verifier
-from upturn.errors import described
+from upturn.environments.judgement import judge
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.trouble import Troubles
 from upturn.pool import Pool, PoolBatch
@@ -20,11 +18,8 @@ from upturn.records import (
     AgentVersion,
     Decision,
     Evaluation,
-    GateResult,
     Task,
     Trajectory,
-    fields_json,
-    from_fields,
 )
 
 
@@ -115,16 +110,3 @@ class Service:
             if served.candidate is not None:
                 found[served.candidate.id] = served.candidate
         return found
-
-
-def judge(verifier: Verifier, task: Task, trajectory: Trajectory) -> Evaluation:
-    """The verifier's evaluation, as it will be read back.
-
-    A verifier that breaks, or whose answer no record can hold, gives a ``missing`` one that says why.
-    """
-    try:
-        return from_fields(Evaluation, fields_json(verifier.verify(task, trajectory)))
-    except Exception as exc:  # noqa: BLE001 — a broken judge is recorded as missing, its siblings go on
-        digest = hashlib.blake2b(f"{verifier.name}/{trajectory.id}".encode(), digest_size=8).hexdigest()
-        gate = GateResult("judged", False, described(exc))
-        return Evaluation(f"v-{digest}", task.id, trajectory.id, verifier.name, "missing", (gate,), {}, {}, None)

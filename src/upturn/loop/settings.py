@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import TypedDict, TypeVar
 
 from upturn.config import Config, RoundsConfig
-from upturn.config.learning import CurriculumConfig
-from upturn.config.lesson import PairConfig
+from upturn.config.learning import CurriculumConfig, LevelConfig
+from upturn.config.lesson import CriticConfig, PairConfig
 from upturn.errors import ConfigError
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.curriculum_settings import CurriculumSettings, GateSettings, LevelSettings
+from upturn.training.ppo_settings import CriticSettings
 from upturn.training.preference_settings import PairObjectiveSettings
 from upturn.training.settings import OptimiserSettings
 
@@ -54,6 +56,14 @@ def optimiser(config: Config, learning_rate: float, *, warmup_steps: int = 0) ->
     )
 
 
+def adapter_settings(config: Config, *, seed: int) -> AdapterSettings | None:
+    """What ``[lora]`` asks for, drawn from this seed; None = whole models are trained."""
+    section = config.lora
+    if not section.rank:
+        return None
+    return AdapterSettings(section.rank, section.alpha, section.targets, seed)
+
+
 def pair_objective(section: PairConfig) -> PairObjectiveSettings:
     """The loss of pairs."""
     return PairObjectiveSettings(
@@ -65,11 +75,22 @@ def pair_objective(section: PairConfig) -> PairObjectiveSettings:
     )
 
 
+def critic_settings(section: CriticConfig) -> CriticSettings:
+    """How values are learned."""
+    return CriticSettings(
+        learning_rate=section.learning_rate,
+        minibatches=section.minibatches,
+        passes=section.passes,
+        alone_iterations=section.alone_iterations,
+        value_clip=section.value_clip,
+    )
+
+
 def curriculum_settings(section: CurriculumConfig) -> CurriculumSettings | None:
     """None = families are practised by what they failed before, to the end."""
     if section.policy is None:
         return None
-    gate, levels = section.gate, section.levels
+    gate = section.gate
     return made(
         "curriculum",
         lambda: CurriculumSettings(
@@ -77,8 +98,17 @@ def curriculum_settings(section: CurriculumConfig) -> CurriculumSettings | None:
             window=section.window,
             min_attempts=section.min_attempts,
             gate=GateSettings(gate.low, gate.high, gate.probe_share) if section.is_gated else None,
-            levels=LevelSettings(levels.advance_at, levels.ahead_share, levels.easier_share, levels.max_drop)
-            if section.policy == "levels"
-            else None,
+            levels=_levels(section.levels) if section.policy == "levels" else None,
         ),
+    )
+
+
+def _levels(section: LevelConfig) -> LevelSettings:
+    mix = section.final_mix
+    return LevelSettings(
+        section.advance_at,
+        section.ahead_share,
+        section.easier_share,
+        section.max_drop,
+        None if mix is None else {int(level): share for level, share in mix.items()},
     )

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from upturn.environments import EnvironmentKit, tools_of
+from upturn.agents.build import prompts_for
+from upturn.environments import EnvironmentKit
+from upturn.environments.judgement import judge
 from upturn.errors import ModelError
-from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose
-from upturn.loop.service import judge
+from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose, renderer_of
 from upturn.loop.values import Continuations, measure_values, turn_rewards
-from upturn.models.nano import load_local
+from upturn.models.local import folder_here
+from upturn.models.nano import NANO_FOLDER, load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.curriculum import Portion
 
@@ -163,18 +166,32 @@ class Practice:
 class Trainee:
     """Holds one model for training and sampling at once; single use."""
 
-    def __init__(self, fleet: Fleet, version: AgentVersion) -> None:
-        """Loads the version's weights anew and practises under a name of its own: whoever serves is not touched."""
+    def __init__(self, fleet: Fleet, version: AgentVersion, adapter: AdapterSettings | None = None) -> None:
+        """Loads the version's weights anew and practises under a name of its own: whoever serves is not touched.
+
+        ``adapter``: what is trained in place of the weights; None = they are. Raises ModelError where it cannot be.
+        """
         from upturn.models.engine import LocalEngine
 
         local = load_local(version.model)
+        self.adapter = adapter
+        if adapter is not None:
+            put_on(local.model, adapter, version.model)
         self.fleet = fleet
         self.version = replace(version, version=f"{version.version}-in-training")
         self.model: PreTrainedModel = local.model
         self.engine: LocalEngine = LocalEngine(
             local.model, slots=SLOTS, max_length=fleet.limits.max_tokens or CONTEXT
         )
-        self.renderer = local.renderer(tools_of(fleet.kit))
+        self.renderer = renderer_of(local, version, fleet.kit)
+        self.prompts = prompts_for(version, fleet.limits, self.renderer)
+        """How its agent makes prompts."""
+
+    def merge(self) -> None:
+        """Puts a whole model in the place of one with an adapter; afterwards nothing is sampled or trained."""
+        from upturn.training.adapter import merged
+
+        self.model = merged(self.model)
 
     def serve_as(self, version: AgentVersion, fleet: Fleet | None = None) -> AgentVersion:
         """Lets the fleet attempt tasks as ``version`` with the weights as they are now; None = its own fleet."""
@@ -220,6 +237,14 @@ class Trainee:
         how = Continuations(practice.continuations, practice.earned, practice.gamma)
         values = replace(purpose, key=f"{purpose.key}/values")
         return measure_values(self.fleet, version, groups, values, how=how).groups
+
+
+def put_on(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> None:
+    """An adapter on the model of that name, whose folder the saved adapter will name as its base."""
+    from upturn.training.adapter import adapt
+
+    base = NANO_FOLDER if name == "nano" else folder_here(name)
+    adapt(model, adapter, base=str(base.absolute()))
 
 
 def _refuse_broken(trajectories: Sequence[Trajectory]) -> None:

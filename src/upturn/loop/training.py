@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from upturn.agents.context import Prompts
 from upturn.agents.rendering import has_tokens_of, rendered_rows
 from upturn.config import Config
 from upturn.errors import RecordError, TrainingError
@@ -75,7 +76,7 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
     from upturn.training.sft import run_sft
 
     config = context.config.sft
-    trainee = Trainee(context.fleet, parent)
+    trainee = Trainee(context.fleet, parent, context.adapter)
     demonstrations = rendered_demonstrations(context, snapshot, trainee)
     rows = supervised_rows(demonstrations)
     steps = config.epochs * math.ceil(len(rows) / config.batch_rows)
@@ -164,7 +165,7 @@ class Rendered(NamedTuple):
 
 def rendered(attempts: Iterable[Trajectory], trainee: Trainee) -> Rendered:
     """The attempts with token rows of the trainee's renderer, see ``with_rows``."""
-    found = [with_rows(each, trainee.renderer, trainee.version.prompt) for each in attempts]
+    found = [with_rows(each, trainee.renderer, trainee.prompts) for each in attempts]
     written = tuple(each for each in found if any(row.spans for row in each.rows))
     return Rendered(written, len(found) - len(written))
 
@@ -186,7 +187,7 @@ def rendered_demonstrations(context: Context, snapshot: Snapshot, trainee: Train
     return found.attempts
 
 
-def with_rows(trajectory: Trajectory, renderer: Renderer, prompt: str = "") -> Trajectory:
+def with_rows(trajectory: Trajectory, renderer: Renderer, prompts: Prompts | None = None) -> Trajectory:
     """The trajectory with token rows: its own if they are tokens of this renderer, else rendered from its actions.
 
     What a model with another tokenizer sampled counts as rendered then: its log-probs are of other tokens. Without
@@ -195,7 +196,7 @@ def with_rows(trajectory: Trajectory, renderer: Renderer, prompt: str = "") -> T
     if trajectory.rows and has_tokens_of(trajectory, renderer):
         return trajectory
     try:
-        rows = rendered_rows(trajectory, renderer, prompt)
+        rows = rendered_rows(trajectory, renderer, prompts)
     except RecordError:  # one foreign name must not end the training on all others
         rows = ()
     return replace(trajectory, rows=rows, origin="rendered", temperature=None, model_version="")

@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeAlias
 
 from upturn.agents import Beginning, beginnings
 from upturn.agents.beginning import whole_attempt
+from upturn.environments.judgement import judge
 from upturn.errors import WorldError
 from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.service import judge
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory, StateValue
 
@@ -100,19 +100,7 @@ def continued(
     Raises WorldError where the environment does not repeat itself, or breaks so often that an attempt's first state
     has no value.
     """
-    states: dict[_Key, _State] = {}
-    keys: list[list[list[_Key] | None]] = []
-    for group in groups:
-        keys.append([])
-        for member in group.members:
-            if not member.is_scorable:
-                keys[-1].append(None)
-                continue
-            environment = fleet.kit.environment(group.task)
-            own = beginnings(member.trajectory, group.task, environment)
-            keys[-1].append([_key(group.task, each) for each in own])
-            for each in own:
-                states.setdefault(_key(group.task, each), _State(group.task, each))
+    states, keys = _entered(fleet, groups)
     jobs = [(version, state.task, number) for state in states.values() for number in range(how.count)]
     begin = [state.beginning for state in states.values() for _ in range(how.count)]
     made = fleet.attempt(jobs, purpose, begin)
@@ -140,6 +128,43 @@ def continued(
         len(made),
         sum(reward is None for reward in rewards),
     )
+
+
+def written_from_states(fleet: Fleet, groups: Sequence[ScoredGroup]) -> int:
+    """Tokens that the members wrote from each of their states on, states that they share once: about as many as one
+    continuation of each would write. Raises WorldError as ``continued`` does."""
+    attempts = {member.trajectory.id: member.trajectory for group in groups for member in group.members}
+    return sum(
+        span.stop - span.start
+        for state in _entered(fleet, groups).states.values()
+        for row in attempts[state.beginning.source].rows
+        for span in row.spans
+        if span.turn >= len(state.beginning.turns)
+    )
+
+
+class _Entered(NamedTuple):
+    """The states of scorable members."""
+
+    states: dict[_Key, _State]
+    """In the order in which they were met."""
+    keys: list[list[list[_Key] | None]]
+    """By group, member and turn; None = an unscorable member."""
+
+
+def _entered(fleet: Fleet, groups: Sequence[ScoredGroup]) -> _Entered:
+    found = _Entered({}, [])
+    for group in groups:
+        found.keys.append([])
+        for member in group.members:
+            if not member.is_scorable:
+                found.keys[-1].append(None)
+                continue
+            own = beginnings(member.trajectory, group.task, fleet.kit.environment(group.task))
+            found.keys[-1].append([_key(group.task, each) for each in own])
+            for each in own:
+                found.states.setdefault(_key(group.task, each), _State(group.task, each))
+    return found
 
 
 def _check_first(states: Mapping[_Key, _State], earned: Mapping[_Key, Returns], made: Sequence[Trajectory]) -> None:

@@ -61,7 +61,7 @@ def observed(trajectories: Sequence[Trajectory], trainee: Trainee) -> Observed:
     """The transitions of the attempts, on both sides of the split."""
     longest = trainee.fleet.limits.max_tokens or CONTEXT
     observations = RenderedObservations(trainee.renderer)
-    written = [with_rows(each, trainee.renderer, trainee.version.prompt) for each in trajectories]
+    written = [with_rows(each, trainee.renderer, trainee.prompts) for each in trajectories]
     found, left_out = transitions_of(written, observations, max_tokens=longest)
     trained = tuple(each for each in found if not is_held_out(each.task_id))
     known = {each.prompt_ids for each in trained}
@@ -91,7 +91,7 @@ def train_world_model(
     from upturn.training.prediction import Predictor
     from upturn.training.world_model import run_world_model
 
-    trainee = Trainee(context.fleet, parent)
+    trainee = Trainee(context.fleet, parent, context.adapter)
     attempts = demonstrations_in(context, snapshot)
     world = observed(attempts, trainee)
     folder = training_folder(context, name)

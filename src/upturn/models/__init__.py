@@ -4,12 +4,14 @@ from upturn.models.call import read_call, value_text, write_call
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
+from upturn.models.manner import tools_prompt
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
 from upturn.models.renderer import (
     SPECIAL_TOKENS,
     CompactRenderer,
     ConversationRenderer,
     Renderer,
+    RetellingRenderer,
     Written,
     next_prompt,
 )
@@ -29,11 +31,13 @@ __all__ = [
     "Model",
     "Renderer",
     "RendererReport",
+    "RetellingRenderer",
     "ScriptedModel",
     "Written",
     "check_renderer",
     "next_prompt",
     "read_call",
+    "tools_prompt",
     "value_text",
     "write_call",
 ]

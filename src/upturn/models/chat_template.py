@@ -99,9 +99,17 @@ class ChatRenderer:
     ) -> tuple[int, ...]:
         """The whole next prompt: the history with what follows, or all of it rendered again."""
         if not self.keeps_prefix(prompt):
-            return tuple(self._template.encode(self._rendered(self._conversation(turns, observation, prompt))))
+            return self.retell(turns, observation=observation, prompt=prompt)
         gap = () if history[-1:] and history[-1] in self._stop_ids else (self.manner.end_id,)
         return (*history, *gap, *self._extension(observation, self._call_id(turns[-1])))
+
+    def retell(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
+        """The conversation as the template shows all of it, calls made from the turns' actions."""
+        return tuple(self._template.encode(self._rendered(self._conversation(turns, observation, prompt))))
+
+    def count(self, text: str) -> int:
+        """Tokens of the text, control tokens in it as text."""
+        return len(self._template.encode(self._template.marked(text)))
 
     def write(self, action: Action) -> tuple[int, ...]:
         """The call as the template writes it, and the end token.

@@ -3,10 +3,11 @@
 Checked, in this order: stop ids; that the same arguments give the same ids; that prompts show the instruction, the
 system prompt and each observation, the empty one included, and an error by its code; that what is written ends in a
 stop id and in no place before, and reads back as the same action, odd values included; that what was cut off reads
-as no action, and reading never raises; that text which looks like special tokens stays text; and over several turns
-that a renderer which says that it keeps prefixes does. Rows that fork because it does not, and odd values that it
-refuses with RecordError, are counted: they are a price, no breach. Not checked: whether the model was trained with
-this renderer.
+as no action, and reading never raises; that text which looks like special tokens stays text; that a conversation
+told anew, where the renderer can do that, shows all that was said; and over several turns that a renderer which
+says that it keeps prefixes does. Rows that fork because it does not, and odd values that it refuses with
+RecordError, are counted: they are a price, no breach. Not checked: whether the model was trained with this
+renderer.
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from upturn.errors import RecordError
 from upturn.models.call_format import is_same_call
-from upturn.models.renderer import ConversationRenderer, Renderer, next_prompt
+from upturn.models.renderer import ConversationRenderer, Renderer, RetellingRenderer, next_prompt
 from upturn.records import Action, Observation, Turn
 
 ValueT = TypeVar("ValueT")
@@ -70,7 +71,7 @@ def check_renderer(
     """What breaks the contract, and how many rows fork; give actions of the environment, tokens of the template."""
     check = _Check(renderer, actions, special_texts)
     problems: list[str] = []
-    for part in (check.stopping, check.prompts, check.writing, check.reading, check.injection):
+    for part in (check.stopping, check.prompts, check.writing, check.reading, check.injection, check.retelling):
         try:
             problems += part()
         except Exception as exc:  # noqa: BLE001  whatever a foreign renderer does is a breach, to be reported
@@ -174,6 +175,8 @@ class _Check:
             "an observation": lambda text: self._renderer.extend(Observation(text)),
             "a parameter": lambda text: self._renderer.write(Action("user", "answer", {"text": text})),
         }
+        if isinstance(self._renderer, RetellingRenderer):
+            uses["a conversation told anew"] = partial(self._retold, self._renderer)
         for what, use in uses.items():
             expected = _counted(use("boats"), structure)
             for text in self._special_texts:
@@ -184,6 +187,26 @@ class _Check:
                     continue
                 if found != expected:
                     yield f"the text {text!r} in {what} became a special token: {_difference(expected, found)}"
+
+    def retelling(self) -> Iterator[str]:
+        renderer = self._renderer
+        if not isinstance(renderer, RetellingRenderer):
+            return
+        retold = yield from self._same("retell()", lambda: self._retold(renderer, "boats"))
+        for words in ("Be brief.", "count the red boats", "there are 5 boats", "what are they?", "boats are ships"):
+            yield from self._shown("retell()", retold, words)
+        short, long = (renderer.count("boats" * times) for times in (1, 99))
+        if not 0 < short < long:
+            yield f"count() must give a text's tokens, got {short!r} for a word and {long!r} for 99"
+
+    def _retold(self, renderer: RetellingRenderer, text: str) -> tuple[int, ...]:
+        """A conversation with the text in both answers. (What a model wrote may hold tokens of its own.)"""
+        acted = Action("boats", "count", {"colour": "red"})
+        turns = (
+            Turn(Observation("count the red boats"), self._renderer.read(self._renderer.write(acted)).text, acted),
+            Turn(Observation(f"there are 5 {text}"), "what are they?", None),
+        )
+        return renderer.retell(turns, observation=Observation(f"{text} are ships"), prompt="Be brief.")
 
     def conversation(self, prompt: str) -> tuple[int, list[str]]:
         """Rows that forked, and problems."""

@@ -48,7 +48,7 @@ class Manner:
     def opening(self, prompt: str, text: str, tools: Sequence[Tool]) -> Messages:
         """The first messages."""
         if tools and not self.lists_tools:
-            prompt = f"{prompt}\n\n{self._described(tools)}".lstrip("\n")
+            prompt = f"{prompt}\n\n{tools_prompt(tools, self.calls)}".lstrip("\n")
         if not prompt:
             return [{"role": "user", "content": text}]
         if self.has_system_role:
@@ -73,12 +73,14 @@ class Manner:
             return {"role": "tool", "content": text, "tool_call_id": call_id}
         return {"role": "user", "content": text}
 
-    def _described(self, tools: Sequence[Tool]) -> str:
-        listed = "\n".join(json.dumps(described(tool)["function"], ensure_ascii=False) for tool in tools)
-        return (
-            f"You can call one of these functions in each turn:\n{listed}\n"
-            f"To call one, end your turn with:\n{self.calls.example}"
-        )
+
+def tools_prompt(tools: Sequence[Tool], calls: CallFormat = JSON) -> str:
+    """What a model is told of the tools where no template lists them."""
+    listed = "\n".join(json.dumps(described(tool)["function"], ensure_ascii=False) for tool in tools)
+    return (
+        f"You can call one of these functions in each turn:\n{listed}\n"
+        f"To call one, end your turn with:\n{calls.example}"
+    )
 
 
 def described(tool: Tool) -> Message:

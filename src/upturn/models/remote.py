@@ -15,7 +15,7 @@ import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +24,12 @@ import httpx2
 from upturn.errors import ConfigError, ModelError
 from upturn.models.dialect import Answer, Call, DialectName, LogprobScale, WeightsForm, dialect_of
 from upturn.models.model import FinishReason, Generation, GenerationRequest
-from upturn.models.transport import Patience, base_of, bearer, post
+from upturn.models.transport import Patience, base_of, bearer, get, post
 
 _ROUNDING = 1e-3
 """Nats that rounding may put a log-prob above 0."""
+_LOOK_SECONDS = 10.0
+"""For one try of seeing whether an engine is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,8 @@ class RemoteEngine:
         if self._scale == "processed" and request.temperature != 1.0:
             raise ModelError(
                 f"the log-probs of {self._base} are those at the sampling temperature, so at temperature "
-                f"{request.temperature!r} they are not the model's: sample at 1.0, or {self._dialect.raw_cure} and "
-                "set logprobs='raw'"
+                f"{request.temperature!r} they are not the model's: sample at 1.0, as practice does, or "
+                f"{self._dialect.raw_cure} and say so where the engine is made: RemoteSettings(logprobs='raw')"
             )
         limit = self.settings.max_length
         budget = request.max_tokens if limit is None else min(request.max_tokens, limit - len(request.prompt_ids))
@@ -161,6 +163,13 @@ class RemoteEngine:
         reason: FinishReason = "stop" if answer.token_ids[-1] in request.stop_ids else "length"
         logprobs = tuple(min(float(each or 0.0), 0.0) for each in answer.logprobs)
         return Generation(answer.token_ids, logprobs, reason, version)
+
+    async def check(self) -> None:
+        """Raises ModelError unless the engine is there, answers and takes the key. Nothing is changed there."""
+        seconds = min(self.settings.timeout_seconds, _LOOK_SECONDS)
+        patience = replace(self._patience, timeout_seconds=seconds, retries=min(self.settings.retries, 1))
+        async with self._under_way() as line:
+            await get(line.client, f"{self._base}/v1/models", model=self._version, patience=patience)
 
     async def take(self, folder: Path, version: str) -> None:
         """Lets the engine load the weights in ``folder``, which it must be able to read, and samples with them.

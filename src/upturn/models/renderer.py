@@ -4,6 +4,7 @@ A renderer only ever appends: the prompt of a turn is the prompt of the turn bef
 ``extend`` of the new observation. Nothing is rendered again, so the tokens trained are the tokens sampled. Where a
 model's own chat template shows earlier turns differently later on, ``ConversationRenderer`` says what the whole
 next prompt is: such a prompt starts a new training row, and what was sampled stays in the row it was sampled in.
+So does a conversation that ``RetellingRenderer`` tells anew, because it has become too long.
 """
 
 from collections.abc import Sequence
@@ -65,6 +66,17 @@ class ConversationRenderer(Protocol):
         """
 
 
+@runtime_checkable
+class RetellingRenderer(Protocol):
+    """What a Renderer also is when a conversation can be told anew from its turns, shortened for instance."""
+
+    def retell(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
+        """The whole prompt after these turns, at least one, made from what they say and not from recorded ids."""
+
+    def count(self, text: str) -> int:
+        """Tokens that a text takes within a conversation, without what surrounds it."""
+
+
 def next_prompt(
     renderer: Renderer,
     history: tuple[int, ...],
@@ -110,6 +122,18 @@ class CompactRenderer:
         """``<|obs|>text<|act|>``"""
         text = f"error {observation.code}" if observation.is_error else observation.text
         return (self._observation, *self._encode(text), self._act)
+
+    def retell(self, turns: Sequence[Turn], *, observation: Observation, prompt: str = "") -> tuple[int, ...]:
+        """As ``open``, and for each turn what it wrote, ``<|end|>`` and what it got."""
+        ids = list(self.open(turns[0].observation, prompt))
+        later = [*(turn.observation for turn in turns[1:]), observation]
+        for turn, seen in zip(turns, later, strict=True):
+            ids += (*self._encode(turn.text), self._end, *self.extend(seen))
+        return tuple(ids)
+
+    def count(self, text: str) -> int:
+        """Tokens of the text."""
+        return len(self._encode(text))
 
     def write(self, action: Action) -> tuple[int, ...]:
         """``call<|end|>``; raises RecordError when a name in the action is not an identifier."""

@@ -52,7 +52,8 @@ class ChatTemplate:
     ) -> None:
         """``options``: variables of the template, such as ``enable_thinking``; None = none.
 
-        Raises ModelError when the tokenizer has no template, or no tokenizer of the ``tokenizers`` library.
+        Raises ModelError when the tokenizer has no template, or no tokenizer of the ``tokenizers`` library, and for
+        options that the template does not mention.
         """
         if not tokenizer.chat_template:
             raise ModelError(
@@ -62,6 +63,11 @@ class ChatTemplate:
         self._tokenizer = tokenizer
         self._options = dict(options or {})
         self._source = str(tokenizer.get_chat_template(tools=[]))
+        unknown = [name for name in self._options if name not in self._source]
+        if unknown:
+            raise ModelError(
+                f"template option {unknown[0]!r} has no effect: the chat template does not mention it; leave it out"
+            )
         self._template = FIXED_DATE + self._source if "strftime_now" in self._source else self._source
         self._encoder = _encoder(tokenizer)
         added = self._encoder.get_added_tokens_decoder()

@@ -43,12 +43,24 @@ async def post(
 
     ``client``: one without timeouts of its own. ``model``: whom the request is for, in the words of an error.
     """
+    return await _answered(client.build_request("POST", url, json=payload), client, model=model, patience=patience)
+
+
+async def get(client: httpx2.AsyncClient, url: str, *, model: str, patience: Patience) -> httpx2.Response:
+    """As ``post``, sending nothing."""
+    return await _answered(client.build_request("GET", url), client, model=model, patience=patience)
+
+
+async def _answered(
+    request: httpx2.Request, client: httpx2.AsyncClient, *, model: str, patience: Patience
+) -> httpx2.Response:
+    url = request.url
     for tries in range(patience.retries + 1):
         wait = min(_FIRST_WAIT_SECONDS * 2**tries, _LONGEST_WAIT_SECONDS)
         cause: Exception | None = None
         try:
             async with asyncio.timeout(patience.timeout_seconds):
-                response = await client.post(url, json=payload)
+                response = await client.send(request)
         except TimeoutError as exc:
             problem, cause = f"no whole answer within {patience.timeout_seconds:g} s", exc
         except httpx2.ConnectError as exc:

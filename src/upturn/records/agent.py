@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from upturn.records.json import JsonValue
 from upturn.records.record import record
 
 AgentKind = Literal["local_model", "rule_based", "callable", "endpoint"]
@@ -23,8 +24,9 @@ class AgentVersion:
     weights_hash: str = ""
     prompt: str = ""
     """System prompt; empty = none (the nano policy has none)."""
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    """Sampling parameters, e.g. temperature and max_tokens."""
+    parameters: Mapping[str, JsonValue] = field(default_factory=dict)
+    """How its model is run: ``temperature``, ``max_tokens``, a context's budget; for a local model also
+    ``template_options`` and ``weights``. What is left out is as usual."""
     capabilities: tuple[str, ...] = ()
     """Environments it can act in; empty = any."""
     parent: str | None = None

@@ -6,11 +6,12 @@ missing) stay out of every comparison and get 0, which is not the same as a rewa
 """
 
 import math
-from collections.abc import Iterable
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from upturn.records import Task, Trajectory, record
 
+ItemT = TypeVar("ItemT")
 Need = Literal["state_hashes", "token_rows", "state_values", "potentials"]
 """What an estimator may need beside rewards.
 
@@ -82,6 +83,25 @@ class Advantage(Protocol):
 
         Raises TrainingError for rewards that do not fit the turns.
         """
+
+
+def by_task(items: Iterable[ItemT], task_of: Callable[[ItemT], str]) -> list[list[ItemT]]:
+    """The items of one task together, tasks in the order in which they first appear; ``task_of`` gives an id."""
+    found: dict[str, list[ItemT]] = {}
+    for item in items:
+        found.setdefault(task_of(item), []).append(item)
+    return list(found.values())
+
+
+def reward_of(member: ScoredTrajectory) -> float:
+    """What a scorable attempt earned over all its turns."""
+    return math.fsum(member.turn_rewards or ())
+
+
+def mean_return(groups: Iterable[ScoredGroup]) -> float:
+    """What the attempts that could be scored earned, undiscounted; NaN = none could be."""
+    earned = [reward_of(member) for group in groups for member in group.members if member.is_scorable]
+    return math.fsum(earned) / len(earned) if earned else math.nan
 
 
 def unscorable_count(groups: Iterable[ScoredGroup]) -> int:

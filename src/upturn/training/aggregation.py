@@ -3,13 +3,14 @@
 Both belong to whole rollouts, so that splitting a rollout into several rows changes nothing. No torch here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, assert_never
 
 import numpy as np
 
+from upturn.training.advantage import ScoredGroup
 from upturn.training.policy_settings import ObjectiveSettings
-from upturn.training.row import FloatArray
+from upturn.training.row import FloatArray, written_count
 
 
 class Sampled(NamedTuple):
@@ -19,6 +20,13 @@ class Sampled(NamedTuple):
     """With at least one written token; one without has no loss to average."""
     tokens: int
     """Written ones."""
+
+
+def sampled_of(groups: Iterable[ScoredGroup]) -> Sampled:
+    """All attempts of the groups, those that could not be scored among them, as TRL has it: what an attempt counts
+    must not depend on whether another one's judge crashed."""
+    lengths = [written_count(member.trajectory) for group in groups for member in group.members]
+    return Sampled(sum(length > 0 for length in lengths), sum(lengths))
 
 
 def denominator(sampled: Sampled, settings: ObjectiveSettings) -> float:

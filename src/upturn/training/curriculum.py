@@ -303,12 +303,13 @@ def _check_levels(levels: Sequence[int], settings: LevelSettings) -> None:
     named = set(USUAL_MIX if settings.final_mix is None else settings.final_mix)
     if settings.final_mix is not None and named != set(levels):
         raise TrainingError(
-            f"levels.final_mix is of levels {sorted(named)!r}, the pools have {list(levels)!r}; give each a share"
+            f"levels.final_mix is of levels {sorted(named)!r}, the pools have {list(levels)!r}; give each of "
+            "these a share, and no other"
         )
     if not named.issuperset(levels):
         raise TrainingError(
-            f"there is no usual final mix for levels {list(levels)!r}, only for {sorted(named)!r}; set "
-            "levels.final_mix"
+            f"there is no usual final mix for levels {list(levels)!r}, only for {sorted(named)!r}; give "
+            "each a share in levels.final_mix"
         )
     easier = 1 - _mix(levels, settings)[levels[-1]]
     if easier < settings.easier_share - _ROUNDING:

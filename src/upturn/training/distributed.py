@@ -173,7 +173,7 @@ def shared(
     return everywhere
 
 
-def joined(
+def side_by_side(
     function: Callable[Given, Sequence[ValueT]], world: World | None, before: Callable[[], None] | None = None
 ) -> Callable[Given, Sequence[ValueT]]:
     """``function``, called in each process for its own share; all get what all of them gave, by rank.

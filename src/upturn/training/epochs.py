@@ -10,13 +10,13 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.preference_settings import Watched
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
 from upturn.training.schedule import schedule
 from upturn.training.settings import Decay, OptimiserSettings
 from upturn.training.sft import epoch_order
 from upturn.training.stream import Unit
 from upturn.training.trainer import Trainer
+from upturn.training.watched import Watched
 
 
 class EpochSettings(Watched, Protocol):

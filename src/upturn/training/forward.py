@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.errors import TrainingError
+from upturn.models.engine.adapter import whole_tensor
 from upturn.training.attention import Backend, TreeAttention, tree_attention
 from upturn.training.batch import MicroBatch, micro_batches, padded_batch, tree_batch
 from upturn.training.distributed import agreed
@@ -29,7 +30,7 @@ from upturn.training.fitness import tree_obstacle
 from upturn.training.head import Read, chosen_logprobs
 from upturn.training.row import IntArray, TrainingRow
 from upturn.training.settings import Packing, Precision
-from upturn.training.sharding import as_pass, gradients, whole_tensor, world_of
+from upturn.training.sharding import as_pass, gradients, world_of
 from upturn.training.tree import MIN_SHARED, common_length
 
 ATTENTION = "upturn_tree"

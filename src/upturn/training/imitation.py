@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
-from upturn.training.advantage import ScoredGroup
+from upturn.training.advantage import ScoredGroup, mean_return
 from upturn.training.asynchronous import AheadCollect
 from upturn.training.collection import Collect, Collecting, StatefulCollect, check_group, check_ids
 from upturn.training.imitation_settings import ImitationSettings
@@ -26,7 +26,7 @@ from upturn.training.row import supervised_rows, written_count
 from upturn.training.run import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of
 from upturn.training.schedule import schedule
 from upturn.training.second import CollectSecond, learnable
-from upturn.training.selection import Selection, refuse_idle_top, reward_of, select
+from upturn.training.selection import Selection, refuse_idle_top, select
 from upturn.training.sft import SupervisedSteps
 from upturn.training.stream import Algorithm, Minibatch, Unit
 from upturn.training.trainer import Trainer
@@ -160,12 +160,10 @@ class _RoundRate:
 
 
 def _metrics(groups: Sequence[ScoredGroup], found: Selection) -> dict[str, float]:
-    """Of first attempts. ``mean_return``: NaN when nothing could be scored."""
-    members = [member for group in groups for member in group.members]
-    returns = [reward_of(member) for member in members if member.is_scorable]
+    """Of first attempts."""
     return {
         "groups": float(len(groups)),
-        "mean_return": math.fsum(returns) / len(returns) if returns else math.nan,
+        "mean_return": mean_return(groups),
         "unscorable": float(found.unscorable),
         "failed": float(found.failed),
         "duplicates": float(found.duplicates),

@@ -6,14 +6,15 @@ goes on with those of the round before, and whether what failed is attempted a s
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
 from upturn.errors import ConfigError
 from upturn.training.requirement import is_positive, refuse, unless, unless_missing, useless
-from upturn.training.settings import Decay, Keep, OptimiserSettings
+from upturn.training.settings import Decay, OptimiserSettings
+from upturn.training.watched import Keep, plan_problems
 
 Prefer = Literal["reward", "shortest", "diverse"]
 """Which of a task's successes go first. ``reward``: the highest. ``shortest``: the fewest turns, then the
@@ -106,42 +107,14 @@ class ImitationSettings:
             unless(self.rounds, "rounds", "at least 1", is_positive),
             unless(self.epochs, "epochs", "at least 1", is_positive),
             unless(self.batch_rows, "batch_rows", "at least 1", is_positive),
-            unless(self.checkpoint_every, "checkpoint_every", "at least 1", is_positive),
-            unless_missing(self.evaluate_every, "evaluate_every", "at least 1 or None (never)", is_positive),
-            unless_missing(self.patience, "patience", "at least 1", is_positive),
-            unless_missing(self.target_score, "target_score", "finite", math.isfinite),
             useless(
                 self.restart and self.rounds == 1,
                 "restart",
                 "with rounds=1: the only round starts from the weights from before training anyway. Set more "
                 "rounds, or leave it out",
             ),
-            *(
-                unless(limit, f"cost_limits[{name!r}]", "finite", math.isfinite)
-                for name, limit in self.cost_limits.items()
-            ),
-            useless(
-                bool(self.cost_limits) and self.keep == "final",
-                "cost_limits",
-                "with keep='final', which keeps weights that break them; set keep='best'",
-            ),
-            *self._unwatched(),
+            *plan_problems(self),
         )
-
-    def _unwatched(self) -> Iterator[str | None]:
-        """What needs evaluations, where there are none."""
-        asked = {
-            "target_score": self.target_score is not None,
-            "patience": self.patience is not None,
-            "cost_limits": bool(self.cost_limits),
-            "keep='best'": self.keep == "best",
-        }
-        for name, is_asked in asked.items():
-            yield useless(
-                is_asked and self.evaluate_every is None,
-                name,
-                "with evaluate_every=None; set evaluate_every or leave it out",
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,10 @@ METRICS: tuple[Metric, ...] = (
         "missing_cost_*", "cost", "tasks", "Tasks that were not judged for a cost; they are left out of its mean."
     ),
     Metric(
-        "mean_return", "reward", "", "Mean reward of the trajectories that could be scored, before any baseline."
+        "mean_return",
+        "reward",
+        "",
+        "Mean reward of the trajectories that could be scored, undiscounted, before any baseline.",
     ),
     Metric("trajectories", "reward", "trajectories", "Attempts that were sampled in the iteration."),
     Metric("groups", "reward", "groups", "Tasks that they are attempts at."),
@@ -92,6 +95,7 @@ METRICS: tuple[Metric, ...] = (
         "unscorable", "reward", "trajectories", "Attempts without a usable reward; they stay out of the baseline."
     ),
     Metric("forks", "reward", "rows", "Rows begun because a prompt did not extend the tokens before it."),
+    Metric("compactions", "reward", "rows", "Those of them where history was rewritten to fit a context's budget."),
     Metric(
         "failed", "reward", "trajectories", "Attempts that earned less than a success, where successes are learned."
     ),

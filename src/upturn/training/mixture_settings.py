@@ -1,11 +1,11 @@
 """What a run that mixes several ways of learning can be told. No torch here."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from upturn.training.requirement import is_positive, refuse, unless, unless_missing
-from upturn.training.settings import Decay, Keep, OptimiserSettings
+from upturn.training.requirement import is_positive, refuse, unless
+from upturn.training.settings import Decay, OptimiserSettings
+from upturn.training.watched import Keep, plan_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +31,4 @@ class MixtureSettings:
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
-        watched = [name for name in ("target_score", "patience") if getattr(self, name) is not None]
-        watched += [name for name in ("cost_limits",) if getattr(self, name)]
-        watched += ["keep='best'"] if self.keep == "best" else []
-        refuse(
-            unless(self.units, "units", "at least 1", is_positive),
-            unless(self.checkpoint_every, "checkpoint_every", "at least 1", is_positive),
-            unless_missing(self.patience, "patience", "at least 1", is_positive),
-            unless_missing(self.target_score, "target_score", "finite", math.isfinite),
-            unless_missing(self.evaluate_every, "evaluate_every", "at least 1 or None (never)", is_positive),
-            *(
-                unless(limit, f"cost_limits[{name!r}]", "finite", math.isfinite)
-                for name, limit in self.cost_limits.items()
-            ),
-            f"{' and '.join(watched)} would do nothing with evaluate_every=None; set evaluate_every, or leave them "
-            "out and set keep='final'"
-            if watched and self.evaluate_every is None
-            else None,
-            "cost_limits cannot keep keep='final' from keeping weights that break them; set keep='best'"
-            if self.cost_limits and self.keep == "final"
-            else None,
-        )
+        refuse(unless(self.units, "units", "at least 1", is_positive), *plan_problems(self))

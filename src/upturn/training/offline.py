@@ -21,7 +21,7 @@ from upturn.training.offline_settings import OfflineSettings
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.run import Evaluate, Progress
 from upturn.training.sft import epoch_order
-from upturn.training.stored import REASONS, Freshness, Reason, by_task, why_no_policy
+from upturn.training.stored import REASONS, Freshness, Reason, groups_of, why_no_policy
 from upturn.training.stream import NO_STATE, State
 
 Attempts: TypeAlias = Sequence[tuple[Task, ScoredTrajectory]]
@@ -80,7 +80,7 @@ class StoredCollect:
         self.freshness = freshness
         reasons = [why_no_policy(attempt.trajectory, freshness) for _, attempt in attempts]
         _refuse_unusable(attempts, reasons)
-        fresh = by_task(each for each, reason in zip(attempts, reasons, strict=True) if reason is None)
+        fresh = groups_of(each for each, reason in zip(attempts, reasons, strict=True) if reason is None)
         self._found = [group for group in fresh if len(group.members) >= least]
         alone = sum(len(group.members) for group in fresh if len(group.members) < least)
         self.left_out = Counter({reason: count for reason, count in Counter(reasons).items() if reason is not None})

@@ -7,12 +7,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
-from upturn.errors import ConfigError, RecordError, TrainingError
+from upturn.errors import RecordError, TrainingError
 from upturn.records import from_json, record, to_json
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.settings import Keep
+from upturn.training.requirement import refuse
+from upturn.training.watched import Keep, Planned, plan_problems
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 CURVE_FILE = "curve.jsonl"
@@ -43,42 +44,8 @@ class RunPlan:
     """What a unit is."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for limits that nothing would hold the weights to."""
-        shown = f"cost_limits on {', '.join(map(repr, self.cost_limits))}"
-        if self.cost_limits and self.evaluate_every is None:
-            raise ConfigError([f"{shown} would do nothing with evaluate_every=None; set evaluate_every"])
-        if self.cost_limits and self.keep == "final":
-            raise ConfigError(
-                [f"{shown} would not keep keep='final' from keeping weights that break them; set 'best'"]
-            )
-
-
-class Planned(Protocol):
-    """What settings of rounds say of evaluations, of stopping and of what is kept, each as ``RunPlan`` has it."""
-
-    @property
-    def evaluate_every(self) -> int | None:
-        """Rounds."""
-
-    @property
-    def checkpoint_every(self) -> int:
-        """Rounds."""
-
-    @property
-    def keep(self) -> Keep:
-        """Which weights."""
-
-    @property
-    def target_score(self) -> float | None:
-        """Score."""
-
-    @property
-    def patience(self) -> int | None:
-        """Evaluations."""
-
-    @property
-    def cost_limits(self) -> Mapping[str, float]:
-        """By cost."""
+        """Raises ConfigError."""
+        refuse(*plan_problems(self))
 
 
 def plan_of(settings: Planned, units: int, unit: UnitName = "iteration") -> RunPlan:

@@ -6,13 +6,12 @@ What is left out because its gradient is exactly 0 still counts in the denominat
 out.
 """
 
-import math
-from collections.abc import Sequence
-
+from upturn.agents import fork_counts
+from upturn.agents.context import COMPACTED
 from upturn.errors import TrainingError
-from upturn.training.advantage import Advantage, unscorable_count
+from upturn.training.advantage import Advantage, mean_return, unscorable_count
 from upturn.training.advantages import AdvantageSettings, advantage_of
-from upturn.training.aggregation import Sampled
+from upturn.training.aggregation import sampled_of
 from upturn.training.collection import Collect, Collection, Collector, ComparedGroup, Refill, Refilling
 from upturn.training.policy_settings import ObjectiveSettings
 from upturn.training.policy_update import PolicyUpdate, needs, rollout_rows
@@ -61,7 +60,7 @@ class PolicyGradient:
         """Iteration ``index``. Raises TrainingError when there is nothing, or something unusable, to train on."""
         found = self._collector.collection(index)
         groups = [_group_rows(each, self.settings.objective) for each in found.used]
-        update = self._update.unit(index, groups, _sampled(found.used))
+        update = self._update.unit(index, groups, sampled_of(each.group for each in found.used))
         without = len(found.sampled) - sum(each.advantages.is_informative for each in found.used)
         metrics = {**sampled_metrics(found), "filtered_groups": float(without)}
         return Unit(update.minibatches, {**metrics, **update.metrics})
@@ -84,22 +83,18 @@ def _group_rows(compared: ComparedGroup, settings: ObjectiveSettings) -> list[Tr
     ]
 
 
-def _sampled(groups: Sequence[ComparedGroup]) -> Sampled:
-    lengths = [written_count(member.trajectory) for each in groups for member in each.group.members]
-    return Sampled(sum(length > 0 for length in lengths), sum(lengths))
-
-
 def sampled_metrics(found: Collection) -> dict[str, float]:
-    """Of all that was sampled, discarded groups included. ``mean_return``: NaN when nothing could be scored."""
+    """Of all that was sampled, discarded groups included."""
     groups = [each.group for each in found.sampled]
     trajectories = [member.trajectory for group in groups for member in group.members]
-    returns = [value for each in found.sampled for value in each.advantages.returns if value is not None]
+    forks = fork_counts(trajectories)
     metrics = {
         "trajectories": float(len(trajectories)),
-        "mean_return": math.fsum(returns) / len(returns) if returns else math.nan,
+        "mean_return": mean_return(groups),
         "groups": float(len(groups)),
         "unscorable": float(unscorable_count(groups)),
-        "forks": float(sum(row.fork_cause is not None for each in trajectories for row in each.rows)),
+        "forks": float(forks.total()),
+        "compactions": float(forks[COMPACTED]),
         "written_tokens": float(sum(written_count(each) for each in trajectories)),
     }
     return metrics if found.rounds is None else {**metrics, "sampling_rounds": float(found.rounds)}

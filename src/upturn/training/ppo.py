@@ -3,42 +3,38 @@
 Order of an iteration: groups are collected; the critic says once what each step of each attempt was worth; rewards
 and values become advantages (``credit``); the critic takes its optimiser steps towards the returns; the rows, each
 written token with the advantage of its step, become the policy's optimiser steps (``policy_update``). Attempts that
-could not be scored take part in nothing and are counted.
+could not be scored teach neither network anything; they are counted, also in what the policy's loss is a mean over.
 """
 
-import time
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
+from upturn.records import Trajectory
 from upturn.training.advantage import ScoredGroup
 from upturn.training.advantages import GroupRelative
-from upturn.training.aggregation import Sampled
+from upturn.training.aggregation import sampled_of
+from upturn.training.appraiser import Appraiser
 from upturn.training.collection import Collect, Collecting, Collector, StatefulCollect
-from upturn.training.credit import Credited, credit_metrics, credited, weighted_rows
+from upturn.training.credit import Credited, weighted_rows
 from upturn.training.critic import Critic, value_model
-from upturn.training.losses.value import SquaredError
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.place import plan_of
 from upturn.training.policy_gradient import sampled_metrics
-from upturn.training.policy_update import PolicyUpdate, Split, minibatches, rollout_rows
+from upturn.training.policy_update import PolicyUpdate, rollout_rows
 from upturn.training.ppo_settings import PpoSettings
 from upturn.training.row import TrainingRow, policy_rows
-from upturn.training.run import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of, summary
+from upturn.training.run import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of
 from upturn.training.schedule import IterationSchedule
 from upturn.training.scorer import Scorer
-from upturn.training.step import RolloutSteps, rollout_steps
+from upturn.training.step import group_steps
 from upturn.training.stream import NO_STATE, Algorithm, State, Unit, joined, parted
 from upturn.training.trainer import Trainer
 from upturn.training.whole import frozen_scorer
-
-_CRITIC = 1
-"""Makes the critic's order of minibatches another one than the policy's."""
 
 
 def run_ppo(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
@@ -98,7 +94,7 @@ class ProximalPolicy:
         """``scorer`` and ``reference`` as for ``PolicyUpdate``."""
         self.settings = settings
         self.seed = seed
-        self.critic = critic
+        self._appraiser = Appraiser(critic, settings.critic, settings.credit, seed)
         # checks and returns are what is wanted of it: nothing is compared within a group
         self._collector = Collector(collect, GroupRelative(), "none")
         self._update = PolicyUpdate(settings.policy, seed, scorer=scorer, reference=reference)
@@ -109,73 +105,44 @@ class ProximalPolicy:
         Raises TrainingError when there is nothing, or something unusable, to train on.
         """
         found = self._collector.collection(index)
-        groups = [self._steps(each.group) for each in found.sampled]
-        metrics = sampled_metrics(found)
-        started = time.perf_counter()
-        attempts = self._credited(groups)
-        if attempts:
-            metrics |= self._learn(index, attempts)
-        metrics["critic_seconds"] = time.perf_counter() - started
-        steps = [each for group in groups for each in group]
-        sampled = Sampled(len(steps), sum(len(each.steps) for each in steps))
+        groups = [each.group for each in found.sampled]
+        steps = [group_steps(group, self.settings.credit.step, _plain_rows) for group in groups]
+        appraised = self._appraiser.appraise(index, steps)
         alone = index < self.settings.critic.alone_iterations
-        update = self._update.unit(index, [] if alone else self._weighted(attempts), sampled)
-        return Unit(update.minibatches, {**metrics, **update.metrics})
+        rows = [] if alone else self._rows(groups, appraised.groups)
+        update = self._update.unit(index, rows, sampled_of(groups))
+        return Unit(update.minibatches, {**sampled_metrics(found), **appraised.metrics, **update.metrics})
 
     def state(self) -> State:
         """The critic, and what an adaptive KL coefficient remembers."""
-        return joined({"critic": self.critic.state(), "update": self._update.state()})
+        return joined({"critic": self._appraiser.state(), "update": self._update.state()})
 
     def load_state(self, state: State) -> None:
         """Gives each its part."""
         parts = parted(state)
-        self.critic.load_state(parts.get("critic", NO_STATE))
+        self._appraiser.load_state(parts.get("critic", NO_STATE))
         self._update.load_state(parts.get("update", NO_STATE))
 
-    def _steps(self, group: ScoredGroup) -> list[RolloutSteps]:
-        """Of the members that could be scored and wrote something."""
-        found = []
-        for member in group.members:
-            rows = policy_rows(member.trajectory, [0.0] * len(member.trajectory.turns))
-            if rows and member.turn_rewards is not None and member.is_scorable:
-                found.append(rollout_steps(rows, member.turn_rewards, self.settings.credit.step))
-        return found
-
-    def _credited(self, groups: Sequence[Sequence[RolloutSteps]]) -> list[list[Credited]]:
-        """By group, those without such members left out."""
-        rows = [each.valued_rows() for group in groups for each in group]
-        read = iter(self.critic.values([row for own in rows for row in own]))
-        counts = iter(map(len, rows))
+    def _rows(
+        self, groups: Sequence[ScoredGroup], attempts: Sequence[Sequence[Credited]]
+    ) -> list[list[TrainingRow]]:
+        """The policy's rows by group, on one scale; of attempts that could not be scored with weight 0."""
+        weighted = iter(weighted_rows([each for own in attempts for each in own], self.settings.credit))
         return [
             [
-                credited(each, each.values_of(list(islice(read, next(counts)))), self.settings.credit)
-                for each in group
+                row
+                for rows in (*islice(weighted, len(own)), *_unscored_rows(group))
+                for row in rollout_rows(rows, self.settings.objective)
             ]
-            for group in groups
-            if group
+            for group, own in zip(groups, attempts, strict=True)
         ]
 
-    def _learn(self, index: int, groups: Sequence[Sequence[Credited]]) -> dict[str, float]:
-        """The critic's optimiser steps; returns what they and the values before them were like."""
-        own = self.settings.critic
-        attempts = [each for group in groups for each in group]
-        steps = minibatches(
-            [[row for each in group for row in each.valued_rows()] for group in groups],
-            SquaredError(own.value_clip),
-            float(sum(len(each.values) for each in attempts)),
-            Split(own.minibatches, own.passes),
-            rng=np.random.default_rng([self.seed, index, _CRITIC]),
-        )
-        seen = summary(self.critic.learn(steps))
-        told = {f"critic_{name}": seen[name] for name in ("optimiser_steps", "grad_norm", "learning_rate")}
-        told |= {name: value for name, value in seen.items() if name.startswith("value_")}
-        metrics = credit_metrics(attempts, self.settings.credit.gamma)
-        return {**metrics, **{name: value for name, value in told.items() if value is not None}}
 
-    def _weighted(self, groups: Sequence[Sequence[Credited]]) -> list[list[TrainingRow]]:
-        """The policy's rows by group, on one scale."""
-        weighted = iter(weighted_rows([each for group in groups for each in group], self.settings.credit))
-        return [
-            [row for _ in group for row in rollout_rows(next(weighted), self.settings.objective)]
-            for group in groups
-        ]
+def _plain_rows(trajectory: Trajectory) -> tuple[TrainingRow, ...]:
+    """Each token with weight 0."""
+    return policy_rows(trajectory, (0.0,) * len(trajectory.turns))
+
+
+def _unscored_rows(group: ScoredGroup) -> list[tuple[TrainingRow, ...]]:
+    """Of each attempt that could not be scored."""
+    return [_plain_rows(member.trajectory) for member in group.members if not member.is_scorable]

@@ -17,7 +17,8 @@ from upturn.training.requirement import (
     unless_missing,
     useless,
 )
-from upturn.training.settings import Decay, GrpoSettings, Keep, OptimiserSettings
+from upturn.training.settings import Decay, GrpoSettings, OptimiserSettings
+from upturn.training.watched import Keep
 
 StepKind = Literal["turn", "token"]
 _USUAL_TRACES: Mapping[StepKind, float] = {
@@ -70,7 +71,7 @@ class CriticSettings:
     warmup_steps: int = 0
     """Steps over which the critic's learning rate rises linearly to its full value; 0 = none."""
     minibatches: int = 2
-    """Optimiser steps that one pass over an iteration's steps is split into."""
+    """Optimiser steps that one pass over an iteration's steps is split into, at most one for each group."""
     passes: int = 2
     """How often an iteration's steps are used."""
     alone_iterations: int = 0
@@ -107,7 +108,7 @@ class PpoSettings:
 
     iterations: int = 40
     minibatches: int = 2
-    """Optimiser steps that one pass over an iteration's rollouts is split into."""
+    """Optimiser steps that one pass over an iteration's rollouts is split into; see ``GrpoSettings``."""
     passes: int = 1
     """How often an iteration's rollouts are used."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)

@@ -19,6 +19,7 @@ from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Tur
 from upturn.rewards.similarity import Similarity, WordSimilarity
 from upturn.training.assessment import Assessment
 from upturn.training.transition import Transition
+from upturn.training.world_model_settings import EasySettings
 
 SLOTS = 64
 """Predictions that are written at the same time."""
@@ -191,6 +192,22 @@ def together(parts: Collection[Foresight]) -> Foresight:
     sums = (math.fsum(each[place] * each.predictions for each in parts) for place in range(3))
     right, usual, similarity = (found / count for found in sums)
     return Foresight(right, usual, similarity, count)
+
+
+def unknown(
+    predictor: Predictor, transitions: Sequence[Transition], threshold: float, easy: EasySettings
+) -> list[Transition]:
+    """Those that are predicted right less often than the rate; one that could not be written is not right."""
+    found = predictor.predict(transitions, easy.attempts, key="easy", seed=0)
+    compared = predictor.compared(transitions, found, {}, threshold=threshold)
+    left = [each for each, met in zip(transitions, compared, strict=True) if met.right < easy.rate]
+    if not left:
+        raise TrainingError(
+            f"the model predicts all {len(transitions)} transitions right in at least {easy.rate:.0%} of "
+            f"{easy.attempts} predictions before practice: there is nothing to learn. Leave the stage out, collect "
+            "others, or raise threshold"
+        )
+    return left
 
 
 def assessed_lift(

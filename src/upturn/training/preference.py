@@ -31,7 +31,7 @@ from upturn.training.preference_settings import PairSettings
 
 
 class ActionValues(Protocol):
-    """A critic: what it thinks actions are worth."""
+    """A critic: what it thinks actions are worth. ``action_value`` has one that learns."""
 
     def __call__(self, group: ScoredGroup, /) -> "_Values":
         """By member, then by turn, on the scale of the rewards; None or NaN = it does not say. The group has only
@@ -170,8 +170,9 @@ _Actions: TypeAlias = dict[object, list[_Taken]]
 def _by_turn(
     group: ScoredGroup, settings: PairSettings, critic: ActionValues | None, *, left_out: Counter[str]
 ) -> Iterator[PreferencePair]:
+    nodes = _nodes(group)
     worth = _Worth(group, settings, critic)
-    for actions in _nodes(group).values():
+    for actions in nodes.values():
         if len(actions) < 2:
             continue
         sides = []

@@ -1,12 +1,13 @@
 """What learning from preferences can be told. No torch here; every class checks itself when it is made."""
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
+from upturn.training.ppo_settings import CriticSettings
 from upturn.training.requirement import is_not_negative, is_positive, refuse, unless, unless_missing, useless
-from upturn.training.settings import Decay, Keep, OptimiserSettings
+from upturn.training.settings import Decay, OptimiserSettings
+from upturn.training.watched import Keep, plan_problems, watch_problems
 
 PairLoss = Literal["sigmoid", "ipo"]
 """``sigmoid``: DPO's. ``ipo``: a square around a fixed margin, for preferences that are certain."""
@@ -62,7 +63,7 @@ class PairSettings:
     monte_carlo_share: float = 1.0
     """α of Agent Q: Q = α·(what was earned) + (1 − α)·(what the critic thinks); 1 = there is no critic."""
     gamma: float = 1.0
-    """Discount per turn."""
+    """Discount per turn, also of a critic that learns."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
@@ -75,9 +76,9 @@ class PairSettings:
             useless(whole and self.valued_by != "returns", f"valued_by={self.valued_by!r}", cure),
             useless(whole and self.monte_carlo_share != 1, f"monte_carlo_share={self.monte_carlo_share!r}", cure),
             useless(
-                self.monte_carlo_share == 0 and (self.valued_by != "returns" or self.gamma != 1),
-                "valued_by or gamma",
-                "with monte_carlo_share=0, where the critic alone says what an action is worth; leave them out",
+                self.monte_carlo_share == 0 and self.valued_by != "returns",
+                f"valued_by={self.valued_by!r}",
+                "with monte_carlo_share=0, where the critic alone says what an action is worth; leave it out",
             ),
         )
 
@@ -107,7 +108,7 @@ class DpoSettings:
         refuse(
             unless(self.epochs, "epochs", "at least 1", is_positive),
             unless(self.batch_pairs, "batch_pairs", "at least 1", is_positive),
-            *_watch_problems(self),
+            *watch_problems(self),
         )
 
 
@@ -138,26 +139,32 @@ class DpoRoundsSettings:
     keep: Keep = "best"
     checkpoint_every: int = 1
     """Rounds between two checkpoints."""
+    critic: CriticSettings | None = None
+    """How a critic of the run's own learns, for ``pairs.monte_carlo_share`` below 1; in its ``alone_iterations``
+    that share is 1. None = there is no critic, or the caller has one that does not learn."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
+        share, alone = self.pairs.monte_carlo_share, 0 if self.critic is None else self.critic.alone_iterations
         refuse(
+            useless(
+                self.critic is not None and share == 1,
+                "critic",
+                "with monte_carlo_share=1, where nobody asks it; set a smaller share, or leave the critic out",
+            ),
+            useless(
+                self.critic is None and share == 0 and self.pairs.gamma != 1,
+                f"gamma={self.pairs.gamma!r}",
+                "with monte_carlo_share=0 and a critic that does not learn; leave it out",
+            ),
+            f"critic.alone_iterations={alone!r} leaves no round of {self.rounds!r} in which the critic is asked; "
+            "set fewer, or more rounds"
+            if 0 < self.rounds <= alone
+            else None,
             unless(self.rounds, "rounds", "at least 1", is_positive),
             unless(self.epochs, "epochs", "at least 1", is_positive),
             unless(self.batch_pairs, "batch_pairs", "at least 1", is_positive),
-            unless_missing(self.target_score, "target_score", "finite", math.isfinite),
-            *(
-                unless(limit, f"cost_limits[{name!r}]", "finite", math.isfinite)
-                for name, limit in self.cost_limits.items()
-            ),
-            _idle("target_score", self.target_score is not None, self.evaluate_every),
-            _idle("cost_limits", bool(self.cost_limits), self.evaluate_every),
-            useless(
-                bool(self.cost_limits) and self.keep == "final",
-                "cost_limits",
-                "with keep='final', which keeps weights that break them; set keep='best'",
-            ),
-            *_watch_problems(self),
+            *plan_problems(self),
         )
 
 
@@ -193,40 +200,5 @@ class KtoSettings:
             unless(self.beta, "beta", "positive", is_positive),
             unless(self.desirable_weight, "desirable_weight", "positive", is_positive),
             unless(self.undesirable_weight, "undesirable_weight", "positive", is_positive),
-            *_watch_problems(self),
+            *watch_problems(self),
         )
-
-
-class Watched(Protocol):
-    """What all of these settings say of evaluations and checkpoints."""
-
-    @property
-    def evaluate_every(self) -> int | None:
-        """Units or epochs."""
-
-    @property
-    def patience(self) -> int | None:
-        """Evaluations."""
-
-    @property
-    def keep(self) -> Keep:
-        """Which weights."""
-
-    @property
-    def checkpoint_every(self) -> int:
-        """Units."""
-
-
-def _watch_problems(settings: Watched) -> Iterator[str | None]:
-    every = settings.evaluate_every
-    yield unless(settings.checkpoint_every, "checkpoint_every", "at least 1", is_positive)
-    yield unless_missing(every, "evaluate_every", "at least 1 or None (never)", is_positive)
-    yield unless_missing(settings.patience, "patience", "at least 1", is_positive)
-    yield _idle("keep='best'", settings.keep == "best", every)
-    yield _idle(f"patience={settings.patience!r}", settings.patience is not None, every)
-
-
-def _idle(setting: str, is_set: bool, evaluate_every: int | None) -> str | None:
-    """The problem of what only an evaluation could act on."""
-    cure = "with evaluate_every=None; set evaluate_every or leave it out"
-    return useless(is_set and evaluate_every is None, setting, cure)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from upturn.errors import TrainingError
-from upturn.models.engine import weights_hash
+from upturn.models.engine import adapter_facts, weights_hash
 from upturn.training.assessment import Assessment, Evaluate, assessed
 from upturn.training.checkpoint import Checkpoint, TrainingProgress, load_checkpoint, save_checkpoint
 from upturn.training.curve import Curve, CurvePoint
@@ -57,7 +57,7 @@ Progress: TypeAlias = Callable[[CurvePoint], None]
 
 
 def identity_of(trainer: Trainer, algorithm: str, settings: object, **further: object) -> dict[str, str]:
-    """What a run is: algorithm, model and its weights before training, each setting, and ``further`` facts.
+    """What a run is: algorithm, model, its weights and adapter before training, each setting, ``further`` facts.
 
     Several processes belong to it too: sums are rounded in another order then.
     """
@@ -66,6 +66,7 @@ def identity_of(trainer: Trainer, algorithm: str, settings: object, **further: o
         "algorithm": algorithm,
         "model": type(trainer.model).__name__,
         "initial weights": weights_hash(trainer.model),
+        **adapter_facts(trainer.model),
         **{f"setting {entry.name}": repr(getattr(settings, entry.name)) for entry in fields(each)},
         **{name: repr(value) for name, value in further.items()},
         **({} if trainer.world is None else {"processes": repr(trainer.world.size)}),

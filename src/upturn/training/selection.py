@@ -5,13 +5,12 @@ left is put in order of preference; of attempts that wrote the same the first co
 are kept. The order in which attempts or groups are given changes nothing but the order of the tasks.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
-from upturn.training.advantage import ScoredGroup, ScoredTrajectory
+from upturn.training.advantage import ScoredGroup, ScoredTrajectory, by_task, reward_of
 from upturn.training.imitation_settings import Prefer, SelectionSettings
 from upturn.training.row import written_count
 
@@ -45,7 +44,7 @@ def select(groups: Sequence[ScoredGroup], settings: SelectionSettings) -> Select
     kept: list[Trajectory] = []
     unsolved: list[ScoredGroup] = []
     failed, unscorable, duplicates, surplus = 0, 0, 0, 0
-    for together in _by_task(groups):
+    for together in by_task(groups, lambda group: group.task.id):
         members = [member for group in together for member in group.members]
         scorable = [member for member in members if member.is_scorable]
         successes = [member for member in scorable if is_success(member, settings)]
@@ -64,7 +63,8 @@ def select(groups: Sequence[ScoredGroup], settings: SelectionSettings) -> Select
 
 def refuse_idle_top(groups: Sequence[ScoredGroup], settings: SelectionSettings) -> None:
     """Raises TrainingError when ``top`` asks for more than any task has attempts, so that it would do nothing."""
-    most = max((sum(len(group.members) for group in together) for together in _by_task(groups)), default=0)
+    tasks = by_task(groups, lambda group: group.task.id)
+    most = max((sum(len(group.members) for group in together) for together in tasks), default=0)
     if settings.top is not None and settings.top > most:
         raise TrainingError(
             f"selection.top={settings.top!r} would do nothing with at most {most} attempts at a task; make more "
@@ -75,11 +75,6 @@ def refuse_idle_top(groups: Sequence[ScoredGroup], settings: SelectionSettings) 
 def is_success(member: ScoredTrajectory, settings: SelectionSettings) -> bool:
     """False also for what could not be scored, and for what a verifier called a failure, whatever it earned."""
     return member.is_scorable and member.succeeded is not False and reward_of(member) >= settings.threshold
-
-
-def reward_of(member: ScoredTrajectory) -> float:
-    """What a scorable attempt earned over all its turns."""
-    return math.fsum(member.turn_rewards or ())
 
 
 def written_ids(trajectory: Trajectory) -> Tokens:
@@ -104,13 +99,6 @@ def _runs(tokens: Tokens) -> frozenset[Tokens]:
         for size in range(1, LONGEST_RUN + 1)
         for start in range(len(tokens) - size + 1)
     )
-
-
-def _by_task(groups: Iterable[ScoredGroup]) -> list[list[ScoredGroup]]:
-    found: dict[str, list[ScoredGroup]] = {}
-    for group in groups:
-        found.setdefault(group.task.id, []).append(group)
-    return list(found.values())
 
 
 def _ordered(members: Sequence[ScoredTrajectory], prefer: Prefer) -> list[ScoredTrajectory]:

@@ -3,7 +3,6 @@
 Every class checks itself when it is made and raises ConfigError with all its problems at once.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -19,35 +18,13 @@ from upturn.training.requirement import (
     unless_missing,
     useless,
 )
+from upturn.training.watched import Keep, plan_problems, watch_problems
 
-Keep = Literal["best", "final"]
-"""Which weights the model holds when the run returns: those of the best evaluation, or the last ones."""
 Decay = Literal["none", "linear", "cosine"]
 Packing = Literal["tree", "padded"]
 """``tree``: what rows begin with together is computed once. ``padded``: each row by itself. Same gradient."""
 Precision = Literal["float32", "bfloat16"]
 """Of the forward and backward pass; ``bfloat16`` by autocast, weights and optimiser stay in float32."""
-
-
-def _every(evaluate_every: int | None) -> str | None:
-    if evaluate_every is None:
-        return None
-    return unless(evaluate_every, "evaluate_every", "at least 1 or None (never)", is_positive)
-
-
-def _keep_needs_evaluation(keep: Keep, evaluate_every: int | None) -> str | None:
-    if keep == "best" and evaluate_every is None:
-        return "keep='best' would do nothing with evaluate_every=None; set evaluate_every or keep='final'"
-    return None
-
-
-def _limit_problems(limits: Mapping[str, float], keep: Keep, evaluate_every: int | None) -> Iterator[str | None]:
-    for name, limit in limits.items():
-        yield unless(limit, f"cost_limits[{name!r}]", "finite", math.isfinite)
-    if limits and evaluate_every is None:
-        yield "cost_limits would do nothing with evaluate_every=None; set evaluate_every or leave them out"
-    if limits and keep == "final":
-        yield "cost_limits cannot keep keep='final' from keeping weights that break them; set keep='best'"
 
 
 def is_ratio_one(minibatches: int, passes: int, mismatch: MismatchSettings | None) -> bool:
@@ -117,14 +94,7 @@ class SftSettings:
         refuse(
             unless(self.epochs, "epochs", "at least 1", is_positive),
             unless(self.batch_rows, "batch_rows", "at least 1", is_positive),
-            unless(self.checkpoint_every, "checkpoint_every", "at least 1", is_positive),
-            unless_missing(self.patience, "patience", "at least 1", is_positive),
-            _every(self.evaluate_every),
-            _keep_needs_evaluation(self.keep, self.evaluate_every),
-            None
-            if self.patience is None or self.evaluate_every is not None
-            else f"patience={self.patience!r} would do nothing with evaluate_every=None; set evaluate_every or "
-            "leave it out",
+            *watch_problems(self),
         )
 
 
@@ -134,7 +104,8 @@ class GrpoSettings:
 
     iterations: int = 40
     minibatches: int = 2
-    """Optimiser steps that one pass over an iteration's groups is split into."""
+    """Optimiser steps that one pass over an iteration's groups is split into. A group stays in one of them: where
+    fewer have a gradient, there are fewer steps (``optimiser_steps`` on the curve)."""
     passes: int = 1
     """How often an iteration's rollouts are used."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
@@ -163,23 +134,12 @@ class GrpoSettings:
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
-        watched = ("target_score", "patience")
-        needs_evaluation = [name for name in watched if getattr(self, name) is not None]
         limit = self.objective.stale_limit
         refuse(
             unless(self.iterations, "iterations", "at least 1", is_positive),
             unless(self.minibatches, "minibatches", "at least 1", is_positive),
             unless(self.passes, "passes", "at least 1", is_positive),
-            unless(self.checkpoint_every, "checkpoint_every", "at least 1", is_positive),
-            unless_missing(self.patience, "patience", "at least 1", is_positive),
-            unless_missing(self.target_score, "target_score", "finite", math.isfinite),
-            *_limit_problems(self.cost_limits, self.keep, self.evaluate_every),
-            _every(self.evaluate_every),
-            _keep_needs_evaluation(self.keep, self.evaluate_every),
-            f"{' and '.join(needs_evaluation)} would do nothing with evaluate_every=None; "
-            "set evaluate_every or leave them out"
-            if needs_evaluation and self.evaluate_every is None
-            else None,
+            *plan_problems(self),
             f"objective.stale_limit={limit!r} measures the gap to the sampler, which recomputed log-probs hide: "
             "leave mismatch out, or take a mismatch.mask by sequence instead"
             if limit is not None and self.mismatch is not None

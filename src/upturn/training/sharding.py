@@ -22,7 +22,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.models.engine import weights_hash
+from upturn.models.engine import adapter_facts, weights_hash
+from upturn.models.engine.adapter import whole_tensor
 from upturn.training.distributed import World, agreed, refuse_different
 
 ValueT = TypeVar("ValueT")
@@ -41,7 +42,8 @@ def shard(model: PreTrainedModel, world: World | None) -> None:
         return
     if world_of(model) is not None:
         raise TrainingError("the model is sharded already; shard it once")
-    refuse_different(world, {"the model": type(model).__name__, "the weights before training": weights_hash(model)})
+    facts = {"the model": type(model).__name__, "the weights before training": weights_hash(model)}
+    refuse_different(world, facts | {f"the {name}": fact for name, fact in adapter_facts(model).items()})
     kind = torch.device(world.device).type
     mesh = init_device_mesh(kind, (world.size,))
     parts = [*_layers(model), model]
@@ -81,11 +83,6 @@ def as_pass(model: nn.Module, compute: Callable[[], ValueT]) -> ValueT:
     if not torch.is_grad_enabled():
         sharded.reshard()  # a backward pass would
     return found
-
-
-def whole_tensor(tensor: Tensor) -> Tensor:
-    """The tensor itself, or all of a sharded one: then every process must ask, in the same order."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def gathered(tensors: Mapping[str, Tensor], world: World | None) -> dict[str, Tensor]:

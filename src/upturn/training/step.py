@@ -4,13 +4,15 @@ Only written tokens take part, in the order of their turns over all rows of the 
 so neither their values nor their TD errors can reach a result, and splitting a rollout into rows changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from upturn.records import Trajectory
+from upturn.training.advantage import ScoredGroup
 from upturn.training.gae import Floats
 from upturn.training.ppo_settings import StepKind
 from upturn.training.row import FloatArray, IntArray, TrainingRow
@@ -69,6 +71,18 @@ class RolloutSteps:
 
     def _by_row(self, numbers: NDArray[Kind]) -> list[NDArray[Kind]]:
         return np.split(numbers, np.cumsum([len(row.positions) for row in self.rows])[:-1])
+
+
+def group_steps(
+    group: ScoredGroup, kind: StepKind, rows_of: Callable[[Trajectory], Sequence[TrainingRow]]
+) -> list[RolloutSteps]:
+    """Of the members that could be scored and wrote something; ``rows_of`` gives rows that know their turns."""
+    found = []
+    for member in group.members:
+        rows = rows_of(member.trajectory)
+        if rows and member.turn_rewards is not None and member.is_scorable:
+            found.append(rollout_steps(rows, member.turn_rewards, kind))
+    return found
 
 
 def rollout_steps(rows: Sequence[TrainingRow], turn_rewards: Sequence[float], kind: StepKind) -> RolloutSteps:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from upturn.records import Task, Trajectory
-from upturn.training.advantage import ScoredGroup, ScoredTrajectory
+from upturn.training.advantage import ScoredGroup, ScoredTrajectory, by_task
 from upturn.training.row import written_count
 
 Way = Literal["sft", "dpo", "kto", "policy_gradient"]
@@ -94,18 +94,16 @@ def why_no_policy(trajectory: Trajectory, freshness: Freshness | None = None) ->
     return None if freshness is None else freshness.why_not(trajectory)
 
 
-def by_task(attempts: Iterable[tuple[Task, ScoredTrajectory]]) -> list[ScoredGroup]:
+def groups_of(attempts: Iterable[tuple[Task, ScoredTrajectory]]) -> list[ScoredGroup]:
     """Groups of attempts at the same task, in the order in which the tasks first appear.
 
     By task, not by outcome: in a group whose members all succeeded, or all failed, nothing differs, so that every
     advantage is 0.
     """
-    tasks: dict[str, Task] = {}
-    members: dict[str, list[ScoredTrajectory]] = {}
-    for task, attempt in attempts:
-        tasks.setdefault(task.id, task)
-        members.setdefault(task.id, []).append(attempt)
-    return [ScoredGroup(tasks[name], tuple(found)) for name, found in members.items()]
+    return [
+        ScoredGroup(found[0][0], tuple(attempt for _, attempt in found))
+        for found in by_task(attempts, lambda each: each[0].id)
+    ]
 
 
 def _counted(

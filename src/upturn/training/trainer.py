@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
+from upturn.models.engine.adapter import whole_tensor
 from upturn.training.batch import MicroBatch
 from upturn.training.deal import dealt, enough_for_all, smallest
 from upturn.training.distributed import everyone
@@ -29,7 +30,7 @@ from upturn.training.loss import TokenBatch, TokenStatistics, quiet
 from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.schedule import warmup_factor
 from upturn.training.settings import OptimiserSettings
-from upturn.training.sharding import laid_out, whole_tensor, world_of
+from upturn.training.sharding import laid_out, world_of
 from upturn.training.stream import Minibatch, Stream
 
 

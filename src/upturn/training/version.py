@@ -14,6 +14,7 @@ from transformers.utils import logging as transformers_logging
 from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import weights_hash
 from upturn.models.nano import CARD
+from upturn.training.adapter import merged
 from upturn.training.checkpoint import sync
 from upturn.training.sharding import world_of
 from upturn.training.weights import weight_tensors
@@ -39,6 +40,7 @@ def save_version(
 ) -> str:
     """Writes the model as a new folder, atomically, and returns the hash of the weights as they load (in float32).
 
+    An adapter is merged into what is written: a version is a whole model.
     ``bfloat16`` halves the files and rounds the weights, so evaluate what was loaded. ``companions``: a folder
     whose other files (tokenizer and the like) go along; None = none. Saving the same again is a no-op; raises
     TrainingError when ``folder`` holds anything else, and for a model in shards.
@@ -51,8 +53,9 @@ def save_version(
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    writer: Any = model  # save_pretrained is typed for a subset of what it takes
-    tensors = {name: tensor.to(_DTYPES[stored]) for name, tensor in weight_tensors(model).items()}
+    whole = merged(model)
+    writer: Any = whole  # save_pretrained is typed for a subset of what it takes
+    tensors = {name: tensor.to(_DTYPES[stored]) for name, tensor in weight_tensors(whole).items()}
     with _no_progress_bars():
         writer.save_pretrained(partial, state_dict=tensors)
     if companions is not None:

@@ -11,10 +11,11 @@ import torch
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
+from upturn.models.engine.adapter import whole_tensor
 from upturn.training.distributed import World
 from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.scorer import Scorer
-from upturn.training.sharding import whole_tensor, world_of
+from upturn.training.sharding import world_of
 from upturn.training.trainer import Trainer
 from upturn.training.weights import copied, put_back, weight_tensors
 

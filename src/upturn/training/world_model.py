@@ -11,6 +11,7 @@ embeddings of observations that are prose; a prediction is written straight afte
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from upturn.training.prediction import (
     assessed_lift,
     task_of,
     together,
+    unknown,
 )
 from upturn.training.row import TrainingRow
 from upturn.training.run import Progress, check_evaluation
@@ -44,7 +46,7 @@ from upturn.training.transition import (
     refuse_seen,
     transitions_digest,
 )
-from upturn.training.world_model_settings import EasySettings, WorldModelSettings
+from upturn.training.world_model_settings import WorldModelSettings
 
 
 def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
@@ -113,73 +115,49 @@ def _kept(transitions: Sequence[Transition], settings: WorldModelSettings, seed:
         raise TrainingError("there are no transitions to learn from; give at least one")
     if not kept:
         raise TrainingError(
-            f"each tool of the {len(transitions)} transitions gives one output only, or common_ratio={ratio!r} "
-            "keeps none of them: there is nothing to predict. Collect other attempts, or set common_ratio=None to "
-            "learn boilerplate"
+            f"each tool of the {len(transitions)} transitions gives one output only: there is nothing to predict. "
+            "Collect other attempts, or leave the stage out"
         )
     return kept
 
 
-def unknown(
-    predictor: Predictor, transitions: Sequence[Transition], threshold: float, easy: EasySettings
-) -> list[Transition]:
-    """Those that are predicted right less often than the rate; one that could not be written is not right."""
-    found = predictor.predict(transitions, easy.attempts, key="easy", seed=0)
-    compared = predictor.compared(transitions, found, {}, threshold=threshold)
-    left = [each for each, met in zip(transitions, compared, strict=True) if met.right < easy.rate]
-    if not left:
-        raise TrainingError(
-            f"the model predicts all {len(transitions)} transitions right in at least {easy.rate:.0%} of "
-            f"{easy.attempts} predictions before practice: there is nothing to learn. Leave the stage out, collect "
-            "others, or raise easy.rate or threshold"
-        )
-    return left
-
-
+@dataclass(slots=True)
 class Predictions:
     """Collects the groups of an iteration: predictions of the transitions that are its turn."""
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        transitions: Sequence[Transition],
-        settings: WorldModelSettings,
-        *,
-        seed: int,
-        usual: Mapping[str, str],
-        facts: Mapping[str, object],
-    ) -> None:
-        """``usual``: the most common output of each tool; ``facts``: what the transitions were chosen by."""
-        self._predictor = predictor
-        self._transitions = transitions
-        self._settings = settings
-        self._seed = seed
-        self._usual = usual
-        self._facts = facts
-        self._seen: list[Foresight] = []
-        """Of the iteration that was collected last."""
+    predictor: Predictor
+    transitions: Sequence[Transition]
+    settings: WorldModelSettings
+    _: KW_ONLY
+    seed: int
+    usual: Mapping[str, str]
+    """The most common output of each tool."""
+    facts: Mapping[str, object]
+    """What the transitions were chosen by."""
+    _seen: list[Foresight] = field(default_factory=list, init=False)
+    """Of the iteration that was collected last."""
 
     def __call__(self, iteration: int, /) -> list[ScoredGroup]:
         """All transitions come once before any comes again; which come when depends on (seed, iteration) only."""
-        size = self._settings.transitions_per_iteration
-        epoch, part = divmod(iteration, math.ceil(len(self._transitions) / size))
-        order = epoch_order(len(self._transitions), self._seed, epoch)
+        size = self.settings.transitions_per_iteration
+        epoch, part = divmod(iteration, math.ceil(len(self.transitions) / size))
+        order = epoch_order(len(self.transitions), self.seed, epoch)
         self._seen = []
         return self._groups(order[part * size : (part + 1) * size], (iteration, 0))
 
     def refill(self, iteration: int, attempt: int, /) -> list[ScoredGroup]:
         """As many others, drawn from (seed, iteration, attempt)."""
-        count = min(self._settings.transitions_per_iteration, len(self._transitions))
-        rng = np.random.default_rng([self._seed, iteration, attempt])
-        drawn = rng.choice(len(self._transitions), count, replace=False)
+        count = min(self.settings.transitions_per_iteration, len(self.transitions))
+        rng = np.random.default_rng([self.seed, iteration, attempt])
+        drawn = rng.choice(len(self.transitions), count, replace=False)
         return self._groups(drawn.tolist(), (iteration, attempt))
 
     def _groups(self, places: Sequence[int], when: tuple[int, int]) -> list[ScoredGroup]:
-        settings, chosen = self._settings, [self._transitions[place] for place in places]
-        predicted = self._predictor.predict(
-            chosen, settings.attempts, key=f"foresight/{when}", seed=derived_seed(self._seed, *when)
+        settings, chosen = self.settings, [self.transitions[place] for place in places]
+        predicted = self.predictor.predict(
+            chosen, settings.attempts, key=f"foresight/{when}", seed=derived_seed(self.seed, *when)
         )
-        self._seen += self._predictor.compared(chosen, predicted, self._usual, threshold=settings.threshold)
+        self._seen += self.predictor.compared(chosen, predicted, self.usual, threshold=settings.threshold)
         return [
             ScoredGroup(task_of(transition), tuple(_scored(each, settings.threshold) for each in predictions))
             for transition, predictions in zip(chosen, predicted, strict=True)
@@ -203,7 +181,7 @@ class Predictions:
 
     def identity(self) -> Mapping[str, object]:
         """How predictions are compared, and the facts."""
-        return {"similarity": signature(self._predictor.similarity), **self._facts}
+        return {"similarity": signature(self.predictor.similarity), **self.facts}
 
 
 def _scored(prediction: Prediction, threshold: float) -> ScoredTrajectory:

@@ -3,15 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from upturn.bench.algorithms import office_part
 from upturn.bench.algorithms.meter import Meter, SpentError
 from upturn.bench.algorithms.office_part import AFTER, CoursesSettings, Source, course, measure_courses, names
 from upturn.bench.algorithms.office_way import WAYS
 from upturn.bench.algorithms.rft_part import RftSettings, measure_rft
 from upturn.bench.credit.office import Office, OfficeSettings
 from upturn.bench.ledger import Ledger
+from upturn.training.row import TrainingRow
 from upturn.training.trainer import torch_threads
 
 TINY = OfficeSettings(
@@ -50,6 +53,17 @@ def test_what_the_world_model_samples_counts(office: Office) -> None:
     assert found.world_tokens >= TINY.budget * SETTINGS.world_share
     assert found.curve[1][0] == found.world_tokens, "success is looked at between the two stages"
     assert found.curve[-1][0] >= TINY.budget
+
+
+def test_the_world_model_rehearses_what_the_model_wrote(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsed: list[TrainingRow] = []
+    monkeypatch.setattr(office_part, "run_world_model", lambda *_, rehearsal, **__: rehearsed.extend(rehearsal))
+    trainee = office.trainee()
+    with TemporaryDirectory() as name:
+        office_part.learn_world(
+            office, trainee, Meter(TINY.budget), seed=3, settings=SETTINGS, folder=Path(name) / "world"
+        )
+    assert len(rehearsed) == TINY.tasks * TINY.attempts * SETTINGS.observed_rounds
 
 
 def test_a_round_is_not_begun_with_less_than_half_of_what_it_takes(office: Office) -> None:

@@ -40,9 +40,13 @@ def test_success_and_gain_are_means_over_seeds_and_tasks() -> None:
         "office_success_start",
         "office_success_grpo",
         "office_success_grpo_after_world_model",
+        "office_mean_grpo",
+        "office_mean_grpo_after_world_model",
         "office_world_model_gain_grpo",
     ]
-    assert [each.value for each in found.values()] == [0.25, 0.375, 0.75, 0.375]
+    # on the way: (0.375 · 60 + 0.375 · 60) / 120 and (0.375 · 60 + 0.5 · 60) / 120; (0.375 + 0.625) / 2 twice
+    assert [each.value for each in found.values()] == [0.25, 0.375, 0.75, 0.40625, 0.5, 0.375]
+    assert (found["office_mean_grpo"].low, found["office_mean_grpo"].high) == (0.375, 0.4375)
     gain = found["office_world_model_gain_grpo"]
     assert gain.low is not None and gain.high is not None
     assert 0 <= gain.low < 0.375 < gain.high <= 1

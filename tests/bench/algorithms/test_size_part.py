@@ -62,3 +62,8 @@ def test_what_is_counted_is_said() -> None:
     assert grpo.value == sum(value for value in files.values() if isinstance(value, int))
     assert grpo.bar == "<= 150"
     assert all(each.bar is None for each in measure_size(has_bars=False)[0])
+
+
+def test_every_way_of_learning_is_within_the_bar() -> None:
+    results, _ = measure_size()
+    assert {each.name: each.value for each in results if not each.holds} == {}

@@ -1,13 +1,15 @@
 """The office's judge: pure, re-runnable, and not fooled by one wrong, missing or additional change."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from upturn.environments.office import FAMILIES, OfficeVerifier, compose, make_task
-from upturn.environments.office.baseline import Player, oracle, play
+from upturn.environments.office import FAMILIES, OfficeEnvironment, OfficeVerifier, compose, make_task
+from upturn.environments.office.baseline import oracle
+from upturn.environments.player import Player, following
+from upturn.environments.player import play as play_in
 from upturn.records import (
     Action,
     Evaluation,
@@ -30,8 +32,8 @@ def solved(name: str, number: int = 3) -> tuple[Task, Trajectory]:
     return task, play(task, oracle)
 
 
-def following(actions: Sequence[Action]) -> Player:
-    return lambda _, turns: actions[len(turns)] if len(turns) < len(actions) else None
+def play(task: Task, player: Player) -> Trajectory:
+    return play_in(OfficeEnvironment(), task, player)
 
 
 def with_state(trajectory: Trajectory, **parts: JsonValue) -> Trajectory:

@@ -7,10 +7,19 @@ from typing import get_args
 
 import pytest
 
-from upturn.environments.office import FAMILIES, LEARNED, OfficeVerifier, compose, make_task, task_stream
-from upturn.environments.office.baseline import nothing, oracle, play, random_player, success_rate
+from upturn.environments.office import (
+    FAMILIES,
+    LEARNED,
+    OfficeEnvironment,
+    OfficeVerifier,
+    compose,
+    make_task,
+    task_stream,
+)
+from upturn.environments.office.baseline import nothing, oracle, random_player, success_rate
 from upturn.environments.office.family import CLOSERS, OPENERS
 from upturn.environments.office.kit import OfficeKit
+from upturn.environments.player import following, play
 from upturn.errors import UnknownNameError
 from upturn.records import Split, Task, fields_json, from_json, to_json
 
@@ -73,7 +82,7 @@ def test_the_oracle_solves_every_task_within_the_steps_of_its_level(name: str, s
     verifier = OfficeVerifier()
     for number in range(30):
         task = make_task(name, number, split=split)
-        evaluation = verifier.verify(task, play(task, oracle))
+        evaluation = verifier.verify(task, play(OfficeEnvironment(), task, oracle))
         assert evaluation.verdict == "success", (task, evaluation.gates)
         assert evaluation.score == 1.0
         assert evaluation.costs == {"error": 0.0, "safety": 0.0}
@@ -87,7 +96,7 @@ def test_the_oracle_solves_every_task_within_the_steps_of_its_level(name: str, s
 def test_doing_nothing_never_succeeds(name: str) -> None:
     assert success_rate(name, nothing, 30) == success_rate(name, nothing, 30, split="heldout") == 0
     task = make_task(name, 0)
-    assert not OfficeVerifier().verify(task, play(task, lambda _, __: None)).is_success
+    assert not OfficeVerifier().verify(task, play(OfficeEnvironment(), task, following(()))).is_success
 
 
 @every_family

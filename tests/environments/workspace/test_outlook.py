@@ -1,6 +1,7 @@
 """The mailbox: exact answers, exact changes, and what is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -90,6 +91,18 @@ def test_the_user_declines_what_they_do_not_want(desk: Desk, do: Do, asked_first
     assert do(desk(wants_bob), *asked_first("outlook.send to=bob.ray; subject=a; body=b")).text.startswith("sent")
 
 
+def test_the_user_may_say_what_they_want_instead(desk: Desk, do: Do, asked_first: Ask) -> None:
+    shown, confirmed, _ = asked_first("outlook.send to=cid.moe; subject=a; body=b")
+    assert do(desk(Persona(objection="no, to bob.ray")), shown, confirmed).text == "no, to bob.ray"
+
+
+def test_a_list_of_mails_shows_labels(desk: Desk, do: Do) -> None:
+    workspace = desk()
+    labelled = workspace.with_items(replace(workspace.mails["m10"], label="privileged"))
+    (before,) = (line for line in do(workspace, "outlook.search").text.splitlines() if line.startswith("m10 "))
+    assert f"{before} [privileged]" in do(labelled, "outlook.search").text.splitlines()
+
+
 def test_mail_to_people_outside_without_agreement_is_a_hard_violation(desk: Desk, do: Do) -> None:
     with pytest.raises(OperationError, match=r"eva@fabrikam\.example: not of the company") as refused:
         do(desk(AGREEABLE), "outlook.send to=eva@fabrikam.example; subject=a; body=b")
@@ -152,6 +165,9 @@ def test_sending_on_behalf_needs_a_delegation(desk: Desk, do: Do) -> None:
         ("outlook.flag ids=m10; flag=purple", "bad_value", "flag: Input should be 'none', 'flagged' or 'done'"),
         ("outlook.search since=yesterday", "bad_value", "moments are written 2026-03-02 09:30, got 'yesterday'"),
         ("outlook.search since=2026-3-2 9:30", "bad_value", "moments are written"),
+        ("outlook.search since=2026-03-02T09:30", "bad_value", "moments are written"),
+        ("outlook.search since=2026-03-02 0930Z", "bad_value", "moments are written"),
+        ("outlook.search since=2026-03-02", "bad_value", "moments are written"),
         ("outlook.search page=7", "bad_value", "there are 1 pages of results, got page 7"),
         ("outlook.draft to=nobody; subject=a; body=b", "not_found", "nobody called 'nobody'"),
         ("outlook.move ids=m10; folder=sent", "bad_value", "mails cannot be moved to sent"),

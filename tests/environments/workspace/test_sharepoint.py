@@ -48,6 +48,7 @@ def test_an_upload_makes_what_the_name_says(desk: Desk, do: Do) -> None:
                 "sheets/Sheet1/cells/B2": "2",
                 "sheets/Sheet1/charts": [],
                 "sheets/Sheet1/pivots": [],
+                "sheets/Sheet1/frozen_rows": 0,
                 "owner": "ann.lee",
                 "label": "general",
                 "is_deleted": False,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from upturn.report.training import TrainingReport
-from upturn.report.training.panel import panels
+from upturn.report.training.panel import Panel, panels
 from upturn.training.curve import CurvePoint
 
 
@@ -62,24 +62,38 @@ def test_a_supervised_run_gets_the_ones_it_has_figures_for(supervised: TrainingR
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "practised", "alone"),
+    ("algorithm", "good", "axis"),
     [
-        ("dpo", "what was preferred", "what was preferred"),
-        ("dpo rounds", "what was preferred", "what was preferred"),
-        ("kto", "what was preferred", "what was preferred"),
-        ("imitation", "should fall, fast at first", "should fall, fast at first"),
-        ("mixture", "The sum of its parts", "The sum of its parts"),
-        ("ppo", "Of a policy gradient", "should fall, fast at first"),
-        ("sft", "Of a policy gradient", "should fall, fast at first"),
+        ("dpo", "what was preferred", "loss a pair"),
+        ("dpo rounds", "what was preferred", "loss a pair"),
+        ("kto", "what was preferred", "loss a rated attempt"),
+        ("imitation", "should fall, fast at first", "nats a written token"),
+        ("sft", "should fall, fast at first", "nats a written token"),
+        ("mixture", "The sum of its parts", "sum of the parts"),
+        ("grpo", "Of a policy gradient", "loss a written token"),
+        ("ppo", "Of a policy gradient", "loss a written token"),
     ],
 )
-def test_a_loss_is_told_by_what_was_learned_from(
-    finished: TrainingReport, supervised: TrainingReport, *, algorithm: str, practised: str, alone: str
+def test_a_loss_is_told_by_the_algorithm_whatever_else_the_run_measured(
+    finished: TrainingReport, supervised: TrainingReport, *, algorithm: str, good: str, axis: str
 ) -> None:
-    for report, words in ((finished, practised), (supervised, alone)):
-        description = replace(report.description, identity={"algorithm": algorithm})
-        (loss,) = [each for each in panels(replace(report, description=description)) if each.name == "loss"]
-        assert words in loss.good
+    for report in (finished, supervised):
+        loss = _loss_of(report, algorithm)
+        assert good in loss.good
+        assert loss.axis == axis
+
+
+def test_the_loss_of_an_algorithm_of_ones_own_is_a_policys_where_there_was_practice(
+    finished: TrainingReport, supervised: TrainingReport
+) -> None:
+    assert "Of a policy gradient" in _loss_of(finished, "my own").good
+    assert "should fall" in _loss_of(supervised, "my own").good
+
+
+def _loss_of(report: TrainingReport, algorithm: str) -> Panel:
+    description = replace(report.description, identity={"algorithm": algorithm})
+    (loss,) = [each for each in panels(replace(report, description=description)) if each.name == "loss"]
+    return loss
 
 
 @pytest.mark.parametrize("fixture", ["finished", "supervised"])

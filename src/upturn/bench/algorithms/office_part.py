@@ -19,7 +19,7 @@ from upturn.bench.credit.office import Office, OfficeSettings, reward_of
 from upturn.bench.ledger import Entry, Ledger, digest
 from upturn.loop.second import SecondAttempts
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
-from upturn.loop.world_model import observed
+from upturn.loop.world_model import observed, own_rows
 from upturn.models.observation import RenderedObservations
 from upturn.records import record
 from upturn.training.advantage import ScoredGroup
@@ -100,8 +100,10 @@ def measure_courses(
     for seed in seeds:
         for name, courses in found.items():
             way = WAYS[name.removesuffix(AFTER)]
-            measure = partial(course, office, way, seed, settings=settings, is_after=name.endswith(AFTER))
-            entry = Entry("office", name, seed, f"{digest(way.settings)}/{way.round_share:g}")
+            is_after = name.endswith(AFTER)
+            options = f"{digest(way.settings)}/{way.round_share:g}{'/rehearsed' if is_after else ''}"
+            entry = Entry("office", name, seed, options)
+            measure = partial(course, office, way, seed, settings=settings, is_after=is_after)
             courses.append(ledger.measured(entry, Course, measure))
             on_done()
     return found
@@ -135,7 +137,10 @@ def course(office: Office, way: Way, seed: int, *, settings: CoursesSettings, is
 def learn_world(
     office: Office, trainee: Trainee, meter: Meter, *, seed: int, settings: CoursesSettings, folder: Path
 ) -> None:
-    """The world-model stage: attempts, of which none is rewarded, and predictions of what they were answered."""
+    """The world-model stage: attempts, of which none is rewarded, and predictions of what they were answered.
+
+    The warm-up rehearses what the model wrote in these attempts, so that it does not unlearn acting.
+    """
     wanted = office.settings
     share = Meter(int(wanted.budget * settings.world_share))
     sampler = TaskSampler(office.kit, dict.fromkeys(wanted.families, 1.0), wanted.tasks, seed=seed)
@@ -155,6 +160,7 @@ def learn_world(
             settings.world_model,
             seed=seed,
             run_dir=folder,
+            rehearsal=() if settings.world_model.warm_up is None else own_rows(attempts, trainee.version),
         )
     meter.tokens += share.tokens
 

@@ -28,7 +28,18 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "mixture": ("mixture",),
 }
 """By way, the files of ``upturn.training`` that are its own; second attempts are what STaR has beyond rounds."""
-SHARED = ("critic", "selection", "preference", "pair_row", "prediction", "transition", "collection", "advantage")
+SHARED = (
+    "critic",
+    "appraiser",
+    "action_value",
+    "selection",
+    "preference",
+    "pair_row",
+    "prediction",
+    "transition",
+    "collection",
+    "advantage",
+)
 """Pieces with a purpose of their own that ways are made of; listed with their lines, not counted to any."""
 _NO_CODE = frozenset(
     {

@@ -12,12 +12,19 @@ from upturn.records import JsonValue, Result
 
 
 def courses_results(courses: Courses) -> list[Result]:
-    """Success in the end of each way, with a world model and without, and what the world model gave it."""
+    """Success of each way, with a world model and without: in the end, and on the way as the mean over all tokens.
+
+    Then what the world model gave. Of means on the way, low and high are the seeds' lowest and highest.
+    """
     start = fmean(each.curve[0][1] for seeds in courses.values() for each in seeds)
     results = [Result("office_success_start", start, "share")]
     for name, seeds in courses.items():
         found = over_seeds(_outcomes(seeds))
         results.append(Result(f"office_success_{name}", found.mean, "share", found.low, found.high, len(seeds)))
+    for name, seeds in courses.items():
+        means = [_on_the_way(each) for each in seeds]
+        mean = Result(f"office_mean_{name}", fmean(means), "share", min(means), max(means), len(seeds))
+        results.append(mean)
     for name, seeds in courses.items():
         if not name.endswith(AFTER):
             gain = over_seeds(_outcomes(courses[f"{name}{AFTER}"]) - _outcomes(seeds))
@@ -25,6 +32,13 @@ def courses_results(courses: Courses) -> list[Result]:
                 Result(f"office_world_model_gain_{name}", gain.mean, "share", gain.low, gain.high, len(seeds))
             )
     return results
+
+
+def _on_the_way(course: Course) -> float:
+    """The mean height of the curve, straight between two exams."""
+    tokens = [each for each, _ in course.curve]
+    success = [each for _, each in course.curve]
+    return float(np.trapezoid(success, tokens)) / (tokens[-1] - tokens[0])
 
 
 def courses_details(courses: Courses) -> dict[str, JsonValue]:

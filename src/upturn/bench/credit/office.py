@@ -10,8 +10,9 @@ from itertools import islice
 from pathlib import Path
 
 from upturn.agents import Limits, rendered_rows
-from upturn.environments.office.baseline import oracle, play
+from upturn.environments.office.baseline import oracle
 from upturn.environments.office.kit import OfficeKit
+from upturn.environments.player import play
 from upturn.loop.exam import ExamResult, exam_tasks, sit
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.trainee import Trainee
@@ -97,7 +98,8 @@ def make_model(folder: Path, kit: OfficeKit, settings: OfficeSettings) -> None:
     local = load_local("nano")
     renderer = CompactRenderer(local.tokenizer)
     stream = kit.tasks(seed=_DEMONSTRATION_SEED, split="train", families=settings.families)
-    walks = [play(task, oracle) for task in islice(stream, settings.demonstrations * len(settings.families))]
+    tasks = islice(stream, settings.demonstrations * len(settings.families))
+    walks = [play(kit.environment(task), task, oracle) for task in tasks]
     rows = supervised_rows([replace(walk, rows=rendered_rows(walk, renderer)) for walk in walks])
     plan = SftSettings(
         epochs=settings.epochs, batch_rows=16, optimiser=OptimiserSettings(learning_rate=1e-3, warmup_steps=5)

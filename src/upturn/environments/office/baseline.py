@@ -1,6 +1,6 @@
 """What work that is no work scores, and what perfect work does: the floor and ceiling of every family."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from upturn.environments.office.environment import OPERATIONS, OfficeEnvironment
@@ -9,48 +9,17 @@ from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.office.verifier import OfficeVerifier
 from upturn.environments.office.workspace import DAYS, FOLDERS, Workspace
 from upturn.environments.office.world import ITEMS, PHRASES, TITLES, TOPICS
-from upturn.records import Action, Outcome, Split, Task, Trajectory, Turn
-
-MAX_TURNS = 16
-Player = Callable[[Task, Sequence[Turn]], Action | None]
-"""The next action after these turns; None stops without ending the task."""
+from upturn.environments.player import Player, play
+from upturn.records import Action, Observation, Split, Task, Turn
 
 
-def play(task: Task, player: Player) -> Trajectory:
-    """The attempt of a player that needs no model."""
-    environment = OfficeEnvironment()
-    observation, _ = environment.reset(task)
-    turns: list[Turn] = []
-    outcome: Outcome = "step_limit"
-    while len(turns) < MAX_TURNS:
-        action = player(task, turns)
-        if action is None:
-            break
-        step = environment.step(action)
-        turns.append(Turn(observation, "", action, costs=step.info.cost_components))
-        observation = step.observation
-        if step.is_terminated:
-            outcome = "finished"
-            break
-    return Trajectory(
-        id=f"baseline/{task.id}",
-        task_id=task.id,
-        agent_version="baseline@1",
-        turns=tuple(turns),
-        final_observation=observation,
-        outcome=outcome,
-        origin="rendered",
-        final_state=environment.state(),
-    )
-
-
-def oracle(task: Task, turns: Sequence[Turn]) -> Action | None:
+def oracle(task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:  # noqa: ARG001
     """The shortest known solution."""
     actions = compose(task).draft.oracle
     return actions[len(turns)] if len(turns) < len(actions) else None
 
 
-def nothing(task: Task, turns: Sequence[Turn]) -> Action | None:  # noqa: ARG001
+def nothing(task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:  # noqa: ARG001
     """Says that it is done at once."""
     return Action("user", "finish") if not turns else None
 
@@ -75,7 +44,7 @@ _BY_NAME: Mapping[str, Sequence[str]] = {
 def random_player(seed: int) -> Player:
     """Random valid actions: any operation, with parameters that exist in the task's world."""
     rng = Random(f"random/{seed}")
-    return lambda task, turns: random_action(rng, compose(task).workspace)  # noqa: ARG005
+    return lambda task, _turns, _observation: random_action(rng, compose(task).workspace)
 
 
 def random_action(rng: Random, workspace: Workspace) -> Action:
@@ -107,4 +76,4 @@ def success_rate(family: str, player: Player, count: int, *, split: Split = "tra
     """Share of the family's first ``count`` tasks in the split that the player solves."""
     verifier = OfficeVerifier()
     tasks = [make_task(family, number, split=split) for number in range(count)]
-    return sum(verifier.verify(task, play(task, player)).is_success for task in tasks) / count
+    return sum(verifier.verify(task, play(OfficeEnvironment(), task, player)).is_success for task in tasks) / count

@@ -1,6 +1,6 @@
 """Judges an office attempt by what differs afterwards: everything asked for, and nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from upturn.environments.office.family import Draft
 from upturn.environments.office.tasks import compose
@@ -23,6 +23,18 @@ def progress(draft: Draft, found: Mapping[str, JsonValue]) -> float:
 def is_allowed(path: str, value: JsonValue) -> bool:
     """True for changes that come with reading: a mail that was looked at is read (never: unread again)."""
     return value is True and path.startswith("mail/m") and path.endswith("/is_read")
+
+
+def may_differ(draft: Draft, path: Sequence[str], value: JsonValue) -> bool:
+    """Whether perfect work stays perfect with this value (None = nothing) at this path of the state."""
+    match path:
+        case ["before", *_]:
+            return True  # what stood there: the verifier has the world itself
+        case ["changes", change]:
+            return is_allowed(change, True if value is None else value)  # a mail that was read need not have been
+        case ["message", "text"]:
+            return draft.answer is None or _normal(value) == _normal(draft.answer)
+    return False
 
 
 class OfficeVerifier:

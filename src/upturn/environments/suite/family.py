@@ -3,8 +3,9 @@
 What must have changed in the end is what perfect work changes, so goal and solution cannot contradict each other.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from upturn.environments.suite.scene import Scene
 from upturn.environments.workspace import Wish, Workspace
@@ -34,7 +35,10 @@ class Draft:
     also: tuple[Action, ...] = ()
     """Other ways to do the same that the user agrees to, such as one by one what the oracle does at once."""
     clarification: str = ""
-    """What the user answers to a question; empty = nothing is unclear."""
+    """What the user answers to a question, which has to be the first thing said to them; empty = nothing is
+    unclear."""
+    objection: str = ""
+    """What the user says where they do not agree; empty = only that they do not."""
     traps: tuple[Wish, ...] = ()
     """What somebody else's text asks for."""
     cleared: tuple[str, ...] = ()
@@ -78,6 +82,11 @@ def agreed(action: Action, statement: str = "this is what I am about to do") -> 
     yield call("user.preview", statement=statement, call=write_call(action))
     yield call("user.confirm")
     yield action
+
+
+def joined(*parts: Sequence[str]) -> tuple[str, ...]:
+    """Every way to say the parts one after the other."""
+    return tuple("".join(each) for each in product(*parts))
 
 
 FINISH = call("user.finish")

@@ -7,13 +7,19 @@ from random import Random
 from typing import Any, NamedTuple
 
 from upturn.environments.suite import (
+    appointment_tasks,
     calendar_change_tasks,
     calendar_tasks,
     channel_tasks,
+    cross_tasks,
+    excel_tasks,
     mail_reading_tasks,
     mail_sorting_tasks,
     mail_writing_tasks,
+    obstacle_tasks,
+    safety_tasks,
     teams_tasks,
+    workflow_tasks,
 )
 from upturn.environments.suite.family import CLOSERS, OPENERS, Draft, Family, Scenario
 from upturn.environments.suite.scene import Scene
@@ -24,13 +30,10 @@ from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
 _MODULES = (
-    mail_reading_tasks,
-    mail_sorting_tasks,
-    mail_writing_tasks,
-    calendar_tasks,
-    calendar_change_tasks,
-    teams_tasks,
-    channel_tasks,
+    *(mail_reading_tasks, mail_sorting_tasks, mail_writing_tasks),
+    *(calendar_tasks, calendar_change_tasks, teams_tasks, channel_tasks),
+    *(excel_tasks, cross_tasks, appointment_tasks),
+    *(workflow_tasks, obstacle_tasks, safety_tasks),
 )
 FAMILIES: Mapping[str, Family] = {family.name: family for module in _MODULES for family in module.FAMILIES}
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
@@ -101,7 +104,11 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     workspace = replace(scene.workspace, seed=seed)
     done, wishes = _performed(workspace, draft)
     persona = Persona(
-        wishes if draft.wishes is None else draft.wishes, draft.clarification, draft.cleared, draft.traps
+        wishes if draft.wishes is None else draft.wishes,
+        draft.clarification,
+        draft.cleared,
+        draft.traps,
+        draft.objection,
     )
     workspace = replace(workspace, persona=persona)
     words = _templates(family, split)[template].format(**draft.slots)

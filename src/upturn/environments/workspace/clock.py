@@ -1,6 +1,7 @@
 """Moments of an office as text, ``2026-03-02 09:30``: it sorts as moments follow each other."""
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from upturn.environments.workspace.refusal import OperationError
 
@@ -12,8 +13,8 @@ def moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or len(text) != _LENGTH or written(found) != text:  # ISO has other forms, which would not sort
+        found = datetime.min
+    if len(text) != _LENGTH or written(found) != text:  # ISO has other forms too, which would not sort
         raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
     return found
 
@@ -23,6 +24,7 @@ def written(at: datetime) -> str:
     return at.isoformat(" ", "minutes")
 
 
+@lru_cache(maxsize=4_096)
 def later(text: str, *, minutes: float) -> str:
     """The moment so many minutes after another; before it for negative ones."""
     return written(moment(text) + timedelta(minutes=minutes))

@@ -1,6 +1,6 @@
 """An item as flat facts by path: what verifiers compare, and what the change of an office is written in."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 
 from upturn.environments.workspace.book import Book, Sheet
@@ -15,8 +15,7 @@ def facts_of(item: object) -> dict[str, JsonValue]:
         if each.name not in _NO_FACTS:
             value = getattr(item, each.name)
             if isinstance(value, Book):
-                for name, sheet in value.sheets.items():
-                    found |= _sheet_facts(f"sheets/{name}", sheet)
+                found |= _content_facts(each.name, value)
             elif isinstance(value, Mapping):
                 found |= {f"{each.name}/{key}": plain(inner) for key, inner in value.items()}
             elif value is not None:
@@ -24,16 +23,73 @@ def facts_of(item: object) -> dict[str, JsonValue]:
     return found
 
 
-_NO_FACTS = frozenset({"versions", "at", "by"})
-"""What follows from facts, and when it was: the same work at another time is the same work."""
+def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
+    """The facts in which two items of one kind differ, as they are afterwards; None for those that are no more.
+
+    What both share is not looked at: a book with one other cell takes as long as the sheet of that cell.
+    """
+    for each in fields(after):  # type: ignore[arg-type]  # items are dataclasses
+        old, new = getattr(before, each.name), getattr(after, each.name)
+        if old is new or each.name in _NO_FACTS:
+            continue
+        if isinstance(old, Book) and isinstance(new, Book):
+            yield from _books_differing(old, new)
+        elif isinstance(new, Mapping):
+            yield from _mappings_differing(each.name, old, new)
+        elif isinstance(old, Book) or isinstance(new, Book):
+            yield from _mappings_differing("", _content_facts(each.name, old), _content_facts(each.name, new))
+        elif old != new:
+            yield each.name, plain(new)
+
+
+def _content_facts(name: str, content: object) -> dict[str, JsonValue]:
+    if not isinstance(content, Book):
+        return {} if content is None else {name: plain(content)}
+    sheets = (_sheet_facts(f"sheets/{each}", sheet) for each, sheet in content.sheets.items())
+    return {path: value for facts in sheets for path, value in facts.items()}
+
+
+def _books_differing(before: Book, after: Book) -> Iterator[tuple[str, JsonValue]]:
+    for name in {**before.sheets, **after.sheets}:
+        path, old, new = f"sheets/{name}", before.sheets.get(name), after.sheets.get(name)
+        if old is new:
+            continue
+        if old is None or new is None:
+            gone_or_new = _sheet_facts(path, old or new or Sheet({}))
+            yield from ((each, value if old is None else None) for each, value in gone_or_new.items())
+            continue
+        for part in _SHEET_MAPPINGS:
+            yield from _mappings_differing(f"{path}/{part}", getattr(old, part), getattr(new, part))
+        for part in _SHEET_VALUES:
+            if getattr(old, part) != getattr(new, part):
+                yield f"{path}/{part}", plain(getattr(new, part))
+
+
+def _mappings_differing(
+    path: str, before: Mapping[str, object], after: Mapping[str, object]
+) -> Iterator[tuple[str, JsonValue]]:
+    if before is after:
+        return
+    prefix = f"{path}/" if path else ""
+    for key, value in after.items():
+        old = before.get(key)
+        if old is not value and old != value:
+            yield f"{prefix}{key}", plain(value)
+    yield from ((f"{prefix}{key}", None) for key in before if key not in after)
+
+
+_NO_FACTS = frozenset({"versions", "at", "by", "is_delivered"})
+"""What follows from facts, when it was, and who was online then: the same work at another time is the same work."""
+_SHEET_MAPPINGS = ("cells", "formats", "filters")
+_SHEET_VALUES = ("charts", "pivots", "frozen_rows")
 
 
 def _sheet_facts(path: str, sheet: Sheet) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {path: True}
-    for part in ("cells", "formats", "filters"):
+    for part in _SHEET_MAPPINGS:
         mapping: Mapping[str, object] = getattr(sheet, part)
         found |= {f"{path}/{part}/{key}": plain(value) for key, value in mapping.items()}
-    return found | {f"{path}/charts": plain(sheet.charts), f"{path}/pivots": plain(sheet.pivots)}
+    return found | {f"{path}/{part}": plain(getattr(sheet, part)) for part in _SHEET_VALUES}
 
 
 def plain(value: object) -> JsonValue:

@@ -5,7 +5,7 @@ text give every value as text, so numbers, moments and lists are read from text 
 operation exist, parameters are known, complete and of their type; then the operation runs, and may still refuse.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
@@ -50,6 +50,7 @@ class Impact(NamedTuple):
 
 
 ParametersT = TypeVar("ParametersT", bound=Parameters)
+ItemT = TypeVar("ItemT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +186,30 @@ Moment = Annotated[
 PageNumber = Annotated[int, Field(ge=1, le=1_000, description="of the results, from 1")]
 
 
+class Shown(NamedTuple, Generic[ItemT]):
+    """One page of results."""
+
+    items: Sequence[ItemT]
+    note: str
+    """How many there are in all, and how to see more; empty where these are all."""
+
+
+def paged(items: Sequence[ItemT], *, page: int, shown: int) -> Shown[ItemT]:
+    """The page of that number, from 1; raises OperationError where there are not so many. ``shown``: on a page."""
+    first = (page - 1) * shown
+    found = items[first : first + shown]
+    if not found:
+        raise OperationError("bad_value", f"there are {-(-len(items) // shown)} pages of results, got page {page}")
+    if len(items) <= shown:
+        return Shown(found, "")
+    last = first + len(found)
+    more = "" if last == len(items) else f"; page={page + 1} shows more"
+    return Shown(found, f"{first + 1}-{last} of {len(items)}{more}")
+
+
 def listing(lines: list[str], *, page: int = 1, shown: int = 10, empty: str = "nothing") -> str:
     """One page of results, with how many there are in all where they are more."""
     if not lines:
         return empty
-    first = (page - 1) * shown
-    found = lines[first : first + shown]
-    if not found:
-        raise OperationError("bad_value", f"there are {-(-len(lines) // shown)} pages of results, got page {page}")
-    if len(lines) > shown:
-        last = first + len(found)
-        more = "" if last == len(lines) else f"; page={page + 1} shows more"
-        found.append(f"{first + 1}-{last} of {len(lines)}{more}")
-    return "\n".join(found)
+    found = paged(lines, page=page, shown=shown)
+    return "\n".join((*found.items, found.note) if found.note else found.items)

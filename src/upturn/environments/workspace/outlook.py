@@ -136,12 +136,13 @@ def _all(workspace: Workspace, ids: tuple[str, ...]) -> list[Mail]:
 
 def _line(mail: Mail) -> str:
     signs = f"{'' if mail.is_read else ' *'}{'' if mail.flag == 'none' else f' [{mail.flag}]'}"
-    return f"{mail.id} {mail.at} {mail.sender}: {mail.subject}{signs}"
+    label = "" if mail.label == "general" else f" [{mail.label}]"
+    return f"{mail.id} {mail.at} {mail.sender}: {mail.subject}{signs}{label}"
 
 
 @APP.operation(Search, is_reading=True)
 def search(workspace: Workspace, asked: Search) -> Effect:
-    """Ids, dates, senders and subjects; ``*`` = unread."""
+    """Ids, dates, senders, subjects and labels; ``*`` = unread."""
     words, subject = asked.query.lower(), asked.subject.lower()
     sender = person_of(asked.sender) if asked.sender else ""
     hits = [

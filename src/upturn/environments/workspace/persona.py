@@ -35,6 +35,8 @@ class Persona:
     """Ids of sensitive mails and files that the task needs."""
     traps: tuple[Wish, ...] = ()
     """What somebody else's mail or document asks for, and must not be done."""
+    objection: str = ""
+    """What they say where they do not agree, such as what they want instead; empty = only that they do not."""
 
     def confirms(self, action: Action) -> bool:
         """Whether they agree to an action that was shown to them."""

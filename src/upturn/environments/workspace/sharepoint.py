@@ -27,6 +27,7 @@ from upturn.environments.workspace.person import is_outside
 from upturn.environments.workspace.principal import principals
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import check_right, sensitivity
+from upturn.environments.workspace.workbook import entered, with_entered
 from upturn.environments.workspace.workspace import Workspace
 
 APP = App("sharepoint")
@@ -200,7 +201,9 @@ def content_of(path: str, text: str) -> Content:
         case "pptx":
             return Deck(tuple(Slide(title=line) for line in lines))
         case "xlsx":
-            return Book({"Sheet1": Sheet(_cells(lines))})
+            empty = Book({"Sheet1": Sheet({})})
+            texts = {address: entered(empty, "Sheet1", text) for address, text in _cells(lines).items()}
+            return with_entered(empty, "Sheet1", texts)
     raise OperationError("bad_value", f"files end in .txt, .md, .docx, .pptx or .xlsx, got {path!r}")
 
 

@@ -78,7 +78,7 @@ def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # 
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
     decided = replace(said(workspace, "confirm"), shown=None)
     if not workspace.persona.confirms(shown):
-        return Effect(decided, "no: that is not what I asked for")
+        return Effect(decided, workspace.persona.objection or "no: that is not what I asked for")
     return Effect(replace(decided, confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
 
 

@@ -6,14 +6,14 @@ and the state of many environments that begin alike is held once.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from upturn.environments.workspace.chat import Channel, Chat
 from upturn.environments.workspace.clock import later
 from upturn.environments.workspace.event import Event
-from upturn.environments.workspace.fact import facts_of
+from upturn.environments.workspace.fact import differing, facts_of
 from upturn.environments.workspace.file import File, Page
 from upturn.environments.workspace.mail import Mail, Rule
 from upturn.environments.workspace.person import Group, Person
@@ -129,19 +129,14 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
             elif change.before is None:
                 new.append({key: value for key, value in facts_of(change.after).items() if key != "id"})
             else:
-                found |= dict(_differing(f"{name}/{change.id}", change.before, change.after))
+                found |= {
+                    f"{name}/{change.id}/{path}": value for path, value in differing(change.before, change.after)
+                }
         if new:
             found[f"{name}/+"] = sorted(new, key=str)
         if gone:
             found[f"{name}/-"] = gone
     return found
-
-
-def _differing(path: str, before: Item, after: Item) -> Iterator[tuple[str, JsonValue]]:
-    old, new = facts_of(before), facts_of(after)
-    for key in (*new, *(key for key in old if key not in new)):
-        if old.get(key) != new.get(key):
-            yield f"{path}/{key}", new.get(key)
 
 
 def state_hash(after: Workspace, changed: Mapping[str, JsonValue]) -> str:

@@ -11,7 +11,7 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import left_out_words, needed_pool, practised_selection
 from upturn.loop.peer import jointly
-from upturn.loop.plan import Plan, Walk, rows_plan
+from upturn.loop.plan import Held, Plan, Walk, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser, pair_objective
 from upturn.loop.trainee import Trainee
@@ -58,21 +58,22 @@ def settings(config: Config) -> DpoSettings:
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     pairs = stored_pairs(context, trainee)
     rows = supervised_rows([side for pair in pairs for side in _sides(pair)])
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
     walk = Walk(
         rows, f"{len(pairs)} pairs", steps, "optimiser step", asked.epochs * len(rows), 2 * asked.batch_pairs
     )
-    return rows_plan(context, trainee, "dpo", walk)
+    held = Held(scorings=1 / asked.epochs if asked.reference == "initial" else 0.0)
+    return rows_plan(context, trainee, "dpo", walk, held=held)
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
     """The version that learned from them."""
     from upturn.training.dpo import run_dpo
 
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     frozen = frozen_pairs(context, trainee)
     pairs = pairs_in(context, trainee, frozen)
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
@@ -104,7 +105,7 @@ def pairs_in(context: Context, trainee: Trainee, frozen: "FrozenPairs") -> list[
     """
     names = sorted({name for pair in frozen.pairs for name in (pair.chosen, pair.rejected)})
     stored = {
-        each.trajectory.id: with_rows(each.trajectory, trainee.renderer, trainee.version.prompt)
+        each.trajectory.id: with_rows(each.trajectory, trainee.renderer, trainee.prompts)
         for each in context.pool.experiences_of(names, tenant=context.tenant)
     }
     return [

@@ -1,13 +1,15 @@
 """Pairs of the agent's own fresh attempts, in rounds."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from upturn.config import Config
+from upturn.loop.algorithm import CONTINUATIONS
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, learning, practice_of, practice_weights, practised
-from upturn.loop.settings import made, optimiser, pair_objective, watch
+from upturn.loop.settings import critic_settings, made, optimiser, pair_objective, watch
 from upturn.records import AgentVersion
 from upturn.training.preference_settings import DpoRoundsSettings, PairSettings
 
@@ -19,7 +21,13 @@ def settings(config: Config) -> DpoRoundsSettings:
         "dpo_rounds",
         lambda: DpoRoundsSettings(
             rounds=section.iterations,
-            pairs=PairSettings(by=section.by, min_margin=section.min_margin),
+            pairs=PairSettings(
+                by=section.pairs.by,
+                min_margin=section.pairs.min_margin,
+                valued_by=section.pairs.valued_by,
+                monte_carlo_share=section.pairs.monte_carlo_share,
+                gamma=section.pairs.gamma,
+            ),
             epochs=section.epochs,
             batch_pairs=section.batch_pairs,
             objective=pair_objective(section.objective),
@@ -27,6 +35,7 @@ def settings(config: Config) -> DpoRoundsSettings:
             optimiser=optimiser(config, section.learning_rate),
             decay=section.decay,
             **watch(section),
+            critic=critic_settings(section.critic) if section.pairs.monte_carlo_share < 1 else None,
         ),
     )
 
@@ -36,7 +45,8 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     asked = settings(context.config)
     course = _course(context, dict.fromkeys(context.practised, 1.0), "dpo-rounds")
     references = int(asked.reference == "initial")
-    held = Held(copies=references, scorings=references)
+    critics = int(asked.critic is not None)
+    held = Held(copies=references, critics=critics, scorings=references + critics)
     return practice_plan(context, parent, "dpo-rounds", course=course, passes=asked.epochs, held=held)
 
 
@@ -51,5 +61,10 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, name: str)
 
 def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:
     section = context.config.dpo_rounds
-    practice = practice_of(context, name, section.attempts)
+    is_measured = section.pairs.valued_by == "state_values"
+    practice = replace(
+        practice_of(context, name, section.attempts),
+        continuations=(section.pairs.continuations or CONTINUATIONS) if is_measured else 0,
+        gamma=section.pairs.gamma,
+    )
     return Course("Practice by preferring the better of its own attempts (DPO)", section, weights, practice)

@@ -3,7 +3,7 @@
 from upturn.loop.algorithm import algorithm_settings
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
-from upturn.loop.plan import Held, Plan, practice_plan
+from upturn.loop.plan import Plan, held_by, practice_plan
 from upturn.loop.practice import practice_weights
 from upturn.loop.training import grpo_course, train_grpo
 from upturn.records import AgentVersion
@@ -12,14 +12,13 @@ from upturn.records import AgentVersion
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
     settings = algorithm_settings(context.config)
-    references = int(settings.objective.kl is not None)
     return practice_plan(
         context,
         parent,
         "grpo",
         course=grpo_course(context, settings, dict.fromkeys(context.practised, 1.0), "grpo"),
         passes=settings.passes,
-        held=Held(copies=references, scorings=references + int(settings.mismatch is not None)),
+        held=held_by(settings),
     )
 
 

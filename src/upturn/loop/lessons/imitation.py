@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from upturn.agents.context import Budget, budget_of
 from upturn.config import Config
 from upturn.config.lesson import ImitationConfig, SelfRepairConfig, StarConfig
 from upturn.errors import TrainingError
@@ -93,7 +94,8 @@ class Imitation(NamedTuple):
 
         def learn(own: Practising) -> TrainingOutcome:
             if asked.second is not None:
-                refuse_forking(own.trainee.renderer, own.trainee.version.prompt)
+                version = own.trainee.version
+                refuse_forking(own.trainee.renderer, version.prompt, context=budget_of(version.parameters))
             return jointly(
                 context.world,
                 own.trainee,
@@ -117,11 +119,17 @@ class Imitation(NamedTuple):
         return Course(_TITLES[self.way], section, weights, practice)
 
 
-def refuse_forking(renderer: Renderer, prompt: str) -> None:
-    """Raises TrainingError for a chat template that shows earlier turns differently later on.
+def refuse_forking(renderer: Renderer, prompt: str, *, context: Budget | None = None) -> None:
+    """Raises TrainingError for an agent whose earlier turns are shown differently later on.
 
-    A hint is taken out of the beginning of a row, and such a template begins a row with every turn.
+    A hint is taken out of the beginning of a row. Such a chat template begins a row with every turn, and a context
+    with a budget begins some with a note of what is left out.
     """
+    if context is not None:
+        raise TrainingError(
+            f"the agent's context has a budget (context_tokens = {context.tokens}), so that a hint cannot be taken "
+            "out of what it read once its history is rewritten; train with `iterated`, or leave the budget out"
+        )
     if isinstance(renderer, ConversationRenderer) and not renderer.keeps_prefix(prompt):
         raise TrainingError(
             "the model's chat template shows earlier turns differently once others follow, so that a hint cannot "

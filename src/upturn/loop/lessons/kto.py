@@ -11,7 +11,7 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import left_out_words, needed_pool, practised_selection
 from upturn.loop.peer import jointly
-from upturn.loop.plan import Plan, in_epochs, rows_plan
+from upturn.loop.plan import Held, Plan, in_epochs, rows_plan
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser
 from upturn.loop.trainee import Trainee
@@ -44,18 +44,19 @@ def settings(config: Config) -> KtoSettings:
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     attempts = [each.trajectory for each in rated(context, trainee)]
     words, batch = f"{len(attempts)} rated attempts", asked.batch_trajectories
     walk = in_epochs(supervised_rows(attempts), words, epochs=asked.epochs, batch_rows=batch)
-    return rows_plan(context, trainee, "kto", walk)
+    # Once before the first step each attempt and its mismatched one, and the mismatched ones before each step.
+    return rows_plan(context, trainee, "kto", walk, held=Held(scorings=2 / asked.epochs + 1))
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
     """The version that learned from them."""
     from upturn.training.kto import run_kto
 
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     frozen = frozen_thumbs(context, trainee)
     found = rated_in(context, trainee, frozen)
     steps = asked.epochs * -(-len(found) // asked.batch_trajectories)
@@ -84,9 +85,7 @@ def rated_in(context: Context, trainee: Trainee, frozen: "FrozenThumbs") -> list
     """The pool's, by trajectory; those without tokens of the trainee's renderer are rendered."""
     is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
     return [
-        RatedTrajectory(
-            with_rows(each.trajectory, trainee.renderer, trainee.version.prompt), is_good[each.trajectory.id]
-        )
+        RatedTrajectory(with_rows(each.trajectory, trainee.renderer, trainee.prompts), is_good[each.trajectory.id])
         for each in context.pool.experiences_of(sorted(is_good), tenant=context.tenant)
     ]
 

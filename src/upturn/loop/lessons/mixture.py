@@ -14,7 +14,7 @@ from upturn.loop.exam import ExamResult
 from upturn.loop.lessons import dpo, kto
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.peer import jointly
-from upturn.loop.plan import Plan, practice_plan
+from upturn.loop.plan import Plan, held_by, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee
@@ -79,7 +79,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     needed_pool(context, "mixture")
     asked = policy(context.config)
     course = _course(context, dict.fromkeys(context.practised, 1.0), "mixture")
-    return practice_plan(context, parent, "mixture", course=course, passes=asked.passes)
+    return practice_plan(context, parent, "mixture", course=course, passes=asked.passes, held=held_by(asked))
 
 
 def train(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:

@@ -11,11 +11,12 @@ from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, Walk, rows_plan
-from upturn.loop.practice import practice_of, watcher
+from upturn.loop.practice import practice_of
 from upturn.loop.progress import told
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee, scored
 from upturn.loop.training import with_rows
+from upturn.loop.watch import watcher
 from upturn.models import Renderer
 from upturn.pool import Selection
 from upturn.pool.snapshot import experiences_in, take_snapshot
@@ -50,7 +51,7 @@ def settings(config: Config) -> OfflineSettings:
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take; notes what the pool's attempts can and cannot train."""
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     usable = [each.trajectory for _, each in usable_attempts(context, trainee.renderer)]
     rows = [row for each in usable for row in policy_rows(each, (0.0,) * len(each.turns))]
     tasks = len({each.task_id for each in usable})
@@ -58,14 +59,14 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     rounds = asked.policy.iterations
     words = f"{len(usable)} attempts at {tasks} tasks"
     walk = Walk(rows, words, rounds, "iteration", rounds * batch, batch)
-    return rows_plan(context, trainee, "offline", walk, held=Held(scorings=1))
+    return rows_plan(context, trainee, "offline", walk, held=Held(copies=1, scorings=1))
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
     """The version that learned from them; watched on fresh tasks, as practice is."""
     from upturn.training.offline import run_offline
 
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     snapshot, folder = frozen_attempts(context), training_folder(context, name)
     attempts = usable_in(context, snapshot, trainee.renderer)
     context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.policy.iterations)

@@ -7,10 +7,10 @@ from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, learning, practice_of, practice_weights, practised
-from upturn.loop.settings import curriculum_settings, made, optimiser, watch
+from upturn.loop.settings import critic_settings, curriculum_settings, made, optimiser, watch
 from upturn.records import AgentVersion
 from upturn.training.policy_settings import ObjectiveSettings
-from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
+from upturn.training.ppo_settings import CreditSettings, PpoSettings
 
 
 def settings(config: Config) -> PpoSettings:
@@ -34,13 +34,7 @@ def settings(config: Config) -> PpoSettings:
                 value_trace=section.credit.value_trace,
                 is_whitened=section.credit.is_whitened,
             ),
-            critic=CriticSettings(
-                learning_rate=section.critic.learning_rate,
-                minibatches=section.critic.minibatches,
-                passes=section.critic.passes,
-                alone_iterations=section.critic.alone_iterations,
-                value_clip=section.critic.value_clip,
-            ),
+            critic=critic_settings(section.critic),
             optimiser=optimiser(config, section.learning_rate),
             decay=section.decay,
             **watch(section),

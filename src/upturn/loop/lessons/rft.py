@@ -15,6 +15,7 @@ import numpy as np
 
 from upturn.config import AgentConfig, Config, PracticeConfig
 from upturn.deployment.interval import RESAMPLES, Interval
+from upturn.environments.judgement import judge
 from upturn.errors import ConfigError
 from upturn.loop.context import Context, keep_agent_version, version_of
 from upturn.loop.cycle import examine
@@ -23,7 +24,6 @@ from upturn.loop.lessons.learned import Learned
 from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, practice_plan
 from upturn.loop.practice import Course, Practising, practice_of, practised
-from upturn.loop.service import judge
 from upturn.loop.settings import optimiser
 from upturn.loop.trainee import Practice
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
@@ -162,22 +162,20 @@ def settings(config: Config) -> GrpoSettings:
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What all trials together would take."""
+    section, trials = context.config.rft, list(_trials(context, parent))
+    bases = len({base.id for base, _, _ in trials})
+    measured = bases * section.examples * section.attempts if "random" in section.controls else 0
+    practice = _practice(context, "rft", "true", seed=context.seed, rate=FIXED_RATE)
     one = practice_plan(
         context,
         parent,
         "rft",
-        course=_course(context, parent, "rft", _practice(context, "rft", "true", seed=context.seed, rate=0.5)),
-        held=Held(copies=1, scorings=1),
+        course=_course(context, parent, "rft", practice),
+        # Every base is examined before, every trial after, and the version that comes out once more, as always.
+        held=Held(copies=1, scorings=1, trainings=len(trials), exams=bases + len(trials) + 1, attempts=measured),
     )
-    trials = len(list(_trials(context, parent)))
-    return replace(
-        one,
-        learns_from=f"{context.config.rft.examples} tasks, {trials} trainings with the controls and seeds",
-        units=trials * one.units,
-        rows=trials * one.rows,
-        tokens=trials * one.tokens,
-        seconds=trials * one.seconds,
-    )
+    told = f"{section.examples} tasks, {len(trials)} trainings with the controls and seeds"
+    return replace(one, learns_from=told)
 
 
 def train(context: Context, parent: AgentVersion, before: ExamResult, _name: str) -> Learned:
@@ -314,7 +312,7 @@ def examples(context: Context) -> list[Task]:
         raise ConfigError(
             [
                 f"rft.examples = {context.config.rft.examples} are more than the {len(found)} training tasks that "
-                f"{context.kit.name} has; set fewer"
+                f"{context.kit.name} has to practise; set that many or fewer"
             ]
         )
     return found

@@ -14,7 +14,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
     needed_pool(context, "sft")
     config = context.config.sft
-    trainee = Trainee(context.fleet, parent)
+    trainee = Trainee(context.fleet, parent, context.adapter)
     demonstrations = rendered_demonstrations(context, take_training_snapshot(context), trainee)
     rows = supervised_rows(demonstrations)
     words = f"{len(demonstrations)} verified successes"

@@ -1,21 +1,28 @@
 """Learning what the environment answers, from attempts that the pool holds."""
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from upturn.config import Config
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
-from upturn.loop.plan import Held, Plan, Walk, rows_plan
+from upturn.loop.plan import Plan, Walk, evaluations, held_by, rows_plan
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in, with_rows
-from upturn.loop.world_model import take_world_snapshot, train_world_model
+from upturn.loop.world_model import observed, take_world_snapshot, train_world_model
+from upturn.models.observation import RenderedObservations
 from upturn.records import AgentVersion, Snapshot
 from upturn.training.presets import preset
 from upturn.training.row import supervised_rows
 from upturn.training.settings import SftSettings
+from upturn.training.transition import Transition
 from upturn.training.world_model_settings import WorldModelSettings
+
+FEW_TRANSITIONS = 48
+"""Answers that are predicted to measure how long it takes."""
 
 
 def settings(config: Config) -> WorldModelSettings:
@@ -48,23 +55,38 @@ def settings(config: Config) -> WorldModelSettings:
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
-    """What it would take, with predictions as long as the pool's attempts."""
+    """What it would take, with predictions as long as the pool's attempts, and no transition left out as common."""
     needed_pool(context, "world-model")
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent)
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
     attempts = demonstrations_in(context, take_world_snapshot(context))
-    rows = supervised_rows([with_rows(each, trainee.renderer, trainee.version.prompt) for each in attempts])
+    rows = supervised_rows([with_rows(each, trainee.renderer, trainee.prompts) for each in attempts])
+    world = observed(attempts, trainee)
+    easy = 0 if asked.easy is None else asked.easy.attempts * len(world.trained)
+    looks = evaluations(context.config.world_model) * len(world.held_out)
     batch = asked.transitions_per_iteration * asked.attempts
     warm_up = 0 if asked.warm_up is None else asked.warm_up.epochs * len(rows)
     rounds = asked.practice.iterations
     walk = Walk(rows, f"{len(attempts)} attempts", rounds, "iteration", rounds * batch + warm_up, batch)
-    references = int(asked.practice.objective.kl is not None)
-    held = Held(copies=references, scorings=references)
-    found = rows_plan(context, trainee, "world-model", walk, held=held)
+    found = rows_plan(context, trainee, "world-model", walk, held=held_by(asked.practice, copies=1))
+    probed = world.trained[:FEW_TRANSITIONS]
     return replace(
         found,
-        basis="a probe of how long a pass over some of the attempts takes here; without sampling predictions, "
-        "their evaluation and exams",
+        seconds=found.seconds + (rounds * batch + easy + looks) * _seconds(trainee, probed),
+        basis="a probe of how long a pass over some of the attempts and predictions of "
+        f"{len(probed)} of their answers take here; without exams",
     )
+
+
+def _seconds(trainee: Trainee, transitions: Sequence[Transition]) -> float:
+    """For one prediction; nothing of it is kept."""
+    from upturn.training.prediction import Predictor
+
+    if not transitions:
+        return 0.0  # there is nothing to predict, which the run says
+    predictor = Predictor(trainee.engine, RenderedObservations(trainee.renderer))
+    started = time.perf_counter()
+    predictor.predict(transitions, 1, key="probe", seed=0)
+    return (time.perf_counter() - started) / len(transitions)
 
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:

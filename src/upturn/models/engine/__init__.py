@@ -3,6 +3,6 @@
 from upturn.models.engine.engine import LocalEngine
 from upturn.models.engine.table import Counters
 from upturn.models.engine.verification import Forward
-from upturn.models.engine.weights import weights_hash
+from upturn.models.engine.weights import adapter_facts, weights_hash
 
-__all__ = ["Counters", "Forward", "LocalEngine", "weights_hash"]
+__all__ = ["Counters", "Forward", "LocalEngine", "adapter_facts", "weights_hash"]

@@ -1,9 +1,10 @@
 """The decoder of the Llama family computed by ourselves: RMSNorm, rotary positions, grouped queries, gated MLP.
 
 Fewer and larger steps than the model's own modules make: one product for queries, keys and values, one for gate and
-up, norm weights folded into them, and rotation as a product of complex numbers. For that the weights are copied,
-and the entries of each query and key head are reordered so that the two of a pair lie side by side, which leaves
-their scalar products as they were. Letters: N tokens, d model width, H query heads, K key-value heads, D head size.
+up, norm weights folded into them, and rotation as a product of complex numbers. For that the weights are copied, a
+LoRA adapter is merged into the copies, and the entries of each query and key head are reordered so that the two of
+a pair lie side by side, which leaves their scalar products as they were. Letters: N tokens, d model width, H query
+heads, K key-value heads, D head size.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
+
+from upturn.models.engine.adapter import lora_layers, weight_of
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types that have this shape; each model is compared with its own forward pass all the same."""
@@ -71,9 +74,9 @@ def obstacle(model: PreTrainedModel) -> str | None:
     if kind not in STATIC_ROTATION:
         return f"its rotary type is {kind!r}, not one of {', '.join(STATIC_ROTATION)}"
     products = [product for layer in backbone.layers for product in _products(layer)]
-    odd = {
-        type(each).__name__ for each in (*products, model.get_output_embeddings()) if type(each) is not nn.Linear
-    }
+    adapted = {id(layer) for layer in lora_layers(model).values()}
+    plain = [each for each in products if id(each) not in adapted]
+    odd = {type(each).__name__ for each in (*plain, model.get_output_embeddings()) if type(each) is not nn.Linear}
     if odd:
         return f"it has {', '.join(sorted(odd))} in place of Linear"
     return None
@@ -175,9 +178,7 @@ class Decoder:
         if hasattr(attention, "q_norm"):
             norms = [attention.q_norm.weight] * heads + [attention.k_norm.weight] * groups
             head_norm = torch.stack([_paired(weight.detach()[:, None], size)[:, 0] for weight in norms])
-        qkv = torch.cat(
-            [_paired(query.weight.detach(), size), _paired(key.weight.detach(), size), value.weight.detach()]
-        )
+        qkv = torch.cat([_paired(weight_of(query), size), _paired(weight_of(key), size), weight_of(value)])
         qkv_bias = None
         if query.bias is not None:
             biases = [_paired(each.bias.detach()[:, None], size) for each in (query, key)]
@@ -187,13 +188,13 @@ class Decoder:
             qkv=qkv.mul_(layer.input_layernorm.weight.detach()),
             qkv_bias=qkv_bias,
             head_norm=head_norm,
-            out=attention.o_proj.weight.detach().t().clone(),
+            out=weight_of(attention.o_proj).t().clone(),
             out_bias=_clone(attention.o_proj.bias),
-            gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
-            .detach()
-            .mul_(layer.post_attention_layernorm.weight.detach()),
+            gate_up=torch.cat([weight_of(mlp.gate_proj), weight_of(mlp.up_proj)]).mul_(
+                layer.post_attention_layernorm.weight.detach()
+            ),
             gate_up_bias=up_bias,
-            down=mlp.down_proj.weight.detach().t().clone(),
+            down=weight_of(mlp.down_proj).t().clone(),
             down_bias=_clone(mlp.down_proj.bias),
         )
 

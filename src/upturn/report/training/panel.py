@@ -1,6 +1,6 @@
 """Which curves a page about a training run shows, what each is called, and what a good one looks like."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from upturn.report.training.content import TrainingReport
@@ -37,16 +37,45 @@ class Panel(NamedTuple):
     """No picture where all its curves are this throughout: all is well. None = no value is; always a picture."""
 
 
-_POLICY_LOSS = "Of a policy gradient the loss itself says little. Look for jumps, not for a trend."
-_SUPERVISED_LOSS = (
+class _Loss(NamedTuple):
+    """What a run minimises."""
+
+    good: str
+    axis: str
+    scale: Scale = "from zero"
+
+
+_POLICY_LOSS = _Loss(
+    "Of a policy gradient the loss itself says little. Look for jumps, not for a trend.",
+    "loss a written token",
+    "free",
+)
+_SUPERVISED_LOSS = _Loss(
     "Mean −log probability of what is to be written. It should fall, fast at first. Flat from the start: the "
-    "learning rate is too low, or there is nothing to learn."
+    "learning rate is too low, or there is nothing to learn.",
+    "nats a written token",
 )
-_PREFERENCE_LOSS = (
+_PREFERENCE_LOSS = _Loss(
     "Of what was preferred: it begins where nothing is (DPO's sigmoid: ln 2, KTO: ½) and should fall. Near 0 on "
-    "few rows: they are learned by heart."
+    "few rows: they are learned by heart.",
+    "loss a pair",
 )
-_MIXED_LOSS = "The sum of its parts, each with its own weight. Look for jumps, not for a trend."
+_LOSSES: Mapping[str, _Loss] = {
+    "grpo": _POLICY_LOSS,
+    "ppo": _POLICY_LOSS,
+    "sft": _SUPERVISED_LOSS,
+    "imitation": _SUPERVISED_LOSS,
+    "pretraining": _SUPERVISED_LOSS,
+    "dpo": _PREFERENCE_LOSS,
+    "dpo rounds": _PREFERENCE_LOSS,
+    "kto": _PREFERENCE_LOSS._replace(axis="loss a rated attempt"),
+    "mixture": _Loss(
+        "The sum of its parts, each with its own weight. Look for jumps, not for a trend.",
+        "sum of the parts",
+        "free",
+    ),
+}
+"""By what a run's description calls its algorithm."""
 _EVALUATION = Panel(
     "score",
     "Held-out evaluations",
@@ -180,7 +209,7 @@ _FIXED = (
         "Unscorable and forked",
         "a unit",
         "Both should be near 0. Attempts without a reward teach nothing; forked rows were begun anew because a "
-        "prompt changed its own past.",
+        "prompt changed its own past, which a context with a budget does on purpose.",
         (Line("unscorable", "attempts without reward"), Line("forks", "forked rows")),
         ideal=0.0,
     ),
@@ -238,19 +267,12 @@ def panels(report: TrainingReport) -> tuple[Panel, ...]:
 
 
 def _loss(report: TrainingReport) -> Panel:
-    """What it is depends on what is learned from, not on whether there was practice."""
+    """As the run's algorithm has it; of one that nobody here knows, a policy's where there was practice."""
     practises = "mean_return" in report.metrics
-    algorithm = report.description.identity.get("algorithm", "")
-    scale: Scale = "from zero"
-    if algorithm in ("dpo", "dpo rounds", "kto"):
-        good, axis = _PREFERENCE_LOSS, "mean loss"
-    elif algorithm == "mixture":
-        good, axis, scale = _MIXED_LOSS, "sum of the parts", "free"
-    elif practises and algorithm != "imitation":
-        good, axis, scale = _POLICY_LOSS, "loss a written token", "free"
-    else:
-        good, axis = _SUPERVISED_LOSS, "nats a written token"
-    return Panel("loss", "Loss", axis, good, (Line("loss", "loss"),), "noisy", scale, is_wide=not practises)
+    known = _LOSSES.get(report.description.identity.get("algorithm", ""))
+    loss = known or (_POLICY_LOSS if practises else _SUPERVISED_LOSS)
+    lines = (Line("loss", "loss"),)
+    return Panel("loss", "Loss", loss.axis, loss.good, lines, "noisy", loss.scale, is_wide=not practises)
 
 
 def _costs(names: Sequence[str]) -> Panel:

@@ -1,0 +1,90 @@
+"""How much of a long attempt its agent is shown: the settings, as parameters of an agent version."""
+
+from collections.abc import Mapping
+
+from upturn.errors import ConfigError
+from upturn.records import JsonValue, record
+
+_PREFIX = "context_"
+_COUNTS = ("tokens", "window_turns", "observation_tokens", "summary_tokens")
+_NAMES = (*_COUNTS, "low_mark")
+CONTEXT_PARAMETERS = tuple(f"{_PREFIX}{name}" for name in _NAMES)
+"""Names in ``AgentVersion.parameters``; they go together."""
+
+
+@record
+class Budget:
+    """Sections of a context: prompt and tools, and the instruction, take what they take and are never cut; what the
+    agent may write in a turn is held free; one observation takes at most so much; the rest is for earlier turns.
+
+    Raises ConfigError with every unusable value.
+    """
+
+    tokens: int
+    """Of the whole context: what is read and what is written in a turn."""
+    window_turns: int
+    """The latest turns, which are shown whole where they fit."""
+    observation_tokens: int
+    """The most of one observation that is ever shown."""
+    summary_tokens: int
+    """What is left of a result that is older than the window."""
+    low_mark: float
+    """Share of ``tokens`` that the context is cut down to when history is cut: with less than 1 that is seldom."""
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{_PREFIX}{name} must be at least 1, got {value!r}"
+            for name in _COUNTS
+            if (value := getattr(self, name)) < 1
+        ]
+        if not 0 < self.low_mark < 1:
+            problems.append(f"{_PREFIX}low_mark must lie between 0 and 1, got {self.low_mark!r}")
+        for name, other in (("observation_tokens", "tokens"), ("summary_tokens", "observation_tokens")):
+            value, bound = getattr(self, name), getattr(self, other)
+            if value >= bound:
+                problems.append(
+                    f"{_PREFIX}{name} = {value!r} has no effect with {_PREFIX}{other} = {bound!r}, which is not "
+                    "more; lower it"
+                )
+        if problems:
+            raise ConfigError(problems)
+
+    @property
+    def low_tokens(self) -> int:
+        """What the context is cut down to."""
+        return int(self.tokens * self.low_mark)
+
+
+def budget_of(parameters: Mapping[str, JsonValue]) -> Budget | None:
+    """The budget among an agent version's parameters; None = there is none, the context only grows.
+
+    Raises ConfigError for one that is not whole, or cannot be used.
+    """
+    given = {name: _number(name, value) for name, value in parameters.items() if name in CONTEXT_PARAMETERS}
+    if not given:
+        return None
+    problems = []
+    missing = [name for name in CONTEXT_PARAMETERS if name not in given]
+    if missing:
+        problems.append(f"{', '.join(given)} need {', '.join(missing)} as well")
+    counts = {name: given[f"{_PREFIX}{name}"] for name in _COUNTS if f"{_PREFIX}{name}" in given}
+    problems += [
+        f"{_PREFIX}{name} must be a whole number, got {value!r}"
+        for name, value in counts.items()
+        if value != int(value)
+    ]
+    if problems:
+        raise ConfigError(problems)
+    whole = {name: int(value) for name, value in counts.items()}
+    return Budget(**whole, low_mark=given[f"{_PREFIX}low_mark"])
+
+
+def _number(name: str, value: JsonValue) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError([f"{name} must be a number, got {value!r}"])
+    return value
+
+
+def parameters_of(budget: Budget) -> dict[str, float]:
+    """What ``budget_of`` reads back."""
+    return {f"{_PREFIX}{name}": float(getattr(budget, name)) for name in _NAMES}

@@ -1,0 +1,46 @@
+"""Players that need no model, and how an attempt of theirs is recorded: for oracles, floors, attacks and checks."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from upturn.environments.environment import Environment
+from upturn.records import Action, Observation, Outcome, Task, Trajectory, Turn
+
+Player: TypeAlias = Callable[[Task, Sequence[Turn], Observation], Action | None]
+"""The next action after these turns and what is seen now; None stops without ending the task."""
+
+MAX_TURNS = 16
+"""As attempts have by default (``environment.max_turns``)."""
+
+
+def play(environment: Environment, task: Task, player: Player, *, max_turns: int = MAX_TURNS) -> Trajectory:
+    """The player's attempt, from ``reset`` on: until the task is over, the player stops or no turns are left."""
+    observation, info = environment.reset(task)
+    turns: list[Turn] = []
+    outcome: Outcome = "step_limit"
+    while len(turns) < max_turns:
+        action = player(task, turns, observation)
+        if action is None:
+            break
+        step = environment.step(action)
+        costs = step.info.cost_components
+        turns.append(Turn(observation, "", action, step.reward, costs, info.state_hash, info.potential))
+        observation, info = step.observation, step.info
+        if step.is_terminated:
+            outcome = "finished"
+            break
+    return Trajectory(
+        id=f"player/{task.id}",
+        task_id=task.id,
+        agent_version="player@1",
+        turns=tuple(turns),
+        final_observation=observation,
+        outcome=outcome,
+        origin="rendered",
+        final_state=environment.state(),
+    )
+
+
+def following(actions: Sequence[Action]) -> Player:
+    """Takes these actions, whatever it sees, and stops."""
+    return lambda _task, turns, _observation: actions[len(turns)] if len(turns) < len(actions) else None

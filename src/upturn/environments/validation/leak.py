@@ -1,0 +1,76 @@
+"""Whether a canary is shown before it was earned (``ProvenKit.canaries`` says what that means)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from upturn.environments.proof import CANARY_LENGTH
+from upturn.errors import RecordError
+from upturn.models import write_call
+from upturn.models.call import value_text
+from upturn.records import Action, Observation, Trajectory
+
+
+def earned_by(trajectory: Trajectory, canaries: Sequence[str]) -> dict[str, frozenset[str]]:
+    """By canary: the operations after which the oracle was shown it."""
+    shown = [(action, text) for action, text in _answers(trajectory) if action is not None]
+    return {
+        canary: frozenset(f"{action.target}.{action.operation}" for action, text in shown if canary in text)
+        for canary in canaries
+    }
+
+
+def first_leak(trajectory: Trajectory, canaries: Sequence[str], earned: Mapping[str, frozenset[str]]) -> str:
+    """The first canary that the attempt was shown unearned, in words; empty = none."""
+    written = ""
+    for action, text in _answers(trajectory):
+        written += "" if action is None else _written(action)
+        if leak := _leak(action, text, written=written, canaries=canaries, earned=earned):
+            return leak
+    return ""
+
+
+def leak_of(
+    action: Action, observation: Observation, canaries: Sequence[str], earned: Mapping[str, frozenset[str]]
+) -> str:
+    """As ``first_leak``, of the answer to a first action."""
+    return _leak(action, _shown(observation), written=_written(action), canaries=canaries, earned=earned)
+
+
+def _leak(
+    action: Action | None,
+    text: str,
+    *,
+    written: str,
+    canaries: Sequence[str],
+    earned: Mapping[str, frozenset[str]],
+) -> str:
+    operation = "" if action is None else f"{action.target}.{action.operation}"
+    for canary in canaries:
+        if canary in text and canary not in written and operation not in earned.get(canary, ()):
+            return f"{canary!r} is shown {f'after {operation}' if operation else 'at the beginning'}"
+    return ""
+
+
+def _shown(observation: Observation) -> str:
+    return f"{observation.code} {observation.text}"
+
+
+def short_canaries(canaries: Sequence[str]) -> list[str]:
+    """Those that could stand anywhere by chance."""
+    return [canary for canary in canaries if len(canary) < CANARY_LENGTH]
+
+
+def _answers(trajectory: Trajectory) -> Iterator[tuple[Action | None, str]]:
+    """What was seen, and the action that it answers; None = the beginning."""
+    seen = [turn.observation for turn in trajectory.turns] + [trajectory.final_observation]
+    for action, observation in zip((None, *(turn.action for turn in trajectory.turns)), seen, strict=True):
+        yield action, _shown(observation)
+
+
+def _written(action: Action) -> str:
+    """All that the agent wrote, as a call where it is one and value by value."""
+    try:
+        call = write_call(action)
+    except RecordError:
+        call = f"{action.target}.{action.operation}"
+    values = (f"{name}={value_text(value)}" for name, value in action.parameters.items())
+    return "\n".join(("", call, *values, action.thought))

@@ -1,0 +1,195 @@
+"""Values that fit a tool's schema, drawn from what is found in a world: how one acts who knows only the tools.
+
+Words come from the instruction and from observations. Which kind of word a parameter takes is learned from what was
+accepted: ``m27`` has the shape ``a9``. Schemas are read as far as descriptions of tools go: ``enum``, ``const``,
+types, bounds, ``anyOf`` and ``oneOf``, ``items`` and ``properties``; not ``$ref``, formats and patterns.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping
+from functools import lru_cache
+from random import Random
+from typing import TypeAlias
+
+from upturn.records import Action, JsonValue, Observation, Tool
+
+_WORD = re.compile(r'"([^"\n]+)"|([^\s,;:"\'()\[\]{}<>]+)')
+_ENDINGS = ".?!*"
+_MOST_WORDS = 400
+"""Of each source: a long document tells no more about how things are named here."""
+_ENOUGH_REFUSALS = 5
+_NUMBERS = (0, 20)
+"""Drawn from where a schema names no bounds."""
+
+
+Place: TypeAlias = tuple[str, str]
+"""Where a value is given: an app and the name of a parameter, which its operations share."""
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text and its quoted phrases, each once, in order."""
+    found = (quoted or bare.strip(_ENDINGS) for quoted, bare in _WORD.findall(text))
+    return list(dict.fromkeys(word for word in found if word))
+
+
+@lru_cache(maxsize=100_000)
+def shape_of(word: str) -> str:
+    """Letters as ``a`` and ``A``, digits as ``9``, runs as one; other signs as they are."""
+    kinds = re.sub(r"[^\W\d_]", lambda match: "A" if match[0].isupper() else "a", word)
+    return re.sub(r"(a+|A+|9+)", lambda match: match[0][0], re.sub(r"\d", "9", kinds))
+
+
+def is_text(schema: JsonValue) -> bool:
+    """Whether the schema takes any text."""
+    kind = schema.get("type", "string") if isinstance(schema, dict) else None
+    kinds = kind if isinstance(kind, list) else [kind]
+    return (
+        isinstance(schema, dict) and "string" in kinds and not {"enum", "const", "anyOf", "oneOf"} & schema.keys()
+    )
+
+
+def text_parameters(tool: Tool) -> list[str]:
+    """The parameters that take any text, the required ones first."""
+    free = [name for name, schema in tool.properties.items() if is_text(schema)]
+    return sorted(free, key=lambda name: name not in tool.required)
+
+
+class Habits:
+    """Which words the parameters of an app take, learned over all tasks of a family.
+
+    Once something was accepted, shapes that never were are left out after a few refusals, whatever they were for.
+    """
+
+    def __init__(self) -> None:
+        self._values: defaultdict[Place, dict[str, None]] = defaultdict(dict)
+        self._accepted: set[tuple[Place, str]] = set()
+        self._refusals: Counter[tuple[Place, str]] = Counter()
+
+    def learn(self, place: Place, value: str, *, is_accepted: bool) -> None:
+        """A call with this value was accepted, or refused."""
+        if is_accepted:
+            self._values[place].setdefault(value)
+            self._accepted.add((place, shape_of(value)))
+        else:
+            self._refusals[place, shape_of(value)] += 1
+
+    def fitting(self, place: Place, words: Iterable[str]) -> list[str]:
+        """The words without those whose shape is not taken there."""
+        return [word for word in words if self._may_fit(place, shape_of(word))]
+
+    def known(self, place: Place, words: Container[str]) -> list[str]:
+        """Values that were accepted before, in whatever task, and are among the words."""
+        return [value for value in self._values[place] if value in words]
+
+    def _may_fit(self, place: Place, shape: str) -> bool:
+        is_open = not self._values[place] or self._refusals[place, shape] < _ENOUGH_REFUSALS
+        return is_open or (place, shape) in self._accepted
+
+
+class Vocabulary:
+    """The words of one task's world, by where they were found."""
+
+    def __init__(self, instruction: str, habits: Habits) -> None:
+        self._instruction = dict.fromkeys(words_of(instruction))
+        self._habits = habits
+        self._everywhere = dict(self._instruction)
+        self._by_target: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._by_refusal: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._accepted: defaultdict[Place, dict[str, None]] = defaultdict(dict)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All of them, those of the instruction first."""
+        return tuple(self._everywhere)
+
+    def learn(self, tool: Tool, action: Action, observation: Observation) -> None:
+        """What the tool answered; refusals often name what there is."""
+        for word in words_of(observation.text)[:_MOST_WORDS]:
+            self._everywhere.setdefault(word)
+            self._by_target[tool.target].setdefault(word)
+            if observation.is_error:
+                self._by_refusal[tool.name].setdefault(word)
+        for name in text_parameters(tool):
+            value, place = action.parameters.get(name), (tool.target, name)
+            if isinstance(value, str):
+                self._habits.learn(place, value, is_accepted=not observation.is_error)
+                if not observation.is_error:
+                    self._accepted[place].setdefault(value)
+
+    def draw(self, tool: Tool, rng: Random, *, is_blind: bool = False) -> dict[str, JsonValue]:
+        """Parameters for the tool; each optional one is left out half of the time.
+
+        Texts are words that were accepted before, half of the time and where there are any; otherwise such as were
+        found near the app or in the instruction first, or (``is_blind``) anywhere with the same chance.
+        """
+        chosen = [name for name in tool.properties if name in tool.required or rng.random() < 0.5]
+        return {name: self._value(tool, name, rng, is_blind) for name in chosen}
+
+    def _value(self, tool: Tool, name: str, rng: Random, is_blind: bool) -> JsonValue:
+        schema, place = tool.properties[name], (tool.target, name)
+        if not is_text(schema):
+            return self._typed(schema, rng)
+        accepted = self._accepted[place] or self._habits.known(place, self._everywhere)
+        if accepted and rng.random() < 0.5:
+            return rng.choice(list(accepted))
+        near = (self._by_refusal[tool.name], self._by_target[tool.target], self._instruction)
+        sources = () if is_blind else rng.sample(near, rng.randint(0, len(near) - 1))
+        for source in (*sources, self._everywhere):
+            if words := self._habits.fitting(place, source):
+                return rng.choice(words)
+        return rng.choice(self.words or ("x",))
+
+    def siblings(self, tool: Tool, name: str, value: JsonValue) -> list[JsonValue]:
+        """Other values that the parameter may take in place of this one."""
+        schema = tool.properties.get(name)
+        if isinstance(schema, dict) and isinstance(schema.get("enum"), list):
+            return [other for other in schema["enum"] if other != value]  # type: ignore[union-attr]
+        if isinstance(value, int) and not isinstance(value, bool):
+            return [value + 1, value - 1]
+        if not isinstance(value, str):
+            return []
+        alike = [word for word in self._everywhere if shape_of(word) == shape_of(value)]
+        found = dict.fromkeys((*self._accepted[tool.target, name], *alike))
+        return [word for word in found if word != value]
+
+    def _typed(self, schema: JsonValue, rng: Random) -> JsonValue:
+        """A value for the schema; where it cannot be read, any word."""
+        read = schema if isinstance(schema, dict) else {}
+        for key in ("anyOf", "oneOf"):
+            if isinstance(options := read.get(key), list) and options:
+                return self._typed(rng.choice(options), rng)
+        if "const" in read:
+            return read["const"]
+        if isinstance(options := read.get("enum"), list) and options:
+            return rng.choice(options)
+        kind = read.get("type")
+        match kind[0] if isinstance(kind, list) and kind else kind:
+            case "boolean":
+                return rng.random() < 0.5
+            case "integer":
+                return round(self._number(read, rng))
+            case "number":
+                return self._number(read, rng)
+            case "array":
+                return [self._typed(read.get("items"), rng) for _ in range(rng.randint(1, 2))]
+            case "object":
+                parts = read.get("properties")
+                parts = parts if isinstance(parts, dict) else {}
+                return {name: self._typed(part, rng) for name, part in parts.items()}
+            case "null":
+                return None
+        return rng.choice(self.words or ("x",))
+
+    def _number(self, schema: Mapping[str, JsonValue], rng: Random) -> float:
+        """Within the bounds; half of the time a number that was found in the world, where there is any."""
+        low, high = (
+            bound if isinstance(bound := schema.get(name), int | float) else default
+            for name, default in zip(("minimum", "maximum"), _NUMBERS, strict=True)
+        )
+        found = [float(word) for word in self._everywhere if word.isascii() and word.isdigit() and len(word) < 10]
+        fitting = [number for number in found if low <= number <= high]
+        if fitting and rng.random() < 0.5:
+            return rng.choice(fitting)
+        return float(rng.randint(math.ceil(low), max(math.ceil(low), math.floor(high))))

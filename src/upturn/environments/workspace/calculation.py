@@ -1,0 +1,269 @@
+"""What formulas are worth: computed when they are asked for, and remembered with the book, which never changes.
+
+Cells are computed in the order in which they need each other, not by recursion, so chains may be as long as they
+like. Cells that need themselves are ``#REF!``; ``cycle_of`` finds them, so that no agent can write any. So is what
+another sheet should say that is not there; what cannot be read is ``#NAME?``.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from upturn.environments.workspace.address import Area, Place
+from upturn.environments.workspace.argument import Argument, FunctionError, limited, number, raw, scalar, text
+from upturn.environments.workspace.book import Book
+from upturn.environments.workspace.cell import CellError, Value, is_formula, shown, typed
+from upturn.environments.workspace.comparison import compared
+from upturn.environments.workspace.formula import (
+    Binary,
+    Call,
+    FormulaError,
+    Literal,
+    Node,
+    Reference,
+    Unary,
+    parsed,
+)
+from upturn.environments.workspace.function import FUNCTIONS
+from upturn.environments.workspace.range import Range
+
+Key: TypeAlias = tuple[str, str]
+"""A sheet's name and an address."""
+_NEGLIGIBLE = 2.0**-50
+"""What is left of a difference, relative to what it was made of, below which it is 0: as Excel has it."""
+
+
+def value_of(book: Book, sheet: str, address: str) -> Value:
+    """What a cell is worth; None for an empty one."""
+    text = book.sheets[sheet].cells.get(address)
+    if text is None:
+        return None
+    if not is_formula(text):
+        return typed(text)
+    key = (sheet, address)
+    if key not in book.values:
+        for visit in _visits(book, key):
+            book.values[visit.key] = CellError.REFERENCE if visit.cycle else _computed(book, visit.key)
+    return book.values[key]
+
+
+def shown_in(book: Book, sheet: str, address: str) -> str:
+    """What a reader sees in a cell; empty for an empty one."""
+    return shown(value_of(book, sheet, address))
+
+
+def cycle_of(book: Book, starts: Iterator[Key]) -> tuple[Key, ...]:
+    """Cells that need each other in a ring, among all that these cells need and that were not computed before.
+
+    Empty = there is no ring; then they are computed.
+    """
+    for start in starts:
+        if start not in book.values and is_formula(book.sheets[start[0]].cells.get(start[1], "")):
+            for visit in _visits(book, start):
+                if visit.cycle:
+                    return visit.cycle
+                book.values[visit.key] = _computed(book, visit.key)
+    return ()
+
+
+class _Visit(NamedTuple):
+    """A formula all of whose needs were visited before."""
+
+    key: Key
+    cycle: tuple[Key, ...]
+    """The ring that it belongs to, in order; empty = none."""
+
+
+def _visits(book: Book, start: Key) -> Iterator[_Visit]:
+    """The formulas that ``start`` needs and that have no value yet, each after those that it needs itself.
+
+    Each must be given its value before the next one is asked for.
+    """
+    done = book.values
+    path: dict[Key, Iterator[Key]] = {start: _needs(book, start)}
+    rings: dict[Key, tuple[Key, ...]] = {}
+    while path:
+        key, needs = next(reversed(path.items()))
+        needed = next((each for each in needs if each not in done), None)
+        if needed is None:
+            del path[key]
+            yield _Visit(key, rings.get(key, ()))
+        elif needed in path:
+            on_path = list(path)
+            ring = tuple(on_path[on_path.index(needed) :])
+            rings |= dict.fromkeys(ring, ring)
+        else:
+            path[needed] = _needs(book, needed)
+
+
+def _needs(book: Book, key: Key) -> Iterator[Key]:
+    """The formulas that a formula names."""
+    name, address = key
+    try:
+        references = parsed(book.sheets[name].cells[address]).references
+    except FormulaError:
+        return
+    for reference in references:
+        sheet_name = name if reference.sheet is None else reference.sheet
+        sheet = book.sheets.get(sheet_name)
+        if sheet is None:
+            continue
+        formulas = sheet.used.formulas
+        if reference.address is not None:
+            if reference.address in formulas:
+                yield sheet_name, reference.address
+        else:
+            area = reference.area
+            yield from ((sheet_name, each) for each, place in formulas.items() if place in area)
+
+
+class _Reading:
+    """One sheet of a book whose formulas that are asked for were computed before."""
+
+    __slots__ = ("_book", "_cells", "_name")
+
+    def __init__(self, book: Book, name: str) -> None:
+        self._book = book
+        self._name = name
+        self._cells = book.sheets[name].cells
+
+    def value(self, address: str) -> Value:
+        text = self._cells.get(address)
+        if text is None:
+            return None
+        if is_formula(text):
+            return self._book.values.get((self._name, address), CellError.REFERENCE)
+        return typed(text)
+
+    def value_at(self, place: Place) -> Value:
+        return self.value(place.address)
+
+    def values_in(self, area: Area) -> Iterator[tuple[Place, Value]]:
+        for place, address in self._book.sheets[self._name].filled(area):
+            yield place, self.value(address)
+
+    def beside(self, name: str) -> "_Reading | None":
+        """Another sheet of the book; None = there is none."""
+        return _Reading(self._book, name) if name in self._book.sheets else None
+
+
+def _computed(book: Book, key: Key) -> Value:
+    name, address = key
+    program = _program(book.sheets[name].cells[address])
+    if program is None:
+        return CellError.NAME
+    try:
+        value = raw(program(_Reading(book, name)))
+    except FunctionError as failure:
+        return failure.error
+    return 0.0 if value is None else value
+
+
+_Program: TypeAlias = Callable[[_Reading], Argument]
+"""What a formula, or a part of one, is worth in a sheet."""
+
+
+@lru_cache(maxsize=4_096)
+def _program(text: str) -> _Program | None:
+    """None = the formula cannot be read."""
+    try:
+        return _compiled(parsed(text).tree)
+    except FormulaError:
+        return None
+
+
+def _compiled(node: Node) -> _Program:
+    match node:
+        case Literal():
+            value = node.value
+            return lambda _: value
+        case Reference():
+            return _compiled_reference(node)
+        case Unary():
+            inner, divisor = _compiled_value(node.inner), 100.0 if node.sign == "%" else -1.0
+            return _guarded(lambda reading: number(inner(reading)) / divisor)
+        case Binary():
+            left, right = _compiled_value(node.left), _compiled_value(node.right)
+            operator = _OPERATORS[node.operator]
+            return _guarded(lambda reading: operator(left(reading), right(reading)))
+        case Call():
+            arguments, run = [_compiled(each) for each in node.arguments], FUNCTIONS[node.name].run
+            return _guarded(lambda reading: run([each(reading) for each in arguments]))
+
+
+def _compiled_reference(reference: Reference) -> _Program:
+    area, sheet = reference.area, reference.sheet
+    if sheet is None:
+        return lambda reading: Range(reading, area)
+
+    def beside(reading: _Reading) -> Argument:
+        other = reading.beside(sheet)
+        return CellError.REFERENCE if other is None else Range(other, area)
+
+    return beside
+
+
+def _compiled_value(node: Node) -> _Program:
+    """For operators, which need single values."""
+    if isinstance(node, Reference) and node.address is not None and node.sheet is None:
+        address = node.address
+        return lambda reading: reading.value(address)
+    return _compiled(node)
+
+
+def _guarded(program: _Program) -> _Program:
+    """With an error value where there is no value."""
+
+    def run(reading: _Reading) -> Argument:
+        try:
+            value = program(reading)
+        except FunctionError as failure:
+            return failure.error
+        except OverflowError:
+            return CellError.NUMBER
+        return CellError.NUMBER if isinstance(value, float) and not math.isfinite(value) else value
+
+    return run
+
+
+def _added(left: Argument, right: Argument, *, sign: float = 1.0) -> float:
+    one, other = number(left), sign * number(right)
+    result = one + other
+    return 0.0 if abs(result) < _NEGLIGIBLE * max(abs(one), abs(other)) else result
+
+
+def _divided(left: Argument, right: Argument) -> float:
+    dividend, divisor = number(left), number(right)
+    if divisor == 0:
+        raise FunctionError(CellError.DIVISION)
+    return dividend / divisor
+
+
+def _power(left: Argument, right: Argument) -> float:
+    base, exponent = number(left), number(right)
+    if base == 0 and exponent <= 0:
+        raise FunctionError(CellError.NUMBER if exponent == 0 else CellError.DIVISION)
+    if base < 0 and not exponent.is_integer():
+        raise FunctionError(CellError.NUMBER)
+    return float(base**exponent)
+
+
+def _comparison(test: Callable[[int], bool]) -> Callable[[Argument, Argument], bool]:
+    return lambda left, right: test(compared(scalar(left), scalar(right)))
+
+
+_OPERATORS: Mapping[str, Callable[[Argument, Argument], Argument]] = {
+    "+": _added,
+    "-": lambda left, right: _added(left, right, sign=-1.0),
+    "*": lambda left, right: number(left) * number(right),
+    "/": _divided,
+    "^": _power,
+    "&": lambda left, right: limited(text(left) + text(right)),
+    "=": _comparison(lambda order: order == 0),
+    "<>": _comparison(lambda order: order != 0),
+    "<": _comparison(lambda order: order < 0),
+    ">": _comparison(lambda order: order > 0),
+    "<=": _comparison(lambda order: order <= 0),
+    ">=": _comparison(lambda order: order >= 0),
+}

@@ -1,0 +1,194 @@
+"""Conversations cut to a budget, a token being a word: numbers worked by hand, and what holds for all."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from upturn.agents import LimitReachedError
+from upturn.agents.context import Budget, ContextWindow, View, observation_text, shortened
+from upturn.records import Action, Observation, Turn
+
+INSTRUCTION = "move the mails"
+EIGHT = "a b c d e f g h"
+BUDGET = Budget(tokens=100, window_turns=3, observation_tokens=20, summary_tokens=4, low_mark=0.6)
+OPENING = 3
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+WINDOW = ContextWindow(BUDGET, words, step_tokens=1, reserve=5)
+
+
+def attempt(turns: int, result: str = EIGHT) -> tuple[list[Turn], Observation]:
+    """An instruction, then that many turns of one word, numbered, each answered by ``result``."""
+    seen = [Observation(INSTRUCTION), *(Observation(result) for _ in range(turns))]
+    acted = [Turn(before, f"m.t{place}", Action("m", f"t{place}")) for place, before in enumerate(seen[:-1])]
+    return acted, seen[-1]
+
+
+def used(view: View) -> int:
+    """Counted from what is shown, the reserve included."""
+    history = sum(1 + words(turn.text) for turn in view.turns)
+    later = [*(turn.observation for turn in view.turns[1:]), view.observation]
+    return (
+        words(view.turns[0].observation.text) + history + sum(words(observation_text(each)) for each in later) + 5
+    )
+
+
+def test_nothing_is_rewritten_while_the_budget_holds() -> None:
+    # 3 + 9 × (1 + 1 + 8) + 5 = 98 of 100.
+    turns, observation = attempt(9)
+    assert WINDOW.replayed(turns, observation, opening=OPENING) == View(
+        tuple(turns), observation, ("whole",) * 9, is_rewritten=False
+    )
+
+
+def test_history_is_rewritten_down_to_the_low_mark() -> None:
+    # 108 at the tenth turn. The low mark of 60 leaves 60 - 5 - 3 - 6 (the note) = 46: three of the window for 10
+    # each, and 16 for the older ones, whose summary takes 1 + 1 + 4: two of those, the newest of equals.
+    turns, observation = attempt(10)
+    view = WINDOW.replayed(turns, observation, opening=OPENING)
+    assert view.is_rewritten
+    assert view.forms == ("dropped",) * 5 + ("summary",) * 2 + ("whole",) * 3
+    assert [turn.text for turn in view.turns] == ["m.t5", "m.t6", "m.t7", "m.t8", "m.t9"]
+    assert [turn.observation.text for turn in view.turns] == [
+        f"{INSTRUCTION}\n[5 earlier turns are left out]",
+        "a… [14 more characters]",
+        "a… [14 more characters]",
+        EIGHT,
+        EIGHT,
+    ]
+    assert view.observation == Observation(EIGHT)
+    assert used(view) == 3 + 6 + 2 * 6 + 3 * 10 + 5
+    assert view == WINDOW.rewritten(turns, observation, opening=OPENING)
+
+
+def rewritings(window: ContextWindow, turns: int) -> list[int]:
+    """After how many turns history was rewritten, in an attempt of that many."""
+    acted, last = attempt(turns)
+    seen = [*(turn.observation for turn in acted[1:]), last]
+    return [
+        done
+        for done in range(1, turns + 1)
+        if window.replayed(acted[:done], seen[done - 1], opening=OPENING).is_rewritten
+    ]
+
+
+def test_a_low_mark_makes_rewriting_seldom() -> None:
+    # After each rewriting 56 of 100 are used, so that four further turns of 10 fit, and the fifth does not.
+    assert rewritings(WINDOW, 30) == [10, 15, 20, 25, 30]
+    # With hardly any space between the marks every turn rewrites, once there is nothing left to summarise.
+    tight = replace(WINDOW, budget=replace(BUDGET, low_mark=0.99))
+    assert rewritings(tight, 30) == [10, *range(13, 31)]
+
+
+def test_a_prompt_extends_the_one_before_unless_history_was_rewritten() -> None:
+    acted, last = attempt(30)
+    seen = [*(turn.observation for turn in acted[1:]), last]
+    before: View | None = None
+    for done in range(1, 31):
+        view = WINDOW.replayed(acted[:done], seen[done - 1], opening=OPENING)
+        if before is not None:
+            extends = view.turns[:-1] == before.turns and view.turns[-1].observation == before.observation
+            assert extends != view.is_rewritten
+        before = view
+
+
+def test_what_the_latest_observation_is_about_is_kept() -> None:
+    turns, _ = attempt(10)
+    turns[3] = replace(turns[3], observation=Observation("the invoice of march c d e f"))  # what the third turn got
+    view = WINDOW.rewritten(turns, Observation("and where is the invoice g h"), opening=OPENING)
+    assert [turn.text for turn in view.turns] == ["m.t2", "m.t6", "m.t7", "m.t8", "m.t9"]
+
+
+def test_a_scorer_of_ones_own_decides() -> None:
+    turns, observation = attempt(10)
+    oldest = replace(WINDOW, relevance=lambda _, texts: [-float(place) for place in range(len(texts))])
+    view = oldest.rewritten(turns, observation, opening=OPENING)
+    assert [turn.text for turn in view.turns] == ["m.t0", "m.t1", "m.t7", "m.t8", "m.t9"]
+
+
+def test_a_long_observation_is_cut_with_a_note() -> None:
+    text = " ".join(["word"] * 50)
+    # Of 249 characters two fifths are 99, 20 words, and the note takes three more; so do nine tenths of them, 18
+    # words; nine tenths of those, 16 words, fit.
+    assert WINDOW.shown(Observation(text)).text == " ".join(["word"] * 16) + "… [170 more characters]"
+    assert WINDOW.shown(Observation(text, code="busy")).code == "busy"
+    short = Observation(" ".join(["word"] * 20))
+    assert WINDOW.shown(short) is short
+
+
+def test_summaries_leave_thoughts_out_and_shorten_what_is_no_call() -> None:
+    turns, observation = attempt(10, "ok")
+    thoughtful = "so it goes on and on\nm.t5"
+    turns[5] = replace(turns[5], text=thoughtful, action=replace(turns[5].action or Action("", ""), thought="so"))
+    turns[6] = replace(turns[6], text="I do not know what to do about it", action=None)
+    view = WINDOW.rewritten(turns, observation, opening=OPENING)
+    # The other older turns are no longer whole than as summaries: 1 + 1 + 1.
+    assert view.forms == ("whole",) * 5 + ("summary",) * 2 + ("whole",) * 3
+    assert view.turns[5].text == "m.t5" and view.turns[5].action == Action("m", "t5")
+    assert view.turns[6].text == "I… [32 more characters]"
+
+
+def test_what_has_no_room_at_all_reaches_the_limit() -> None:
+    turns, observation = attempt(1)
+    turns[0] = replace(turns[0], text=" ".join(["x"] * 91))  # 3 + 1 + 91 + 5 = 100: nothing is left for the answer
+    with pytest.raises(LimitReachedError):
+        WINDOW.replayed(turns, observation, opening=OPENING)
+    turns[0] = replace(turns[0], text=" ".join(["x"] * 86))  # five words are left for it
+    view = WINDOW.replayed(turns, observation, opening=OPENING)
+    assert view.observation.text == "a b… [12 more characters]"
+    assert used(view) == 100
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [(8, EIGHT), (7, "a b c d… [8 more characters]"), (2, "[15 characters]"), (1, ""), (0, ""), (-3, "")],
+)
+def test_a_text_is_cut_to_its_limit(limit: int, expected: str) -> None:
+    assert shortened(EIGHT, limit, words) == expected
+
+
+TEXT = st.lists(st.sampled_from(["mail", "bob", "invoice", "42", "the"]), max_size=30).map(" ".join)
+CODE = st.sampled_from(["ok", "ok", "not_found"])
+
+
+@st.composite
+def attempts(draw: st.DrawFn) -> tuple[list[Turn], Observation]:
+    seen = [Observation(draw(TEXT)), *draw(st.lists(st.builds(Observation, TEXT, CODE), min_size=1, max_size=8))]
+    acted = [
+        Turn(before, f"t{place} {draw(TEXT)}"[:40], Action("m", f"t{place}") if draw(st.booleans()) else None)
+        for place, before in enumerate(seen[:-1])
+    ]
+    return acted, seen[-1]
+
+
+@settings(max_examples=60)
+@given(attempts(), st.integers(1, 6), st.integers(30, 160), st.floats(0.05, 0.95))
+def test_what_is_shown_fits_and_keeps_instruction_newest_turn_and_order(
+    made: tuple[list[Turn], Observation], window_turns: int, tokens: int, low_mark: float
+) -> None:
+    turns, observation = made
+    budget = Budget(tokens, window_turns, tokens // 4, 4, low_mark)
+    window = ContextWindow(budget, words, 1, reserve=5)
+    instruction = turns[0].observation.text
+    opening = words(instruction)
+    newest = 1 + words(turns[-1].text) + words(observation_text(window.shown(observation)))
+    for show in (window.replayed, window.rewritten):
+        try:
+            view = show(turns, observation, opening=opening)
+        except LimitReachedError:
+            assert opening + newest + 5 > tokens
+            continue
+        assert used(view) <= tokens
+        assert view == show(turns, observation, opening=opening)
+        assert view.turns[0].observation.text.startswith(instruction)
+        assert view.turns[-1].text == turns[-1].text and view.forms[-1] == "whole"
+        assert view.observation.code == observation.code
+        places = [int("".join(re.findall(r"\d", turn.text.split()[0]))) for turn in view.turns]
+        assert places == [place for place, form in enumerate(view.forms) if form != "dropped"]

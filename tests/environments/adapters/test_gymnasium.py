@@ -1,0 +1,138 @@
+"""Kits as Gymnasium environments, in the real Gymnasium."""
+
+import math
+from typing import Any
+
+import pytest
+
+from upturn.environments import resolve_kit
+from upturn.environments.office import compose, make_task
+from upturn.environments.stepwise import OVER
+from upturn.errors import UnknownNameError, WorldError
+from upturn.models import read_call, write_call
+
+gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not installed")
+
+from gymnasium.utils.env_checker import check_env  # noqa: E402
+
+from upturn.environments.adapters.gymnasium import KitEnv, register  # noqa: E402
+from upturn.environments.adapters.gymnasium_space import CallSpace  # noqa: E402
+
+
+@pytest.mark.parametrize("arguments", [{}, {"level": 3, "split": "heldout"}, {"family": "mail_file"}])
+def test_gymnasium_s_own_checker_finds_nothing(arguments: dict[str, Any]) -> None:
+    check_env(gymnasium.make(register("office"), **arguments).unwrapped)  # warnings are errors here
+
+
+def test_a_kit_without_tools_passes_the_checker_too(twice: str) -> None:
+    check_env(gymnasium.make(register(f"{twice}:kit")).unwrapped)
+
+
+def test_perfect_work_earns_1_with_the_last_action() -> None:
+    env = gymnasium.make(register("office"), family="mail_to_event")
+    observation, info = env.reset(seed=4)
+    task = next(iter(resolve_kit("office").tasks(seed=4, split="train", families=["mail_to_event"])))
+    assert (observation, info["task"]["id"]) == (task.instruction, task.id)
+    *before, last = [env.step(write_call(action)) for action in compose(task).draft.oracle]
+    assert [step[1:4] for step in before] == [(0.0, False, False)] * len(before)
+    assert last[1:4] == (1.0, True, False)
+    assert last[4]["evaluation"]["verdict"] == "success"
+    assert all("evaluation" not in step[4] and "potential" not in step[4] for step in before)
+    assert {"reward_components", "cost_components", "faults", "state_hash", "code"} <= last[4].keys()
+
+
+def test_a_structured_action_is_the_same_as_its_text() -> None:
+    task = make_task("mail_file", 0)
+    results = []
+    for is_structured in (False, True):
+        env = KitEnv("office")
+        env.reset(options={"task": task})
+        for action in compose(task).draft.oracle:
+            asked = {"target": action.target, "operation": action.operation, "parameters": dict(action.parameters)}
+            result = env.step(asked if is_structured else write_call(action))
+        assert env.attempt is not None
+        results.append((result, env.attempt.trajectory()))
+    assert results[0] == results[1]
+
+
+def test_a_seed_begins_its_tasks_and_further_resets_go_on_in_them() -> None:
+    env, other = KitEnv("office"), KitEnv("office")
+    first = [env.reset(seed=1)[0], env.reset()[0], env.reset()[0]]
+    assert [other.reset(seed=1)[0], other.reset()[0], other.reset()[0]] == first
+    assert len(set(first)) == 3
+    assert other.reset(seed=2)[0] not in first
+
+
+def test_mistakes_of_agents_are_answered_and_those_of_programs_raise() -> None:
+    env = KitEnv("office", max_turns=2)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset first"):
+        env.step("mail.list folder=inbox")
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        gymnasium.make(register("office")).step("mail.list folder=inbox")
+    env.reset(seed=0)
+    for wrong in (None, 3, b"user.finish", {"target": "user"}, {"target": "user", "operation": "finish", "x": 1}):
+        assert wrong not in env.action_space
+        with pytest.raises(gymnasium.error.InvalidAction, match="an action is a text or a mapping"):
+            env.step(wrong)  # type: ignore[arg-type]
+    _, reward, terminated, truncated, info = env.step("what now")
+    assert (info["code"], reward, terminated, truncated) == ("malformed", 0.0, False, False)
+    assert info["cost_components"] == {"error": 1.0}
+    assert env.step("\ud800")[1:4] == (0.0, False, True), "the limit of its actions truncates"
+    *rest, info = env.step("user.finish")
+    assert (rest, info["code"]) == ([OVER.text, 0.0, False, True], "is_over")
+    assert "evaluation" not in info
+
+
+def test_an_attempt_that_could_not_be_judged_earns_no_number(twice: str) -> None:
+    env = KitEnv(f"{twice}:unjudged")
+    env.reset(seed=0)
+    _, reward, terminated, _, info = env.step("user.answer text=1")
+    assert terminated
+    assert math.isnan(reward)
+    assert info["evaluation"]["verdict"] == "missing"
+
+
+def test_samples_call_the_kit_s_tools_with_values_that_are_allowed() -> None:
+    space = KitEnv("office").action_space
+    assert isinstance(space, CallSpace)
+    space.seed(0)
+    samples = [space.sample() for _ in range(300)]
+    assert all(sample in space for sample in samples)
+    calls = [read_call(sample) for sample in samples]
+    names = {f"{call.target}.{call.operation}" for call in calls if call is not None}
+    assert names == {tool.name for tool in space.tools}
+    days = {call.parameters["day"] for call in calls if call is not None and "day" in call.parameters}
+    assert days == {"mon", "tue", "wed", "thu", "fri"}
+    space.seed(0)
+    assert [space.sample() for _ in range(300)] == samples
+    assert space != CallSpace(())
+    assert CallSpace(()).sample().startswith("user.answer text=")
+
+
+def test_a_registered_kit_carries_its_verifier_s_version(twice: str) -> None:
+    assert register(f"{twice}:kit") == "upturn/twice-v7"
+    with pytest.raises(WorldError, match="known to Gymnasium already, as another environment"):
+        register(f"{twice}:other")
+    office = register("office")
+    assert office == f"upturn/office-v{resolve_kit('office').verifier.name.rpartition('/')[2]}"
+    assert register("office") == office, "twice is once"
+    assert gymnasium.registry[office].kwargs == {"kit": "office"}
+
+
+def test_environments_step_together() -> None:
+    together = gymnasium.make_vec(register("office"), num_envs=2, vectorization_mode="sync", level=1)
+    observations, _ = together.reset(seed=3)
+    assert len(observations) == 2
+    _, rewards, *_ = together.step(("user.finish", "what"))
+    assert rewards.tolist() == [0.0, 0.0]
+
+
+def test_what_is_not_there_is_refused_when_it_is_made() -> None:
+    with pytest.raises(UnknownNameError, match="no family 'fax'"):
+        KitEnv("office", family="fax")
+    with pytest.raises(UnknownNameError, match="reset has one option, task, a Task; got"):
+        KitEnv("office").reset(options={"tsk": make_task("mail_file", 0)})
+    with pytest.raises(UnknownNameError, match="one option"):
+        KitEnv("office").reset(options={"task": "mail_file"})
+    with pytest.raises(WorldError):
+        KitEnv("office", max_turns=0).reset()

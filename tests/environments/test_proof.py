@@ -1,0 +1,92 @@
+"""What a kit knows beside its contract: content hashes, and what the office and environments of one step say."""
+
+from dataclasses import replace
+from itertools import islice
+from random import Random
+from typing import Any
+
+import pytest
+
+from upturn.environments import ProvenKit, content_hash, one_step, oracle_of
+from upturn.environments.office import OfficeEnvironment, make_task
+from upturn.environments.office.kit import OfficeKit
+from upturn.environments.player import following, play
+from upturn.records import Action
+
+TASK = make_task("mail_file", 0)
+
+
+def test_a_content_hash_is_of_what_is_asked_and_not_of_names() -> None:
+    whole = content_hash(TASK, "state")
+    assert whole == content_hash(replace(TASK, id="other", seed=9, tenant="acme"), "state")
+    assert len(whole) == 16
+    others = [
+        content_hash(TASK, "another"),
+        *(
+            content_hash(replace(TASK, **{name: value}), "state")  # type: ignore[arg-type]
+            for name, value in {
+                "instruction": "x",
+                "family": "x",
+                "level": 9,
+                "split": "heldout",
+                "environment": "x",
+                "context": {"template": 99},
+            }.items()
+        ),
+    ]
+    assert len({whole, *others}) == 8
+
+
+def test_a_content_hash_is_pinned() -> None:
+    assert content_hash(TASK, OfficeEnvironment().reset(TASK)[1].state_hash) == "701c34906fbb8731"
+
+
+@pytest.mark.parametrize("family", OfficeKit().families)
+def test_the_office_proves_its_tasks(family: str) -> None:
+    kit = OfficeKit()
+    assert isinstance(kit, ProvenKit)
+    for task in islice(kit.tasks(seed=3, split="heldout", families=[family]), 3):
+        assert kit.verifier.verify(task, play(kit.environment(task), task, kit.oracle(task))).score == 1.0
+        assert all(len(text) >= 8 and text not in task.instruction for text in kit.canaries(task))
+        for name, attack in kit.attacks(task).items():
+            attempt = play(kit.environment(task), task, attack)
+            assert not kit.verifier.verify(task, attempt).is_success, name
+
+
+def test_only_what_the_offices_verifier_passes_over_may_differ() -> None:
+    kit = OfficeKit()
+    read, unread = ("changes", "mail/m1/is_read"), ("changes", "event/e1/is_read")
+    assert kit.may_differ(TASK, read, True)
+    assert kit.may_differ(TASK, read, None)
+    assert not kit.may_differ(TASK, read, False)
+    assert not kit.may_differ(TASK, unread, True)
+    assert not kit.may_differ(TASK, ("changes", "mail/m1/folder"), None)
+    assert kit.may_differ(TASK, ("before", "mail/m1/folder"), "x")
+    assert kit.may_differ(TASK, ("message", "text"), "x"), "the task ends with finish, which has no words"
+    assert not kit.may_differ(TASK, ("message", "kind"), "answer")
+    asked = make_task("day_clash", 0)
+    assert not kit.may_differ(asked, ("message", "text"), "x")
+
+
+def test_an_environment_of_one_step_proves_what_it_is_told() -> None:
+    def make(rng: Random) -> tuple[str, dict[str, Any]]:
+        code = str(rng.randint(10**9, 10**10))
+        return f"say {code} backwards", {"said": code[::-1], "count": 3}
+
+    def check(action: Action, right: Any) -> bool:
+        return bool(action.parameters.get("text") == right["said"])
+
+    proven = one_step("shop", make, check, oracle=lambda right: Action("shop", "say", {"text": right["said"]}))
+    task = next(proven.tasks(seed=0, split="train", families=["shop"]))
+    backwards = task.instruction.split()[1][::-1]
+    player = oracle_of(proven, task)
+    assert player is not None
+    attempt = play(proven.environment(task), task, player)
+    assert [turn.action for turn in attempt.turns] == [Action("shop", "say", {"text": backwards})]
+    assert proven.verifier.verify(task, attempt).score == 1.0
+    assert proven.canaries(task) == (backwards,)
+    assert (proven.may_differ(task, ("action", "thought"), "x"), proven.attacks(task)) == (True, {})
+    assert not proven.may_differ(task, ("action", "parameters", "text"), "x")
+    plain = one_step("shop", make, check)
+    assert oracle_of(plain, task) is None
+    assert not plain.verifier.verify(task, play(plain.environment(task), task, following(()))).is_success

@@ -1,0 +1,190 @@
+"""Attempts driven from outside."""
+
+from itertools import islice
+from random import Random
+
+import pytest
+
+from upturn.environments import EnvironmentKit, one_step, resolve_kit
+from upturn.environments.office import compose
+from upturn.environments.stepwise import (
+    OVER,
+    StepwiseAttempt,
+    TaskChoice,
+    info_fields,
+    read_action,
+    record_fields,
+)
+from upturn.errors import UnknownNameError, WorldError
+from upturn.models import write_call
+from upturn.records import Action, Task, Trajectory, from_json, to_json
+
+
+def _twice(rng: Random) -> tuple[str, dict[str, object]]:
+    number = rng.randint(1, 10_000)
+    return f"twice {number}?", {"answer": str(2 * number)}
+
+
+def twice(*, breaks: bool = False) -> EnvironmentKit:
+    """Asks for twice a number; ``breaks``: its verifier does."""
+
+    def check(action: Action, right: object) -> bool:
+        if breaks:
+            raise ValueError("no judge today")
+        assert isinstance(right, dict)
+        return bool(action.parameters.get("text") == right["answer"])
+
+    return one_step("twice", _twice, check)
+
+
+def first(kit: EnvironmentKit, choice: TaskChoice | None = None) -> Task:
+    return next((choice or TaskChoice()).stream(kit, 0))
+
+
+def begun(kit: EnvironmentKit, task: Task | None = None, *, max_turns: int = 16) -> StepwiseAttempt:
+    attempt = StepwiseAttempt(kit, task or first(kit), max_turns=max_turns)
+    attempt.begin()
+    return attempt
+
+
+def right_answer(task: Task) -> str:
+    return str(2 * int(task.instruction.removeprefix("twice ").removesuffix("?")))
+
+
+def test_a_right_answer_is_judged_once_and_what_comes_after_it_does_not_count() -> None:
+    kit = twice()
+    task = first(kit)
+    attempt = begun(kit, task)
+    assert (attempt.observation.text, attempt.outcome, attempt.evaluation) == (task.instruction, None, None)
+    answer = attempt.act(f"user.answer text={right_answer(task)}")
+    assert answer.evaluation is not None
+    assert (answer.reward, answer.is_terminated, answer.is_truncated) == (1.0, True, False)
+    assert answer.evaluation == attempt.evaluation == kit.verifier.verify(task, attempt.trajectory())
+    before = attempt.trajectory()
+    later = attempt.act("user.answer text=0")
+    assert (later.observation, later.reward, later.is_terminated, later.evaluation) == (OVER, 0.0, True, None)
+    assert later.info.cost_components == {}
+    assert attempt.trajectory() == before
+    assert attempt.evaluation is answer.evaluation
+
+
+def test_the_last_action_that_it_may_have_truncates_it() -> None:
+    kit = twice()
+    attempt = begun(kit, max_turns=2)
+    assert attempt.act("what?")[1:4] == (0.0, False, False)
+    answer = attempt.act("what?")
+    assert (answer.observation.code, answer.reward) == ("malformed", 0.0)
+    assert (answer.is_terminated, answer.is_truncated, attempt.outcome) == (False, True, "step_limit")
+    assert answer.evaluation is not None
+    assert answer.evaluation.costs == {"error": 2.0}
+    assert attempt.act("more")[2:4] == (False, True)
+
+
+def test_a_verifier_that_breaks_leaves_the_reward_missing() -> None:
+    kit = twice(breaks=True)
+    answer = begun(kit).act("user.answer text=1")
+    assert answer.evaluation is not None
+    assert (answer.reward, answer.evaluation.verdict) == (None, "missing")
+    assert "no judge today" in answer.evaluation.gates[0].detail
+
+
+def test_an_environment_that_breaks_ends_the_attempt_unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = begun(twice())
+    monkeypatch.setattr(attempt.environment, "step", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        attempt.act("user.answer text=1")
+    made = attempt.trajectory()
+    assert (made.outcome, made.error, made.final_state) == (
+        "environment_error",
+        "ZeroDivisionError: division by zero",
+        {},
+    )
+    assert [turn.text for turn in made.turns] == ["user.answer text=1"]
+    assert attempt.act("user.answer text=1")[:4] == (OVER, 0.0, False, True)
+    assert attempt.evaluation is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "",
+        "\ud800",
+        "mail",
+        "user.answer text=" + "x" * 2**20,
+        "user.answer text=\ud800",
+        '{"name": "user.answer", "arguments": {"text": NaN}}',
+        Action("", ""),
+        Action("user", "answer", {"text": float("nan")}),
+        Action("user", "answer", {"text": "\ud800"}),
+        Action("user", "answer", {"text": object()}),  # type: ignore[dict-item]
+        Action(3, None),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_recorded_is_answered_and_recorded(asked: Action | str) -> None:
+    kit = twice()
+    attempt = begun(kit)
+    assert attempt.act(asked).observation.code == "malformed"
+    stored = attempt.trajectory()
+    assert from_json(Trajectory, to_json(stored)) == stored
+    assert stored.turns[0].action in (None, Action("", ""))
+
+
+def test_models_may_think_before_they_write_a_call_as_json() -> None:
+    call = Action("mail", "move", {"id": "m1", "folder": "archive"})
+    assert read_action("  mail.move id=m1; folder=archive\n") == call
+    said = 'It is done there.\n{"name": "mail.move", "arguments": {"id": "m1", "folder": "archive"}}'
+    read = read_action(said)
+    assert read is not None
+    assert (read.parameters, read.thought) == (call.parameters, "It is done there.")
+    assert read_action("I move mail.move id=m1") is None
+
+
+def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
+    kit = twice()
+    made = []
+    for text in ("1", "1", "2"):
+        attempt = begun(kit)
+        attempt.act(f"user.answer text={text}")
+        made.append(attempt.trajectory())
+    assert made[0] == made[1]
+    assert made[0].id != made[2].id
+    assert (made[0].origin, made[0].outcome, made[0].agent_version) == ("rendered", "finished", "outside@1")
+
+
+def test_the_office_s_perfect_work_scores_1_call_by_call() -> None:
+    kit = resolve_kit("office")
+    for task in islice(TaskChoice(level=3).stream(kit, 5), 3):
+        attempt = begun(kit, task)
+        *before, last = [attempt.act(write_call(action)) for action in compose(task).draft.oracle]
+        assert [(answer.reward, answer.evaluation) for answer in before] == [(0.0, None)] * len(before)
+        assert (last.reward, last.is_terminated) == (1.0, True)
+        assert attempt.turns[-1].potential is not None
+        assert "potential" not in info_fields(last.info)
+
+
+def test_tasks_are_those_of_the_family_level_and_split() -> None:
+    kit = resolve_kit("office")
+    found = list(islice(TaskChoice(level=2, split="heldout").stream(kit, 0), 8))
+    assert {(task.level, task.split) for task in found} == {(2, "heldout")}
+    assert first(kit, TaskChoice("mail_file")).family == "mail_file"
+    assert record_fields(found[0])["family"] == found[0].family
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (TaskChoice("fax"), "no family 'fax'; it has: mail_file"),
+        (TaskChoice(level=99), "office has no level 99; it has: 1, 2, 3"),
+        (TaskChoice("mail_file", 3), "mail_file has no level 3; it has: 1"),
+        (TaskChoice(split="test"), "unknown split 'test'; known: train, heldout"),  # type: ignore[arg-type]
+    ],
+)
+def test_tasks_that_are_not_there_are_refused_at_once(choice: TaskChoice, message: str) -> None:
+    with pytest.raises(UnknownNameError, match=message):
+        choice.stream(resolve_kit("office"), 0)
+
+
+def test_an_attempt_needs_room_for_an_action() -> None:
+    kit = twice()
+    with pytest.raises(WorldError, match="max_turns must be positive, got 0"):
+        StepwiseAttempt(kit, first(kit), max_turns=0)

@@ -1,0 +1,480 @@
+"""Validation of a family: a sound one passes everything, and each weakness of a judge is found by what it pays."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from random import Random
+from typing import Any, ClassVar, NamedTuple
+
+import pytest
+
+from upturn.environments import Info, Player, Step, check_environment
+from upturn.environments.office.kit import OfficeKit
+from upturn.environments.player import following
+from upturn.environments.validation import PANEL, Check, Plan, unchecked, validate_family, validate_kit
+from upturn.environments.validation.case import make_case
+from upturn.environments.validation.mutation import mutation_kills
+from upturn.environments.validation.word import Habits
+from upturn.records import Action, Evaluation, GateResult, JsonValue, Observation, Split, Task, Tool, Trajectory
+from upturn.rewards import evaluation_id, verdict_of
+
+WORDS = ("kiwi", "plum", "pear", "fig", "lime", "date")
+_TEXT: dict[str, JsonValue] = {"type": "string"}
+TOOLS = (
+    Tool("shelf", "look", "Shows the boxes."),
+    Tool("shelf", "write", "Writes a text into a box.", {"box": _TEXT, "text": _TEXT}, ("box", "text")),
+    Tool("shelf", "remove", "Takes a box away.", {"box": _TEXT}, ("box",)),
+    Tool("user", "answer", "Ends the task with words.", {"text": _TEXT}, ("text",)),
+    Tool("user", "finish", "Ends the task."),
+    Tool("user", "refuse", "Ends the task undone.", {"text": _TEXT}, ("text",)),
+)
+
+
+class World(NamedTuple):
+    """What a task begins with and what it asks for."""
+
+    boxes: dict[str, str]
+    box: str
+    word: str
+
+
+def world_of(task: Task) -> World:
+    """Five boxes with words, one of which is to hold another one."""
+    rng = Random(f"shelf/{task.seed}")
+    names = [f"b{number}" for number in rng.sample(range(10, 100), 5)]
+    *there, word = rng.sample(WORDS, 6)
+    return World(dict(zip(names, there, strict=True)), rng.choice(names), f"{word}-{rng.randint(1000, 9999)}")
+
+
+class Shelf:
+    """Look, write, remove; two ways to end."""
+
+    def __init__(self) -> None:
+        self.boxes: dict[str, str] = {}
+        self.said: str | None = None
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        self.boxes, self.said = dict(world_of(task).boxes), None
+        return Observation(task.instruction), self.info()
+
+    def step(self, action: Action) -> Step:
+        text, box = action.parameters.get("text"), action.parameters.get("box")
+        match f"{action.target}.{action.operation}":
+            case "shelf.look" if self.said is None:
+                told = "; ".join(f"{name} holds {word}" for name, word in self.boxes.items())
+            case "shelf.write" if (
+                self.said is None and box in self.boxes and isinstance(text, str) and text.isascii()
+            ):
+                self.boxes[str(box)], told = text, "written"
+            case "shelf.remove" if self.said is None and box in self.boxes:
+                told = f"{box} held {self.boxes.pop(str(box))}"
+            case "user.answer" | "user.refuse" if self.said is None and isinstance(text, str) and text.isascii():
+                self.said, told = text, "thank you"
+            case "user.finish" if self.said is None:
+                self.said, told = "", "thank you"
+            case _:
+                refused = Observation(f"no such thing; the boxes are {', '.join(self.boxes)}", "refused")
+                return Step(refused, 0.0, self.said is not None, False, self.info(error=1.0))
+        return Step(Observation(told), 0.0, self.said is not None, False, self.info())
+
+    def info(self, **costs: float) -> Info:
+        return Info({}, costs, state_hash=f"{sorted(self.boxes.items())}/{self.said!r}")
+
+    def state(self) -> Mapping[str, JsonValue]:
+        return {"boxes": dict(self.boxes), "said": self.said}
+
+    def snapshot(self) -> object:
+        return dict(self.boxes), self.said
+
+    def restore(self, snapshot: object) -> None:
+        assert isinstance(snapshot, tuple)
+        self.boxes, self.said = dict(snapshot[0]), snapshot[1]
+
+
+Rule = Callable[[World, dict[str, Any], str], bool]
+"""Whether these boxes and these last words are right."""
+
+
+def right(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return boxes == {**world.boxes, world.box: world.word} and said == ""
+
+
+class Judge:
+    """Success where the attempt was ended and the rule is kept."""
+
+    name = "shelf/1"
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+
+    def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        boxes, said = trajectory.final_state.get("boxes"), trajectory.final_state.get("said")
+        kept = isinstance(boxes, dict) and isinstance(said, str) and self.rule(world_of(task), boxes, said)
+        gates = (GateResult("ended", trajectory.outcome == "finished"), GateResult("kept", kept))
+        verdict = verdict_of(gates)
+        score = float(verdict == "success")
+        named = (evaluation_id(self.name, trajectory.id), task.id, trajectory.id, self.name)
+        return Evaluation(*named, verdict, gates, {}, {}, score)
+
+
+class BareShelfKit:
+    """The contract and no more; every part can be replaced."""
+
+    name = "shelf"
+
+    def __init__(self, rule: Rule = right) -> None:
+        self.families: Mapping[str, int] = {"put": 1}
+        self.verifier = Judge(rule)
+        self.make: Callable[[], Shelf] = Shelf
+
+    def environment(self, task: Task) -> Shelf:
+        return self.make()
+
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        for number in count(1000 * seed):
+            for family in families:
+                task = Task(
+                    f"shelf/{split}/{number}", "", family, self.name, seed=2 * number + (split == "heldout")
+                )
+                world = world_of(task)
+                words = f'write "{world.word}" into box {world.box}'
+                yield Task(task.id, words, family, self.name, seed=task.seed, split=split)
+
+
+class ShelfKit(BareShelfKit):
+    """With tools, an oracle, and canaries."""
+
+    def __init__(self, rule: Rule = right) -> None:
+        super().__init__(rule)
+        self.tools = TOOLS
+
+    def solution(self, task: Task) -> tuple[Action, ...]:
+        world = world_of(task)
+        return (
+            Action("shelf", "look"),
+            Action("shelf", "write", {"box": world.box, "text": world.word}),
+            Action("user", "finish"),
+        )
+
+    def oracle(self, task: Task) -> Player | None:
+        return following(self.solution(task))
+
+    def canaries(self, task: Task) -> Sequence[str]:
+        return (f"secret-{task.seed}-of-the-judge",)
+
+    def attacks(self, task: Task) -> Mapping[str, Player]:
+        return {"half": following(self.solution(task)[:-1])}
+
+    def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
+        return False
+
+
+PLAN = Plan(tasks=2, random_attempts=2)
+
+
+def checks(kit: Any, family: str = "put", plan: Plan = PLAN) -> dict[str, Check]:
+    return {check.name: check for check in validate_family(kit, family, plan).checks}
+
+
+def breached(found: dict[str, Check]) -> set[str]:
+    return {name for name, check in found.items() if check.holds is False}
+
+
+def test_a_sound_kit_passes_and_everything_is_tried() -> None:
+    kit = ShelfKit()
+    check_environment(kit, 2)
+    found = checks(kit)
+    assert list(found) == [
+        "oracle",
+        "ceiling",
+        "floor",
+        "random",
+        "replay",
+        "isolation",
+        "canaries",
+        "mutants",
+        *PANEL,
+        "own half",
+        "unjudged",
+        "repeated",
+        "constant",
+    ]
+    assert breached(found) == set()
+    assert (found["oracle"].value, found["ceiling"].value, found["floor"].value) == (1.0, 1.0, 0.0)
+    assert (found["oracle"].n, found["random"].n, found["replay"].n, found["isolation"].n) == (2, 4, 4, 1)
+    assert found["mutants"].value == 1.0
+    tried = {name for name in PANEL if found[name].value is not None}
+    assert tried == set(PANEL) - {"repeat"}, "writing a box again is writing it"
+    assert found["repeat"] == Check("repeat", None, 0)
+
+
+def only_its_box(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return boxes.get(world.box) == world.word and said == ""
+
+
+def word_somewhere(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return world.word in str(boxes.get(world.box)) and boxes.keys() == world.boxes.keys()
+
+
+def any_words(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return said != "" or only_its_box(world, boxes, said)
+
+
+def done_is_believed(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return "done" in said or only_its_box(world, boxes, said)
+
+
+def nothing_broken(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return boxes in (world.boxes, {**world.boxes, world.box: world.word})
+
+
+def something_changed(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return boxes != world.boxes
+
+
+def old_word_gone(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return boxes.get(world.box) != world.boxes[world.box] and said == ""
+
+
+def all_is_told(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return all(word in said for word in world.boxes.values()) or only_its_box(world, boxes, said)
+
+
+def task_is_told(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return (f"{world.word}" in said and world.box in said) or only_its_box(world, boxes, said)
+
+
+def box_is_empty(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return boxes.get(world.box, "x").strip() == "" or only_its_box(world, boxes, said)
+
+
+def refusal_is_fine(world: World, boxes: dict[str, Any], said: str) -> bool:
+    return said == "this cannot be done" or only_its_box(world, boxes, said)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (only_its_box, {"neighbour", "mutants"}),
+        (word_somewhere, {"stuff", "mutants"}),
+        (any_words, {"echo", "claim", "dump", "stuff", "mutants"}),
+        (done_is_believed, {"claim"}),
+        (nothing_broken, {"nothing", "claim", "echo"}),
+        (something_changed, {"delete", "spam", "neighbour", "mutants"}),
+        (old_word_gone, {"delete", "empty"}),
+        (all_is_told, {"dump", "stuff"}),
+        (task_is_told, {"echo", "stuff"}),
+        (box_is_empty, {"empty"}),
+        (refusal_is_fine, {"refuse"}),
+    ],
+)
+def test_each_weakness_of_a_judge_is_found(rule: Rule, expected: set[str]) -> None:
+    found = checks(ShelfKit(rule))
+    assert expected <= breached(found), {name: found[name] for name in expected - breached(found)}
+    assert found["oracle"].holds
+    assert all(found[name].breach for name in breached(found))
+
+
+def test_what_can_be_learned_without_looking_is_shown() -> None:
+    assert checks(ShelfKit())["constant"] == Check("constant", 0.0, 2)
+    found = checks(ShelfKit(lambda *_: True), plan=Plan(tasks=3, random_attempts=1))
+    assert found["constant"] == Check("constant", 1.0, 3), "every task ends with the same action"
+    assert checks(BareShelfKit())["constant"] == Check("constant", None, 0)
+    answers = checks(OfficeKit(), "unread_count", Plan(tasks=4, random_attempts=1))["constant"]
+    assert answers.value in (0.25, 0.5), "four counts from 1 to 8"
+
+
+def test_a_judge_that_never_succeeds_misses_the_ceiling_and_has_no_mutants() -> None:
+    found = checks(ShelfKit(lambda *_: False))
+    assert {"oracle", "ceiling"} <= breached(found)
+    assert found["oracle"].breach == "'shelf/train/0' is not solved"
+    assert found["mutants"].value is None
+
+
+def test_a_judge_that_pays_for_the_beginning_misses_the_floor() -> None:
+    kit = ShelfKit()
+    honest = kit.verifier.verify
+
+    def generous(task: Task, trajectory: Trajectory) -> Evaluation:
+        evaluation = honest(task, trajectory)
+        return evaluation if evaluation.is_success else replace(evaluation, score=0.25)
+
+    kit.verifier.verify = generous  # type: ignore[method-assign]
+    found = checks(kit)
+    assert breached(found) == {"floor"}
+    assert (found["floor"].value, found["floor"].breach) == (0.25, "the score is 0.25")
+
+
+def test_a_judge_that_breaks_is_counted() -> None:
+    kit = ShelfKit(
+        lambda world, boxes, said: bool(boxes[world.box]) and said == "" and boxes[world.box] == world.word
+    )
+    found = checks(kit)
+    assert "unjudged" in breached(found)
+    assert "verify raised" in found["unjudged"].breach
+
+
+def test_new_things_made_twice_are_found_by_repeating() -> None:
+    class Once(OfficeKit):
+        def __init__(self) -> None:
+            super().__init__()
+            honest = self.verifier.verify
+
+            def verify(task: Task, trajectory: Trajectory) -> Evaluation:
+                changes: Any = trajectory.final_state["changes"]
+                once = {
+                    path: [item for place, item in enumerate(value) if item not in value[:place]]
+                    if path == "event/+"
+                    else value
+                    for path, value in changes.items()
+                }
+                return honest(task, replace(trajectory, final_state={**trajectory.final_state, "changes": once}))
+
+            self.verifier.verify = verify  # type: ignore[method-assign]
+
+    found = checks(Once(), "event_add", Plan(tasks=2, random_attempts=1))
+    assert breached(found) == {"repeat"}
+    assert found["mutants"].value is not None
+    assert 0.95 < found["mutants"].value < 1.0, "one mutant of many is this mistake"
+
+
+class TellsSecret(Shelf):
+    def reset(self, task: Task) -> Any:
+        self.seed = task.seed
+        return super().reset(task)
+
+    def step(self, action: Action) -> Step:
+        step = super().step(action)
+        told = f"expected secret-{self.seed}-of-the-judge"
+        return step._replace(observation=Observation(told, "refused")) if step.observation.is_error else step
+
+
+def test_a_canary_in_an_error_is_a_leak() -> None:
+    kit = ShelfKit()
+    kit.make = TellsSecret
+    found = checks(kit)
+    assert "canaries" in breached(found)
+    assert "of-the-judge' is shown after" in found["canaries"].breach
+
+
+def test_short_canaries_are_refused() -> None:
+    class Short(ShelfKit):
+        def canaries(self, task: Task) -> tuple[str, ...]:
+            return ("kiwi",)
+
+    found = checks(Short())
+    assert found["canaries"].breach.startswith("'kiwi' is too short for a canary")
+
+
+class Shared(Shelf):
+    """All shelves of a class are one."""
+
+    everywhere: ClassVar[dict[str, str]] = {}
+
+    def reset(self, task: Task) -> Any:
+        found = super().reset(task)
+        self.everywhere.update(self.boxes)
+        self.boxes = self.everywhere
+        return found
+
+
+class Counts(Shelf):
+    """Says how many were made."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).made += 1
+
+    def step(self, action: Action) -> Step:
+        step = super().step(action)
+        return step._replace(observation=Observation(f"{step.observation.text} {self.made}", step.observation.code))
+
+
+class Remembers(Shelf):
+    """Does not forget the task before."""
+
+    def reset(self, task: Task) -> Any:
+        kept = dict(self.boxes)
+        found = super().reset(task)
+        self.boxes |= kept
+        return found
+
+
+@pytest.mark.parametrize(("make", "name"), [(Shared, "isolation"), (Counts, "replay"), (Remembers, "isolation")])
+def test_what_should_be_the_same_is_compared(make: type[Shelf], name: str) -> None:
+    kit = ShelfKit()
+    kit.make = make
+    assert name in breached(checks(kit))
+
+
+def test_a_kit_with_only_the_contract_is_checked_as_far_as_it_goes() -> None:
+    kit = BareShelfKit()
+    [report] = validate_kit(kit, PLAN)
+    found = {check.name: check for check in report.checks}
+    assert breached(found) == set()
+    for name in ("oracle", "ceiling", "mutants", "repeat", "neighbour", "refuse", "canaries"):
+        assert found[name].value is None
+    assert (found["floor"].value, found["nothing"].value, found["claim"].value) == (0.0, 0.0, 0.0)
+    assert unchecked(kit, [report], has_name=False) == [
+        "oracle, ceiling, mutants, repeat, neighbour, refuse: the kit knows no oracle; give it ProvenKit's "
+        "methods, or one_step an oracle",
+        "the kit describes no tools (DescribedKit): random actions and attacks used user.answer and user.finish",
+        "canaries: the kit names none (ProvenKit.canaries)",
+        "dump, empty, delete, spam: there was no way to try it in any family",
+        "determinism in another process: the kit has no name to be found by there",
+    ]
+    generous = BareShelfKit(lambda *_: True)
+    assert {"nothing", "claim", "echo"} <= breached(checks(generous))
+
+
+def test_a_kit_that_breaks_is_reported_and_not_raised() -> None:
+    class Half(ShelfKit):
+        def __init__(self) -> None:
+            super().__init__()
+            self.families = {"put": 1, "broken": 2}
+
+        def oracle(self, task: Task) -> Player | None:
+            if task.family == "broken":
+                raise KeyError("box")
+            return super().oracle(task)
+
+    sound, broken = validate_kit(Half(), PLAN)
+    assert (sound.checks[-1].name, sound.checks[-1].value) == ("determinism", 1.0)
+    [check] = broken.checks
+    assert (check.name, check.holds, check.breach) == ("tried", False, "it raised KeyError: 'box'")
+
+
+def test_a_kit_that_lets_everything_differ_is_told_so() -> None:
+    class Indifferent(ShelfKit):
+        def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
+            return True
+
+    kit = Indifferent()
+    [report] = validate_kit(kit, PLAN)
+    assert unchecked(kit, [report]) == ["mutants, repeat, neighbour: there was no way to try it in any family"]
+
+
+def test_kills_are_counted_and_what_may_differ_is_left_alone() -> None:
+    class Loose(ShelfKit):
+        def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
+            return tuple(path) == ("said",)
+
+    def counted(kit: ShelfKit) -> tuple[int, int, str]:
+        task = next(kit.tasks(seed=0, split="train", families=["put"]))
+        case = make_case(kit, task, Habits(), Random(0))
+        assert case.solved is not None
+        return mutation_kills(case, case.solved)
+
+    # The box: undone, replaced, dropped, doubled; what was said: undone, replaced; three foreign changes.
+    assert counted(ShelfKit()) == (9, 9, "")
+    assert counted(Loose()) == (7, 7, "")
+
+    def deaf(world: World, boxes: dict[str, str], said: str) -> bool:
+        return boxes == {**world.boxes, world.box: world.word}
+
+    assert counted(Loose(deaf)) == (7, 7, "")
+    killed, tried, survivor = counted(ShelfKit(deaf))
+    assert (killed, tried) == (8, 9)
+    assert survivor == "said replaced ('x') in 'shelf/train/0' is still a success"

@@ -1,0 +1,150 @@
+"""A run that trains an adapter: what it makes, and who samples from it."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from upturn.agents import Limits
+from upturn.config import AgentConfig, Config, GrpoConfig
+from upturn.config.learning import AlgorithmConfig, LoraConfig, RolloutConfig
+from upturn.errors import ConfigError
+from upturn.loop.candidate import training_folder
+from upturn.loop.check import check_names
+from upturn.loop.context import version_of
+from upturn.loop.fleet import CONTEXT, Fleet
+from upturn.loop.settings import adapter_settings
+from upturn.loop.trainee import Trainee
+from upturn.loop.training import train_grpo
+from upturn.models.engine import LocalEngine, weights_hash
+from upturn.models.nano import NANO_FOLDER, load_local, model_folder
+from upturn.records import Evaluation
+from upturn.training.adapter import save_adapter
+from upturn.training.adapter_settings import AdapterSettings
+from upturn.training.curve import read_curve
+from upturn.training.estimate import shape_of
+from upturn.training.place import CURVE_FILE
+from upturn.training.version import load_version, save_version
+from upturn.training.weights import put_back, weight_tensors
+
+pytest.importorskip("peft", reason="the extra lora is not installed")
+
+NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+BASE = version_of(NANO)
+ROUNDS = GrpoConfig(
+    iterations=2, tasks_per_iteration=2, attempts=4, evaluate_every=2, learning_rate=1e-2, minibatches=1
+)
+LORA = LoraConfig(rank=2, targets=("q_proj", "down_proj"))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few tasks are watched, and no page is drawn, which would take most of the time."""
+    monkeypatch.setattr("upturn.loop.practice.SELECTION_TASKS", 2)
+    monkeypatch.setattr("upturn.loop.practice.write_training_report", lambda _: None)
+
+
+def _config(desk: ModuleType, grpo: GrpoConfig = ROUNDS, **sections: Any) -> Config:
+    plain: Config = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    return plain.model_copy(update={"agents": (NANO,), "grpo": grpo, "lora": LORA, **sections})
+
+
+def _reward(evaluation: Evaluation) -> float:
+    """Differs within every group."""
+    return float(int(evaluation.trajectory_id, 16) % 7)
+
+
+def _hash(version: str) -> str:
+    return weights_hash(load_local(version).model)
+
+
+def test_a_version_is_the_whole_model_and_the_adapter_lies_beside_it(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path / "run", _config(desk)) as context:
+        made = train_grpo(context, BASE, {"sums": 1.0}, "grpo", reward=_reward)
+        curve = read_curve(training_folder(context, "grpo") / CURVE_FILE)
+        sampled = {each.model_version for each in context.pool.trajectories(tenant="default")}
+    adapter = Path(made.model) / "adapter"
+    assert made.weights_hash == _hash(made.model) == _hash(str(adapter))
+    assert f'"base_model_name_or_path": "{NANO_FOLDER}"' in (adapter / "adapter_config.json").read_text()
+    assert _hash("nano") in sampled and len(sampled) == 2, "the first round is the base's"
+    assert curve[-1].metrics["loss"] is not None
+
+
+@pytest.mark.parametrize(("dialect", "staleness"), [("vllm", 0), pytest.param("sglang", 1, marks=pytest.mark.slow)])
+def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
+    desk: ModuleType, engine_server: ModuleType, tmp_path: Path, dialect: str, staleness: int
+) -> None:
+    """What comes back is scored again, so other weights than those in training would be refused."""
+    served = load_local("nano").model
+    local = LocalEngine(served, max_length=CONTEXT)
+    given: list[str] = []
+
+    def load(name: str, folder: str) -> None:
+        given.append(name)
+        taken = load_local(folder).model if dialect == "vllm" else load_version(Path(folder))
+        put_back(served, weight_tensors(taken))
+        local.refresh()
+
+    grpo = ROUNDS.model_copy(update={"algorithm": AlgorithmConfig(staleness=staleness)})
+    with engine_server.serving(engine_server.Engine(local, "default", load=load)) as server:
+        place = RolloutConfig(place="engine", url=server.url, dialect=dialect)  # type: ignore[arg-type]
+        with desk.opened(tmp_path / "run", _config(desk, grpo, rollouts=place)) as context:
+            train_grpo(context, BASE, {"sums": 1.0}, "grpo", reward=_reward)
+            sampled = {each.model_version for each in context.pool.trajectories(tenant="default")}
+    assert sampled == set(given)
+    assert given[0] == _hash("nano") and len(given) == (1 if staleness else 2)
+
+
+def test_the_incumbents_share_is_blended_into_the_whole_model(desk: ModuleType, tmp_path: Path) -> None:
+    local = load_local("nano").model
+    with torch.no_grad():
+        for parameter in local.parameters():
+            parameter.mul_(0.5)  # practice finds nothing better than these weights: they solve no sum, nor does it
+    save_version(local, tmp_path / "halved", companions=model_folder("nano"))
+    parent = replace(BASE, version="halved", model=str(tmp_path / "halved"))
+    grpo = ROUNDS.model_copy(update={"incumbent_share": 0.25})
+    with desk.opened(tmp_path / "run", _config(desk, grpo)) as context:
+        made = train_grpo(context, parent, {"sums": 1.0}, "grpo")
+    before = weight_tensors(load_local("nano").model)
+    for name, tensor in weight_tensors(load_local(made.model).model).items():
+        torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])
+    assert not (Path(made.model) / "adapter").exists(), "no adapter says what a blend is"
+
+
+def test_an_adapter_on_a_version_that_is_one_loads_to_the_same_weights(desk: ModuleType, tmp_path: Path) -> None:
+    """Its base is the other adapter's folder, whose base is nano's."""
+    fleet, first, second = Fleet(desk.kit(), Limits()), tmp_path / "first", tmp_path / "second"
+    for version, folder in ((BASE, first), (replace(BASE, model=str(first)), second)):
+        trained = Trainee(fleet, version, AdapterSettings(2)).model
+        with torch.no_grad():
+            for name, parameter in trained.named_parameters():
+                if "lora_B" in name:
+                    parameter.fill_(0.01)
+        save_adapter(trained, folder)
+        assert _hash(str(folder)) == weights_hash(trained)
+    assert _hash(str(first)) != _hash(str(second))
+
+
+def test_a_plan_counts_what_is_trained(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path, _config(desk)) as context:
+        shape = shape_of(Trainee(context.fleet, BASE, context.adapter).model)
+        whole = shape_of(load_local("nano").model)
+    assert whole.trained == whole.parameters
+    assert shape.trained == shape.parameters - whole.parameters
+    added = whole.layers * LORA.rank * (2 * whole.width + whole.inner + whole.width)
+    assert shape.trained == added
+
+
+def test_no_key_is_silent(desk: ModuleType) -> None:
+    config = _config(desk, lora=LoraConfig(rank=3, alpha=5, targets=("q_proj",)))
+    assert adapter_settings(config, seed=7) == AdapterSettings(3, 5, ("q_proj",), 7)
+    assert adapter_settings(_config(desk, lora=LoraConfig()), seed=7) is None
+
+
+def test_without_peft_nothing_is_begun(desk: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upturn.loop.check.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"lora\.rank = 2 needs PEFT, .* pip install 'upturn\[lora\]'"):
+        check_names(_config(desk), desk.kit())

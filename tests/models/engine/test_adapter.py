@@ -1,0 +1,114 @@
+"""What a model with a LoRA adapter counts as: the weights with the adapter merged, in hash and in sampling."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+from upturn.models.engine import LocalEngine, adapter_facts, weights_hash
+from upturn.models.engine.adapter import lora_layers, merged_state
+from upturn.models.engine.backend import Block
+from upturn.models.engine.direct import DirectModel
+from upturn.models.engine.verification import largest_gap
+
+peft = pytest.importorskip("peft", reason="the extra lora is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers has renamed
+
+
+def built() -> PreTrainedModel:
+    torch.manual_seed(1)
+    model: PreTrainedModel = Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=31,
+            hidden_size=16,
+            intermediate_size=24,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=64,
+            tie_word_embeddings=True,
+        )
+    )
+    model.eval()
+    return model
+
+
+def adapted(**options: Any) -> PreTrainedModel:
+    """With an adapter that is nowhere 0; scale 6 / 2."""
+    model = built()
+    given = {"r": 2, "lora_alpha": 6, "target_modules": ["q_proj", "down_proj"], "init_lora_weights": False}
+    torch.manual_seed(2)
+    model.add_adapter(peft.LoraConfig(**{**given, **options}))
+    model.eval()
+    return model
+
+
+def test_of_an_adapted_layer_the_merged_weight_counts_under_its_own_name() -> None:
+    model, base = adapted(), built().state_dict()
+    found = dict(merged_state(model))
+    own = model.state_dict()
+    assert list(found) == sorted(base)
+    changed = {name for name, tensor in base.items() if not torch.equal(found[name], tensor)}
+    parts = [f"model.layers.{layer}.{name}" for layer in (0, 1) for name in ("self_attn.q_proj", "mlp.down_proj")]
+    assert changed == {f"{part}.weight" for part in parts}
+    for part in parts:
+        down, up = own[f"{part}.lora_A.default.weight"], own[f"{part}.lora_B.default.weight"]
+        torch.testing.assert_close(found[f"{part}.weight"], base[f"{part}.weight"] + 3 * (up @ down))
+
+
+def test_the_hash_is_that_of_the_model_with_the_adapter_merged() -> None:
+    model, plain = adapted(), built()
+    with torch.no_grad():
+        plain.load_state_dict(dict(merged_state(model)))
+    assert weights_hash(model) == weights_hash(plain) != weights_hash(built())
+    fresh = built()
+    fresh.add_adapter(peft.LoraConfig(r=2, target_modules=["q_proj"]))
+    assert weights_hash(fresh) == weights_hash(built())  # B is 0
+
+
+def test_adapters_of_equal_hash_are_told_apart() -> None:
+    def facts(seed: int, rank: int) -> dict[str, str]:
+        model = built()
+        torch.manual_seed(seed)
+        model.add_adapter(peft.LoraConfig(r=rank, lora_alpha=6, target_modules=["q_proj", "k_proj"]))
+        return adapter_facts(model)
+
+    one, same, drawn_anew, larger = facts(1, 2), facts(1, 2), facts(2, 2), facts(1, 3)
+    assert one == same
+    assert one["adapter"] == drawn_anew["adapter"] == "LoRA of rank 2 scaled by 3 on k_proj, q_proj"
+    assert one["initial adapter"] != drawn_anew["initial adapter"]
+    assert larger["adapter"] == "LoRA of rank 3 scaled by 2 on k_proj, q_proj"
+    assert adapter_facts(built()) == {}
+
+
+@pytest.mark.parametrize("options", [{"use_dora": True}, {"lora_bias": True, "bias": "none"}])
+def test_what_is_no_plain_adapter_is_left_as_it_is(options: dict[str, Any]) -> None:
+    """Its tensors count as they are, and the model's own modules sample."""
+    model = adapted(target_modules=["q_proj"], **options)
+    assert lora_layers(model) == {}
+    assert any("lora_A" in name for name, _ in merged_state(model))
+    engine = LocalEngine(model, slots=2, max_length=24)
+    assert engine.forward == "modules" and engine.fallback == "it has Linear in place of Linear"
+
+
+def test_the_engine_samples_with_the_adapter_by_its_own_forward_pass() -> None:
+    model = adapted(target_modules="all-linear")
+    assert largest_gap(DirectModel(model, 2, 24), model, 2, 24) < 1e-5
+    base = DirectModel(built(), 1, 24)
+    block = Block(np.array([0]), np.array([0]), np.array([3]), np.array([1, 2, 3]))
+    with torch.inference_mode():
+        gap = (base.forward([block]) - DirectModel(model, 1, 24).forward([block])).abs().max()
+    assert gap > 0.01, "or it tells nothing that the gap is small"
+
+
+def test_a_step_of_the_adapter_is_taken_by_refreshing() -> None:
+    model = adapted()
+    engine = LocalEngine(model, slots=2, max_length=24)
+    assert engine.forward == "direct"
+    before = engine.version
+    with torch.no_grad():
+        next(each for name, each in model.named_parameters() if "lora_B" in name).add_(0.5)
+    engine.refresh()  # compares its logits with the model's
+    assert engine.version == weights_hash(model) != before

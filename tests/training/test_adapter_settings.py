@@ -1,0 +1,13 @@
+import pytest
+
+from upturn.errors import ConfigError
+from upturn.training.adapter_settings import AdapterSettings
+
+
+def test_a_rank_and_a_scale_that_are_none_are_refused_together() -> None:
+    with pytest.raises(ConfigError) as refused:
+        AdapterSettings(0, alpha=0)
+    assert refused.value.problems == (
+        "rank must be at least 1, got 0",
+        "alpha must be at least 1, or None, got 0",
+    )
