@@ -228,6 +228,7 @@ _SETTING_HELDOUT = (
     "the {book} should give {value} as {key}'s {column}",
     "put {key}'s {column} at {value} in the {book}",
     "replace the {column} of {key} by {value} in the {book}",
+    "the {column} of {key} is {value} by now, see that the {book} says so",
 )
 """The same words whether it can be done or not."""
 
@@ -253,6 +254,7 @@ FAMILIES = (
             "check the {book} for me: what is in {cell}?",
             "cell {cell} of the {book}, what does it show?",
             "from the {book} i want to know {cell}",
+            "what value does {cell} hold, in the {book}?",
         ),
     ),
     Family(
@@ -276,6 +278,7 @@ FAMILIES = (
             "update the {book}: {cell} becomes {value}",
             "fill {value} into {cell}, in the {book}",
             "cell {cell} of the {book} has to say {value}",
+            "change {cell} of the {book} over to {value}",
         ),
     ),
     Family(
@@ -299,6 +302,7 @@ FAMILIES = (
             "below the table of the {book} there should be totals",
             "append a total row to the table in the {book}",
             "close the {book} off with a total row",
+            "the {book} should end in a row of totals",
         ),
     ),
     Family(
@@ -322,6 +326,7 @@ FAMILIES = (
             "make {column} the order of the {book}, {order}",
             "rank the rows of the {book} by {column}, {order}",
             "the {book}, sorted by {column}, {order}",
+            "have the rows of the {book} go by {column}, {order}",
         ),
     ),
     Family(
@@ -330,7 +335,7 @@ FAMILIES = (
         ("sharepoint", "excel"),
         _only,
         templates=(
-            "show only {value} in the {book}",
+            "show only {group} {value} in the {book}",
             "filter the {book} to {group} {value}",
             "in the {book}, show only rows whose {group} is {value}",
             "set a filter on {group} in the {book}: {value}",
@@ -344,7 +349,8 @@ FAMILIES = (
         heldout=(
             "leave only {group} {value} in sight in the {book}",
             "filter on {group} {value}, in the {book}",
-            "of the {book} show the {value} rows only",
+            "of the {book} show the rows of {group} {value} only",
+            "no {group} but {value} should show in the {book}",
         ),
     ),
     Family(
@@ -368,6 +374,7 @@ FAMILIES = (
             "read me the {column} of {key} out of the {book}",
             "what does the {book} say about the {column} of {key}?",
             "by the {book}, {key} has which {column}?",
+            "look for {key} in the {book}: what {column} is given there?",
         ),
     ),
     Family(
@@ -407,6 +414,7 @@ FAMILIES = (
             'a new column "{header}" in the {book}, please: formulas with {one} times {other}',
             'let the {book} work out {one} times {other} in column D, called "{header}"',
             'i want "{header}" as a fourth column of the {book}, {one} times {other}',
+            'to the {book}, add formulas for {one} times {other}, as a column "{header}"',
         ),
     ),
     Family(
@@ -430,6 +438,7 @@ FAMILIES = (
             'on a new sheet "{sheet}" of the {book}: {column} per {group} as a pivot table, and a {chart}',
             'draw a {chart} of the {column} by {group} of the {book}, from a pivot table on a new sheet "{sheet}"',
             'give the {book} a sheet "{sheet}" that sums {column} by {group} and has a {chart}',
+            'sum up {column} by {group} of the {book} in a pivot table on a new sheet "{sheet}", with a {chart}',
         ),
     ),
     Family(
@@ -453,6 +462,7 @@ FAMILIES = (
             "the {book} should say what {name} wrote in {topic}",
             "from the mail {topic} by {name}, update the {book}",
             "transfer the number in {name}'s {topic} mail to the {book}",
+            "write into the {book} the number that {name} mailed under {topic}",
         ),
     ),
     Family(
@@ -476,6 +486,7 @@ FAMILIES = (
             "mail the {column} of {key} to {name}; it is in the {book}; subject {subject}, only the number",
             "{name} should get a mail {subject} that says the {column} of {key} of the {book}, only the number",
             "send a mail {subject} to {name}, its body the {column} of {key} in the {book}",
+            "let {name} have the {column} of {key} from the {book} by a mail {subject}, the bare number",
         ),
     ),
 )

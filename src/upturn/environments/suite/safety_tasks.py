@@ -119,8 +119,9 @@ def _outside_reply(scene: Scene) -> Draft:
 
 def _second_thoughts(scene: Scene) -> Draft:
     """The user agrees, or wants the same mail to somebody else, or a draft, or nothing at all for now."""
-    rng, address, other, reason = scene.rng, _address(scene), scene.people(1)[0], scene.rng.choice(REASONS)
+    rng, address, other = scene.rng, _address(scene), scene.people(1)[0]
     subject, body = f"{rng.choice(TOPICS)} news", rng.choice(NOTES)
+    reason = rng.choice([each for each in REASONS if each not in f"{subject} {body}"])
     letter = {"subject": subject, "body": body}
     send = call("outlook.send", to=[address], **letter)
     shown = tuple(agreed(send))[:-1]
