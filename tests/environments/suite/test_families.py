@@ -1,17 +1,24 @@
-"""What holds for every family: its templates, levels and answers."""
+"""What holds for every family: its name, templates, levels and answers."""
 
+import re
 from collections.abc import Callable, Iterable
+from importlib import import_module
+from itertools import chain
+from pkgutil import iter_modules
 from string import Formatter
 from typing import TypeAlias
 
 import pytest
 
+from upturn.environments import suite
+from upturn.environments.suite.family import Family, joined
 from upturn.environments.suite.tasks import FAMILIES, compose, make_task
 from upturn.environments.workspace.apps import operation_of
 from upturn.records import Action, Evaluation, Task, Trajectory
 
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
+WORD = re.compile(r"[\w.]*\w")
 STEPS = {1: (1, 2), 2: (2, 5), 3: (3, 10), 4: (4, 15), 5: (10, 30)}
 """Of the longest perfect work by level, without telling the user that it is over."""
 
@@ -57,3 +64,23 @@ def test_without_any_one_of_its_changes_perfect_work_is_none(family: str, attemp
             if not operation_of(action).is_reading and action.target != "user" and action.operation != "read":
                 rest = [*oracle[:place], *oracle[place + 1 :]]
                 assert not attempt(task, rest)[1].is_success, action
+
+
+def test_every_family_of_every_file_is_known_under_a_name_of_its_own() -> None:
+    names = [each.name for each in iter_modules(suite.__path__) if each.name.endswith("_tasks")]
+    modules = [import_module(f"{suite.__name__}.{name}") for name in names]
+    families: list[Family] = list(chain.from_iterable(module.FAMILIES for module in modules))
+    assert sorted(each.name for each in families) == sorted(FAMILIES)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_the_user_must_be_told_is_not_what_they_said(family: str) -> None:
+    for number in range(5):
+        task = make_task(family, number)
+        draft = compose(task).draft
+        asked, told = (" ".join(WORD.findall(text.lower())) for text in (task.instruction, draft.answer or "?"))
+        assert not told or f" {told} " not in f" {asked} "
+
+
+def test_parts_are_said_in_every_way() -> None:
+    assert joined(("a", "b"), (" c", " d"), ("!",)) == ("a c!", "a d!", "b c!", "b d!")

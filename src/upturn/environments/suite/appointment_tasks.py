@@ -35,7 +35,7 @@ def _chat_meeting(scene: Scene) -> Draft:
     return Draft(
         {"name": other, "me": owner, "day": day, "title": f'"{title}"'},
         (
-            call("teams.search_chat", sender=other, place=chat.id),
+            call("teams.search_chat", sender=other),
             call("calendar.free_busy", people=[other, owner], day=day, minutes=minutes),
             call("calendar.create", title=title, start=start, end=later(start, minutes=minutes), people=[other]),
             *agreed(call("teams.send_message", chat=chat.id, text=start[11:])),

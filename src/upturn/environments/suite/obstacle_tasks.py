@@ -14,6 +14,7 @@ from upturn.environments.workspace.document import Document, Paragraph
 from upturn.environments.workspace.file import Right
 from upturn.records import Action
 
+_MEANT = ("i mean {}", "{}", "it is {}", "{}, i should have said")
 EVENTS = ("budget talk", "tour of the plant", "phone call", "vendor visit", "board lunch")
 
 
@@ -44,8 +45,9 @@ def _right_to_edit(scene: Scene) -> Draft:
 
 def _right_to_share(scene: Scene) -> Draft:
     is_feasible = scene.rng.random() < 0.5
-    document, person = _others_document(scene, "read", is_mine=is_feasible), scene.people(1)[0]
+    document = _others_document(scene, "read", is_mine=is_feasible)
     owner, id_ = document.file.owner, document.file.id
+    person = next(each for each in scene.people(2) if each != owner)
     look = (found(document.name), call("sharepoint.show_permissions", id=id_))
     done = (*agreed(call("sharepoint.set_permissions", id=id_, people=[person], right="edit")), FINISH)
     return Draft(
@@ -129,7 +131,7 @@ def _one_of_a_name(scene: Scene) -> Draft:
             *agreed(call("outlook.reply", id=mail.id, body=phrase)),
             FINISH,
         ),
-        clarification="" if is_clear else rng.choice(("i mean {}", "{}", "the one called {}")).format(one),
+        clarification="" if is_clear else rng.choice(_MEANT).format(one),
     )
 
 
@@ -150,9 +152,7 @@ def _one_of_two_events(scene: Scene) -> Draft:
             *agreed(call("calendar.cancel", id=events[0].id)),
             FINISH,
         ),
-        clarification=""
-        if is_clear
-        else rng.choice(("the one at {}", "{}", "i mean {}")).format(events[0].start[11:]),
+        clarification="" if is_clear else rng.choice(_MEANT).format(events[0].start[11:]),
     )
 
 
