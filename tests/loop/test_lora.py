@@ -43,7 +43,7 @@ LORA = LoraConfig(rank=2, targets=("q_proj", "down_proj"))
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few tasks are watched, and no page is drawn, which would take most of the time."""
-    monkeypatch.setattr("upturn.loop.practice.SELECTION_TASKS", 2)
+    monkeypatch.setattr("upturn.loop.watch.SELECTION_TASKS", 2)
     monkeypatch.setattr("upturn.loop.practice.write_training_report", lambda _: None)
 
 
