@@ -73,7 +73,8 @@ def test_a_version_is_the_whole_model_and_the_adapter_lies_beside_it(desk: Modul
     assert curve[-1].metrics["loss"] is not None
 
 
-@pytest.mark.parametrize(("dialect", "staleness"), [("vllm", 0), pytest.param("sglang", 1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("dialect", "staleness"), [("vllm", 0), ("sglang", 1)])
 def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
     desk: ModuleType, engine_server: ModuleType, tmp_path: Path, dialect: str, staleness: int
 ) -> None:

@@ -223,6 +223,7 @@ def test_versions_say_which_snapshot_of_pairs_or_thumbs_they_learned_from(desk: 
     assert [set(stored[str(each.snapshot)].trajectory_ids) for each in versions] == [pair, liked]
 
 
+@pytest.mark.slow
 def test_a_mixture_says_that_it_learned_from_one_snapshot_of_all_its_parts(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

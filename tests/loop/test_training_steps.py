@@ -438,7 +438,10 @@ def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: 
         torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])
 
 
-@pytest.mark.parametrize(("staleness", "weights"), [(0, 3), (1, 2), (2, 1)])
+@pytest.mark.parametrize(
+    ("staleness", "weights"),
+    [pytest.param(0, 3, marks=pytest.mark.slow), (1, 2), pytest.param(2, 1, marks=pytest.mark.slow)],
+)
 def test_practice_can_sample_ahead_with_weights_as_old_as_configured(
     desk: ModuleType, tmp_path: Path, staleness: int, weights: int
 ) -> None:

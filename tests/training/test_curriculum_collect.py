@@ -135,6 +135,7 @@ def test_another_curriculum_is_another_run(tiny_model: Model, copy_task: Toy, tm
         _train(tiny_model(), copy_task, tmp_path, iterations=1, tasks=6)
 
 
+@pytest.mark.slow
 def test_levels_are_learned_one_after_the_other_and_both_are_kept(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:

@@ -315,6 +315,7 @@ def test_sampler_and_trainer_agree_and_recomputing_changes_nothing_then(
         assert point.metrics["mismatch_masked"] == 0.0
 
 
+@pytest.mark.slow
 def test_a_divergence_term_holds_the_model_near_the_weights_it_started_from(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from upturn.training import read_curve
 from upturn.training.metric import UNREPEATED
 from upturn.training.place import CURVE_FILE, read_description, read_outcome
@@ -13,6 +15,7 @@ from upturn.training.place import CURVE_FILE, read_description, read_outcome
 PROGRAM = Path(__file__).parent / "toy_killed.py"
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_bitwise_as_an_undisturbed_one(tmp_path: Path) -> None:
     calm, shaken = tmp_path / "calm", tmp_path / "shaken"
     done = subprocess.run(

@@ -55,7 +55,7 @@ def _copying(task: Any, make: Make) -> list[RatedTrajectory]:
     ]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_copying_is_learned_from_thumbs_to_95_percent(
     tiny_model: Model, copy_task: Toy, make_trajectory: Make, tmp_path: Path, seed: int
 ) -> None:

@@ -87,6 +87,7 @@ def test_importance_weights_find_what_was_hardly_ever_tried(
     assert (last["stored_epoch"], last["stored_left_out_alone"]) == (79.0, 0.0)
 
 
+@pytest.mark.slow
 def test_without_correction_training_ends_elsewhere(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:

@@ -47,7 +47,7 @@ def _toy(**changes: object) -> PpoSettings:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"objective": ObjectiveSettings("turn"), "passes": 2}],
+    [{}, pytest.param({"objective": ObjectiveSettings("turn"), "passes": 2}, marks=pytest.mark.slow)],
     ids=["clipped by token", "clipped by turn"],
 )
 def test_copying_is_learned_to_95_percent(

@@ -103,7 +103,9 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         preset("ppo")
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize(
+    "name", [name if name in {"dapo", "cispo"} else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
+)
 def test_copying_is_learned_to_95_percent(
     name: str, tiny_model: Callable[..., PreTrainedModel], copy_task: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -112,6 +112,7 @@ def test_draws_follow_the_policy() -> None:
     assert np.abs(counts / 12_800 - policy).max() < 0.02
 
 
+@pytest.mark.slow
 def test_a_model_that_copies_hints_knows_nothing_of_the_tasks(tmp_path: Path) -> None:
     toy = language(3)
     player = Player(toy, toy_model(toy, 0), attempts=8, seed=0)

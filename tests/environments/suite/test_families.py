@@ -45,7 +45,7 @@ def test_perfect_work_is_as_long_as_the_level_says_and_takes_the_apps_that_the_f
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_must_be_told_does_not_stand_in_the_instruction_and_differs_between_tasks(family: str) -> None:
     answers = set()
-    for number in range(12):
+    for number in range(8):
         task = make_task(family, number)
         draft = compose(task).draft
         if draft.answer is not None:
@@ -57,13 +57,12 @@ def test_what_must_be_told_does_not_stand_in_the_instruction_and_differs_between
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_without_any_one_of_its_changes_perfect_work_is_none(family: str, attempt: Attempt) -> None:
-    for number in range(3):
-        task = make_task(family, number)
-        oracle = compose(task).draft.oracle
-        for place, action in enumerate(oracle):
-            if not operation_of(action).is_reading and action.target != "user" and action.operation != "read":
-                rest = [*oracle[:place], *oracle[place + 1 :]]
-                assert not attempt(task, rest)[1].is_success, action
+    task = make_task(family, 0)
+    oracle = compose(task).draft.oracle
+    for place, action in enumerate(oracle):
+        if not operation_of(action).is_reading and action.target != "user" and action.operation != "read":
+            rest = [*oracle[:place], *oracle[place + 1 :]]
+            assert not attempt(task, rest)[1].is_success, action
 
 
 def test_every_family_of_every_file_is_known_under_a_name_of_its_own() -> None:

@@ -130,7 +130,6 @@ CONTESTANTS: Mapping[str, Contestant] = {
         replace(SMALL_DATA.settings, iterations=_ROUNDS, patience=None, optimiser=RATE, target_score=ENOUGH),
         learn_grpo,
         ("iterations",),
-        attempts=16,
     ),
     "world_model": Contestant(
         WorldModelSettings(

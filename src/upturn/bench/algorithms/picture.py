@@ -45,6 +45,7 @@ def _office(courses: Courses) -> "Figure":
         canvas.percent_axis(axes, "y")
         axes.set_title(title, pad=10)
         axes.set_xlabel("tokens sampled, the world model's included")
+        axes.locator_params(axis="x", nbins=4)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     panels[0].set_ylabel("success")
     handles, labels = panels[0].get_legend_handles_labels()
