@@ -23,6 +23,7 @@ def _run(*options: str) -> dict[str, Any]:
     return printed
 
 
+@pytest.mark.slow
 def test_a_stopped_bench_goes_on_where_it_was_and_says_the_same(tmp_path: Path) -> None:
     options = ("--quick", "--part", "toys", "--part", "size", "--folder", str(tmp_path))
     first = _run(*options)

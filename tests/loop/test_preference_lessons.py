@@ -213,6 +213,7 @@ def _evidence(desk: ModuleType, folder: Path) -> tuple[set[str], set[str]]:
     return products, set(liked)
 
 
+@pytest.mark.slow
 def test_versions_say_which_snapshot_of_pairs_or_thumbs_they_learned_from(desk: ModuleType, tmp_path: Path) -> None:
     pair, liked = _evidence(desk, tmp_path)
     before = ExamResult("before", "nano@base", 1.0, ())

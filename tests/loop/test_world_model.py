@@ -78,6 +78,7 @@ def test_a_plan_counts_the_predictions_that_are_sampled(
     assert found.basis.endswith("predictions of 3 of their answers take here; without exams")
 
 
+@pytest.mark.slow
 def test_attempts_of_all_kinds_teach_the_world_and_become_a_version(desk: ModuleType, tmp_path: Path) -> None:
     with _opened(desk, tmp_path / "run") as context:
         serve(context, "serve", 32)

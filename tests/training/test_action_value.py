@@ -149,6 +149,7 @@ def test_a_turn_without_tokens_is_refused_by_name(tiny_model: Model, make_trajec
         rounds.unit(0)
 
 
+@pytest.mark.slow
 def test_key_and_door_are_found_by_single_actions_and_a_critic(tmp_path: Path) -> None:
     toy = key_door(2)
     player = Player(toy, toy_model(toy, 0), attempts=16, seed=0)

@@ -137,8 +137,8 @@ TOY = DpoSettings(epochs=25, batch_pairs=16, optimiser=OptimiserSettings(learnin
     ("reference", "objective"),
     [
         ("recorded", PairObjectiveSettings()),
-        ("initial", PairObjectiveSettings(label_smoothing=0.05)),
-        ("recorded", PairObjectiveSettings(kind="ipo", beta=0.05)),
+        pytest.param("initial", PairObjectiveSettings(label_smoothing=0.05), marks=pytest.mark.slow),
+        pytest.param("recorded", PairObjectiveSettings(kind="ipo", beta=0.05), marks=pytest.mark.slow),
     ],
     ids=["dpo", "conservative", "ipo"],
 )

@@ -32,7 +32,11 @@ PLAIN = DpoRoundsSettings(rounds=3, evaluate_every=None, keep="final")
 
 @pytest.mark.parametrize(
     ("pairs", "reference"),
-    [(PairSettings(), "recorded"), (TURN, "recorded"), (TURN, "initial")],
+    [
+        (PairSettings(), "recorded"),
+        pytest.param(TURN, "recorded", marks=pytest.mark.slow),
+        pytest.param(TURN, "initial", marks=pytest.mark.slow),
+    ],
     ids=["best and worst", "actions", "actions, held near the start"],
 )
 def test_copying_is_learned_to_95_percent(

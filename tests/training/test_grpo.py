@@ -57,8 +57,8 @@ def _toy(**changes: object) -> GrpoSettings:
     "advantage",
     [
         AdvantageSettings(),
-        AdvantageSettings(baseline="leave_one_out"),
-        AdvantageSettings(scale="std"),
+        pytest.param(AdvantageSettings(baseline="leave_one_out"), marks=pytest.mark.slow),
+        pytest.param(AdvantageSettings(scale="std"), marks=pytest.mark.slow),
     ],
     ids=["centred", "leave one out", "std"],
 )
