@@ -1,6 +1,6 @@
 # Everything starts here. The first target that needs it sets up .venv; later ones use it as it is.
 #   make demo         set up, then run the whole loop and write its report
-#   make test         set up, then run the tests        make test-all   the slow ones too
+#   make test         set up, then run the tests, two processes beside each other; make test-all: the slow ones too
 #   make check        format, lint, types, import layers, size caps, generated docs
 # Settings: PYTHON=python3.12 picks the interpreter; TORCH_INDEX=https://download.pytorch.org/whl/cpu takes torch
 # from that index (a smaller build without CUDA) and everything else from where pip looks anyway.
@@ -43,10 +43,10 @@ model: $(READY)
 	$(VENV)/bin/upturn model build-nano
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile
 
 test-all: $(READY)
-	$(VENV)/bin/python -m pytest -m "" --hypothesis-profile=search
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m "" --hypothesis-profile=search
 
 check: $(READY)
 	$(VENV)/bin/ruff format --check src tests tools

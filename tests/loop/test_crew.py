@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -122,6 +123,23 @@ def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(
     assert_same(found, expected)
     assert {each.model_version for each in found} == {weights_hash(trainee.model)} == set(crew.taken)
     assert fleet.lost_attempts == 0 and fleet.lost_workers == []
+
+
+def test_the_thread_that_plays_computes_as_training_does_and_with_as_many_threads_as_asked() -> None:
+    """A worker is made in one thread and plays in another; torch's rounding and threads are each thread's own."""
+    workplace = OpenTrainee("office", LIMITS, VERSION, threads=2)()
+    found = list[object]()
+
+    def play() -> None:
+        denormal = torch.tensor(1e-40)
+        before = float(denormal * 1.0)
+        workplace.begin([])
+        found.extend([before > 0, float(denormal * 1.0), torch.get_num_threads()])
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    thread.join()
+    assert found == [True, 0.0, 2]
 
 
 def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushing: None) -> None:

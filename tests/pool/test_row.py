@@ -26,7 +26,16 @@ from upturn.records import (
 )
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
-NOT_JSON: list[Any] = [math.nan, -math.inf, "\ud800", {"\ud800": 1}, (1, 2), {1: 2}, b"x", object()]
+NOT_JSON: list[Any] = [
+    math.nan,
+    -math.inf,
+    "\ud800",
+    {"\ud800": 1},
+    (1, 2),
+    {1: 2},
+    b"x",
+    pytest.param(object(), id="an object"),
+]
 DEEP: Any = {}
 for _ in range(230):
     DEEP = {"in": DEEP}

@@ -25,6 +25,8 @@ from upturn.errors import ClusterError, ConfigError, described
 from upturn.records import Trajectory
 
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
+_GATHER_SECONDS = 0.05
+"""What a worker finishes within it is sent together: each message costs both sides about a millisecond."""
 _REACH_SECONDS = 5.0
 """For one connection to a cluster's address; Ray itself would try for minutes."""
 
@@ -78,7 +80,7 @@ class _Worker:
         return True
 
     async def play(self, works: Sequence[Work]) -> AsyncIterator[list[Trajectory]]:
-        """Trajectories as they are finished, those of one moment together."""
+        """Trajectories as they are finished, those of one moment (``_GATHER_SECONDS``) together."""
         self._workplace.begin(works)
         jobs = [Job(work.attempt, self._workplace.setting(work)) for work in works]
         finished: asyncio.Queue[Trajectory | None] = asyncio.Queue()
@@ -89,6 +91,7 @@ class _Worker:
         is_over = False
         while not is_over:
             found = [await finished.get()]
+            await asyncio.wait([rollouts], timeout=_GATHER_SECONDS)
             while not finished.empty():
                 found.append(finished.get_nowait())
             is_over = None in found

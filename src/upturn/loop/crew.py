@@ -37,17 +37,15 @@ class OpenTrainee:
 
     def __call__(self) -> "TraineeWorkplace":
         """In the worker's process."""
-        import torch
-
-        torch.set_num_threads(self.threads)
-        torch.set_flush_denormal(True)  # as in training's own process
-        return TraineeWorkplace(Fleet(resolve_kit(self.kit), self.limits), self.version)
+        return TraineeWorkplace(Fleet(resolve_kit(self.kit), self.limits), self.version, threads=self.threads)
 
 
 class TraineeWorkplace:
     """A ``Workplace`` with one version."""
 
-    def __init__(self, fleet: Fleet, version: AgentVersion) -> None:
+    def __init__(self, fleet: Fleet, version: AgentVersion, *, threads: int = 1) -> None:
+        """``threads``: of torch."""
+        self._threads = threads
         self._trainee = Trainee(fleet, version)
         self._limits = fleet.limits
         self._agent = build(version, limits=fleet.limits, renderer=self._trainee.renderer)
@@ -63,7 +61,11 @@ class TraineeWorkplace:
         return self._trainee.engine.version
 
     def begin(self, works: Sequence[Work]) -> None:  # noqa: ARG002
-        """Empties the engine's caches."""
+        """Empties the engine's caches, and sets up torch in the thread that plays: each thread has its own."""
+        import torch
+
+        torch.set_num_threads(self._threads)
+        torch.set_flush_denormal(True)  # as in training's own process
         self._trainee.engine.refresh()
 
     def setting(self, work: Work) -> Setting:
