@@ -36,7 +36,7 @@ class WorkersSettings:
 
     tasks: int = 48
     attempts: int = 8
-    repetitions: int = 15
+    repetitions: int = 25
 
 
 class Cost(NamedTuple):
