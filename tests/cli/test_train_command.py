@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from upturn.cli import train
 from upturn.cli.train import train_app
 from upturn.errors import TrainingError
 from upturn.training import TrainingOutcome
@@ -77,3 +78,21 @@ def test_a_folder_without_training_runs_is_named(tmp_path: Path) -> None:
     assert isinstance(result.exception, TrainingError)
     assert "there is no training run in" in str(result.exception)
     assert "none of its folders holds run.json; name a folder such as runs/<id>/training" in str(result.exception)
+
+
+def test_a_watched_run_is_written_anew_until_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _folder(tmp_path / "grpo", has_ended=False)
+    slept, pages = list[float](), list[str]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        pages.append((folder / "report.html").read_text())
+        if len(slept) == 2:
+            write_outcome(folder, TrainingOutcome("finished", 2, 2, "final", 2, "ab", None, None))
+
+    monkeypatch.setattr(train.time, "sleep", sleep)
+    printed = _run(str(folder), "--watch", "5")
+    assert slept == [5.0, 5.0]
+    assert all('http-equiv="refresh" content="5"' in page for page in pages)
+    assert "refresh" not in (folder / "report.html").read_text()
+    assert [each["value"] for each in printed["results"]] == [2.0, "finished"]

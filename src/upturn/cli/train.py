@@ -3,10 +3,11 @@
 import os
 import shlex
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -154,12 +155,41 @@ def report(
     run_dir: Annotated[
         Path, typer.Argument(help="Folder of a training run, or of a demo or loop run with training runs within.")
     ],
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="Write the pages anew every so many seconds, until all runs have ended; in a browser they reload "
+            "themselves.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Writes report.html into the folder: curves, why it stopped, which weights are kept.
 
     Works at any time: after a run, while it is under way, and after an interruption.
     """
+    written = _write_pages(run_dir, watch)
+    if watch is not None and not written.is_over:
+        page, *_ = written.pages.values()
+        typer.echo(f"{page} is written anew every {watch:g} s until the run has ended; Ctrl-C stops it", err=True)
+    while watch is not None and not written.is_over:
+        time.sleep(watch)
+        written = _write_pages(run_dir, watch)
+    emit("train report", written.results, {"pages": written.pages}, as_json=as_json)
+
+
+class _Written(NamedTuple):
+    """What became of the pages of a folder."""
+
+    results: list[Result]
+    pages: dict[str, str]
+    """Path by the run's name."""
+    is_over: bool
+    """True: all of the training runs have ended."""
+
+
+def _write_pages(run_dir: Path, reload_seconds: float | None) -> _Written:
     from upturn.report.training import read_training, write_training_report
     from upturn.training.place import CURVE_FILE, DESCRIPTION_FILE
 
@@ -169,7 +199,7 @@ def report(
             f"there is no training run in {str(run_dir)!r}: none of its folders holds {DESCRIPTION_FILE}; name a "
             "folder such as runs/<id>/training/<name>, or a whole run's"
         )
-    results, pages = [], {}
+    results, pages, is_over = list[Result](), dict[str, str](), True
     for folder in folders:
         name = folder.relative_to(run_dir).as_posix() if folder != run_dir else folder.resolve().name
         found = read_training(folder)
@@ -181,8 +211,10 @@ def report(
                 f"the curve {str(curve)!r} {left} the {found.outcome.units} {found.description.plan.unit}s that "
                 "the run did before it ended; restore the file"
             )
-        pages[name] = str(write_training_report(folder))
+        pages[name] = str(write_training_report(folder, reload_seconds=reload_seconds))
         results.append(Result(f"{name}: {found.description.plan.unit}s", float(units)))
-        if found.outcome is not None:
+        if found.outcome is None:
+            is_over = False
+        else:
             results.append(Result(f"{name}: stopped", found.outcome.stopped))
-    emit("train report", results, {"pages": pages}, as_json=as_json)
+    return _Written(results, pages, is_over)

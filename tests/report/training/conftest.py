@@ -3,12 +3,17 @@
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from upturn.records import Observation, Task, Trajectory
 from upturn.report.training import TrainingReport
 from upturn.training import TrainingOutcome
+from upturn.training.advantage import ScoredGroup, ScoredTrajectory
+from upturn.training.curriculum import Curriculum
+from upturn.training.curriculum_settings import CurriculumSettings
 from upturn.training.curve import Curve, CurvePoint
 from upturn.training.place import CURVE_FILE, RunDescription, RunPlan, write_description, write_outcome
 
@@ -122,6 +127,31 @@ def finished() -> TrainingReport:
 def under_way() -> TrainingReport:
     """The same run after 23 of its 60 iterations."""
     return TrainingReport("grpo", DESCRIPTION, policy_points(23), None, "2026-03-01 12:30 UTC")
+
+
+def _group(pool: str, successes: int) -> ScoredGroup:
+    """Of twenty attempts at a task, at most nineteen of which succeed."""
+    trajectory = Trajectory(pool, pool, "v", (), Observation(""), "finished", "sampled")
+    marks = (place < min(19, successes) for place in range(20))
+    return ScoredGroup(
+        Task(pool, "", pool, ""), tuple(ScoredTrajectory(trajectory, (), succeeded=mark) for mark in marks)
+    )
+
+
+def _family(group: ScoredGroup) -> str:
+    return group.task.family
+
+
+@pytest.fixture
+def by_level(finished: TrainingReport) -> TrainingReport:
+    """The same run with a curriculum of three levels, of which each fails until it is practised."""
+    curriculum = Curriculum({"a": 1, "b": 2, "c": 3}, CurriculumSettings("levels", window=3), seed=0)
+    points = []
+    for iteration, point in enumerate(finished.points):
+        curriculum.begin(iteration)
+        curriculum.observe([_group(pool, iteration - 18 * at) for at, pool in enumerate("abc")], _family)
+        points.append(replace(point, metrics={**point.metrics, **curriculum.metrics()}))
+    return replace(finished, points=tuple(points))
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from upturn.report import canvas
 from upturn.report.number import number
 from upturn.report.training.content import TrainingReport, broken_limits
-from upturn.report.training.panel import Line, Panel
+from upturn.report.training.curriculum_panel import SUCCESS, promotions
+from upturn.report.training.panel_kind import Line, Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +46,8 @@ def draw(panel: Panel, report: TrainingReport) -> "Figure":
         _lines(axes, panel, courses)
     if panel.name == "costs":
         _limits(axes, panel, report)
+    if panel.name == SUCCESS:
+        _promotions(axes, report)
     _kept_mark(axes, report, is_named=panel.is_wide)
     _axes(axes, panel, report)
     return figure
@@ -180,6 +183,24 @@ def _kept_mark(axes: "Axes", report: TrainingReport, *, is_named: bool) -> None:
             fontsize=9.5,
             color=canvas.MUTED,
             annotation_clip=False,
+        )
+
+
+def _promotions(axes: "Axes", report: TrainingReport) -> None:
+    """Upright lines with their text along them: above the picture stands the key."""
+    for units, text in promotions(report):
+        axes.axvline(units, color=canvas.MUTED, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
+        axes.annotate(
+            text,
+            (units, 0.5),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3, 0),
+            textcoords="offset points",
+            rotation=90,
+            ha="right",
+            va="center",
+            fontsize=9.5,
+            color=canvas.MUTED,
         )
 
 

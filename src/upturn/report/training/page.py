@@ -28,8 +28,11 @@ class Figures(NamedTuple):
     highest: float
 
 
-def render_training(report: TrainingReport) -> str:
-    """The whole page as HTML5 text."""
+def render_training(report: TrainingReport, *, reload_seconds: float | None = None) -> str:
+    """The whole page as HTML5 text.
+
+    ``reload_seconds``: of a run that has not ended, after which a browser reads the page again; None = never.
+    """
     pictures = []
     for panel in panels(report):
         with canvas.style():
@@ -44,17 +47,19 @@ def render_training(report: TrainingReport) -> str:
             narrow=[picture for picture, is_wide in pictures if not is_wide],
             figures=figures(report),
             tell=sentence,
+            reload_seconds=reload_seconds if report.outcome is None else None,
         )
     )
 
 
-def write_training_report(folder: Path) -> Path:
+def write_training_report(folder: Path, *, reload_seconds: float | None = None) -> Path:
     """Writes ``report.html`` into the folder of a training run, whole or not at all, and returns its path.
 
-    The run may have ended, be under way or have been interrupted. Raises TrainingError when there is none.
+    The run may have ended, be under way or have been interrupted. ``reload_seconds``: see ``render_training``.
+    Raises TrainingError when there is none.
     """
     path = folder / PAGE_FILE
-    write_whole(path, render_training(read_training(folder)))
+    write_whole(path, render_training(read_training(folder), reload_seconds=reload_seconds))
     return path
 
 

@@ -1,40 +1,12 @@
 """Which curves a page about a training run shows, what each is called, and what a good one looks like."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from upturn.report.training.content import TrainingReport
+from upturn.report.training.curriculum_panel import NOT_DRAWN, curriculum_panels
+from upturn.report.training.panel_kind import Line, Panel, Scale
 from upturn.training.metric import PHASES, metric_of
-
-Kind = Literal["score", "noisy", "line", "stack"]
-"""``score``: dots with intervals. ``noisy``: a bold mean of the latest points over the points themselves.
-``line``: as measured. ``stack``: parts of a whole, one upon another."""
-Scale = Literal["free", "from zero", "log"]
-"""``free``: as far as the figures reach."""
-
-
-class Line(NamedTuple):
-    """One curve within a panel."""
-
-    metric: str
-    label: str
-
-
-class Panel(NamedTuple):
-    """A picture of one or a few curves on the same axis."""
-
-    name: str
-    title: str
-    axis: str
-    """What the vertical axis shows, with its unit."""
-    good: str
-    """One or two sentences: what it is and what good looks like."""
-    lines: tuple[Line, ...]
-    kind: Kind = "line"
-    scale: Scale = "from zero"
-    is_wide: bool = False
-    ideal: float | None = None
-    """No picture where all its curves are this throughout: all is well. None = no value is; always a picture."""
 
 
 class _Loss(NamedTuple):
@@ -210,7 +182,11 @@ _FIXED = (
         "a unit",
         "Both should be near 0. Attempts without a reward teach nothing; forked rows were begun anew because a "
         "prompt changed its own past, which a context with a budget does on purpose.",
-        (Line("unscorable", "attempts without reward"), Line("forks", "forked rows")),
+        (
+            Line("unscorable", "attempts without reward"),
+            Line("forks", "forked rows"),
+            Line("curriculum_missing", "attempts that nobody judged"),
+        ),
         ideal=0.0,
     ),
     Panel(
@@ -258,9 +234,10 @@ def panels(report: TrainingReport) -> tuple[Panel, ...]:
     """
     costs = [name for name in report.metrics if name.startswith("cost_")]
     loss = _loss(report)
-    first = [_EVALUATION, _FIXED[0], *([_costs(costs)] if costs else []), loss, *_FIXED[1:]]
+    course = curriculum_panels(report.metrics)
+    first = [_EVALUATION, _FIXED[0], *course, *([_costs(costs)] if costs else []), loss, *_FIXED[1:]]
     drawn = {line.metric for panel in first for line in panel.lines}
-    unknown = [name for name in report.metrics if name not in drawn | _NOT_DRAWN]
+    unknown = [name for name in report.metrics if name not in drawn | _NOT_DRAWN and not name.startswith(NOT_DRAWN)]
     further = [_own(index, name) for index, name in enumerate(unknown)]
     found = (_with_figures(panel, report) for panel in (*first, *further))
     return tuple(panel for panel in found if panel.lines)

@@ -1,0 +1,48 @@
+"""What a page shows of a curriculum, with the metrics of a real one."""
+
+from dataclasses import replace
+
+from upturn.report import canvas
+from upturn.report.training import TrainingReport
+from upturn.report.training.curriculum_panel import curriculum_panels, promotions
+from upturn.report.training.drawing import draw
+from upturn.report.training.panel import panels
+from upturn.training.curve import CurvePoint
+
+
+def test_success_mix_and_what_was_forgotten_have_pictures_by_level(by_level: TrainingReport) -> None:
+    found = {panel.name: panel for panel in panels(by_level)}
+    assert [line.label for line in found["levels"].lines] == ["level 1", "level 2", "level 3"]
+    assert [line.metric for line in found["mix"].lines] == [f"practice_level_{level}" for level in (1, 2, 3)]
+    shares = [sum(value for line in found["mix"].lines for at, value in by_level.values(line.metric) if at == 9)]
+    assert abs(shares[0] - 1) < 1e-12
+    assert "forgotten" not in found  # nothing ever was
+    assert not any(panel.title.startswith(("Best", "Curriculum", "Drop")) for panel in found.values())
+
+
+def test_what_was_forgotten_has_a_picture_once_something_was(by_level: TrainingReport) -> None:
+    last = by_level.points[-1]
+    fallen = replace(last, metrics={**last.metrics, "drop_level_1": 0.2})
+    (panel,) = [
+        each for each in panels(replace(by_level, points=(*by_level.points, fallen))) if each.name == "forgotten"
+    ]
+    assert [line.label for line in panel.lines] == ["level 1", "level 2", "level 3"]
+
+
+def test_levels_are_marked_where_they_become_the_current_one(by_level: TrainingReport) -> None:
+    """Level 1 has 14 of 20 at iteration 14, of three iterations at 15; each level follows 18 iterations later."""
+    assert promotions(by_level) == [(16, "level 2"), (34, "level 3"), (52, "all")]
+    (panel,) = [each for each in panels(by_level) if each.name == "levels"]
+    with canvas.style():
+        texts = {text.get_text() for text in draw(panel, by_level).axes[0].texts}
+    assert {"level 2", "level 3", "all", "kept"} <= texts
+
+
+def test_a_run_without_a_curriculum_has_none_of_them(finished: TrainingReport) -> None:
+    assert curriculum_panels(finished.metrics) == []
+    assert promotions(finished) == []
+
+
+def test_a_name_that_only_begins_like_a_level_is_somebodys_own(finished: TrainingReport) -> None:
+    points = tuple(CurvePoint(unit, 0, {"practice_level_of_noise": float(unit)}) for unit in range(3))
+    assert [panel.name for panel in panels(replace(finished, points=points))] == ["own-0"]
