@@ -43,7 +43,9 @@ COMMANDS: dict[str, dict[str, Target]] = {
             "upturn.cli.route:route_app", "Replay recordings through routing policies; explain decisions."
         ),
         "env": Target("upturn.cli.env:env_app", "List, validate, play and measure environments."),
-        "eval": Target("upturn.cli.evaluate:eval_app", "Make stored judgements again and compare."),
+        "eval": Target(
+            "upturn.cli.evaluate:eval_app", "Let an agent work on frozen suites; make stored judgements again."
+        ),
         "train": Target("upturn.cli.train:train_app", "Look at training runs: their curves as a page."),
         "release": Target("upturn.cli.release:release_app", "Let candidates in step by step, and take them out."),
         "bench": Target("upturn.cli.app:bench_app", "Measure what Upturn claims."),

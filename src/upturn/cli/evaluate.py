@@ -1,4 +1,4 @@
-"""``upturn eval``: judgements that are stored, made again."""
+"""``upturn eval``: agents on frozen suites; judgements that are stored, made again."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,13 +6,16 @@ from typing import Annotated
 
 import typer
 
+from upturn.cli.benchmark import run_suites
 from upturn.cli.output import emit, say
 from upturn.environments import registered_kits, resolve_kit
 from upturn.loop.reverify import Reverified, reverify
 from upturn.pool import ALL_TENANTS, Pool, Selection
 from upturn.records import Result
 
-eval_app = typer.Typer(no_args_is_help=True, help="Judgements: make stored ones again.")
+eval_app = typer.Typer(
+    no_args_is_help=True, help="Judgements: of an agent on frozen suites, and stored ones again."
+)
 
 _LISTED = 20
 """Judgements that differ which are listed."""
@@ -20,7 +23,10 @@ _LISTED = 20
 
 @eval_app.callback()
 def _eval() -> None:
-    """Judgements: make stored ones again."""
+    """Judgements: of an agent on frozen suites, and stored ones again."""
+
+
+eval_app.command("run")(run_suites)
 
 
 @eval_app.command("reverify")
