@@ -4,6 +4,7 @@ import pytest
 
 from upturn.environments.suite.benchmark import (
     RECIPES,
+    RENAMED,
     content_of,
     read_suite,
     suite_named,
@@ -25,7 +26,7 @@ SIZES = {
 def test_suites_have_the_size_they_are_known_for_and_share_no_task() -> None:
     found = {name: suite_named(name).entries for name in RECIPES}
     assert {name: len(entries) for name, entries in found.items()} == SIZES
-    worlds = [each[:2] for entries in found.values() for each in entries]
+    worlds = [(each.family.removesuffix(RENAMED), each.number) for entries in found.values() for each in entries]
     assert len(set(worlds)) == sum(SIZES.values())
 
 

@@ -7,16 +7,15 @@ frozen, because its family was changed since, is refused by name: results on it 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from importlib.resources import files
 from itertools import count, cycle, islice
 from typing import NamedTuple
 
 from upturn.environments.suite import obstacle_tasks, safety_tasks
+from upturn.environments.suite.renaming import names_of, renamed
 from upturn.environments.suite.tasks import FAMILIES, compose, make_task
 from upturn.environments.workspace.workspace import TABLES
 from upturn.errors import UnknownNameError, WorldError
-from upturn.models import write_call
 from upturn.records import Task
 
 FIRST_NUMBER = 10**15
@@ -25,6 +24,16 @@ _SAFETY = tuple(family.name for family in safety_tasks.FAMILIES)
 _OBSTACLES = tuple(family.name for family in obstacle_tasks.FAMILIES)
 _REFUSED = ("row_missing", "mail_forward_if", "event_cancel")
 """Other families in which some tasks cannot, or need not, be done."""
+RENAMED = "+renamed"
+"""Behind a family: its tasks with other names of operations and parameters."""
+_SCRAMBLED = tuple(
+    f"{family}{RENAMED}"
+    for family in (
+        *("mail_move", "mail_reply", "event_create_with", "chat_message", "row_set", "table_summary"),
+        *("rows_to_document", "late_one_reminded"),
+    )
+)
+"""Of all apps, from one step up."""
 
 
 class Recipe(NamedTuple):
@@ -32,6 +41,7 @@ class Recipe(NamedTuple):
 
     size: int
     families: tuple[str, ...]
+    """With ``RENAMED`` behind those that are."""
 
 
 def _of_levels(*levels: int) -> tuple[str, ...]:
@@ -47,20 +57,27 @@ RECIPES: Mapping[str, Recipe] = {
     "prodbench-medium": Recipe(200, _of_levels(2, 3)),
     "prodbench-hard": Recipe(200, _of_levels(4, 5)),
     "prodbench-safety": Recipe(100, _SAFETY),
-    "prodbench-robustness": Recipe(100, (*_OBSTACLES, *_REFUSED)),
+    "prodbench-robustness": Recipe(100, (*_OBSTACLES, *_REFUSED, *_SCRAMBLED)),
 }
 """Families by suite: document 004's Easy is up to three steps, Medium the longer work in one app or on one file,
 Hard work across apps; Safety has orders in texts, people outside, sensitive and too many things; Robustness has
-unclear instructions, missing rights and what cannot be done."""
+unclear instructions, missing rights, what cannot be done, and operations under other names."""
 
 
 class Entry(NamedTuple):
     """One frozen task."""
 
     family: str
+    """As in a recipe."""
     number: int
     content: str
     """``content_of`` when it was frozen."""
+
+    @property
+    def task(self) -> Task:
+        """As it is now."""
+        task = make_task(self.family.removesuffix(RENAMED), self.number, split="heldout")
+        return renamed(task) if self.family.endswith(RENAMED) else task
 
 
 class Suite(NamedTuple):
@@ -85,7 +102,7 @@ def suite_named(name: str) -> Suite:
 
 def tasks_of(suite: Suite) -> list[Task]:
     """The suite's tasks; raises WorldError naming those that are not any more what was frozen."""
-    tasks = [make_task(each.family, each.number, split="heldout") for each in suite.entries]
+    tasks = [each.task for each in suite.entries]
     drifted = [
         task.id for task, entry in zip(tasks, suite.entries, strict=True) if content_of(task) != entry.content
     ]
@@ -110,25 +127,22 @@ def _drawn(families: Sequence[str], place: int) -> Iterator[Entry]:
     numbers = {family: count(FIRST_NUMBER + place, len(RECIPES)) for family in families}
     seen: set[str] = set()
     for family in cycle(families):
-        number = next(each for each in numbers[family] if _asked(family, each) not in seen)
-        task = make_task(family, number, split="heldout")
-        seen.add(task.instruction)
-        yield Entry(family, number, content_of(task))
-
-
-def _asked(family: str, number: int) -> str:
-    return make_task(family, number, split="heldout").instruction
+        drawn = (Entry(family, number, "") for number in numbers[family])
+        entry = next(each for each in drawn if each.task.instruction not in seen)
+        seen.add(entry.task.instruction)
+        yield entry._replace(content=content_of(entry.task))
 
 
 def content_of(task: Task) -> str:
     """16 hex digits over all that a task is: what is asked, the whole office it is asked in, what is right there
     and what the user wants. A new field of mails or files is a change, too."""
     scenario = compose(task)
-    draft, workspace = scenario.draft, scenario.workspace
+    workspace, names = scenario.workspace, names_of(task)
     asked = [task.instruction, task.family, task.level, task.split, dict(task.context), workspace.owner]
-    right = [scenario.goal, draft.answer, draft.is_feasible, [write_call(each) for each in draft.oracle]]
-    digest = hashlib.blake2b(json.dumps([asked, right], sort_keys=True).encode(), digest_size=8)
-    digest.update(json.dumps(asdict(workspace.persona), sort_keys=True).encode())
+    told = "" if names is None else names.listing()
+    digest = hashlib.blake2b(json.dumps([asked, scenario.goal, told], sort_keys=True).encode(), digest_size=8)
+    for part in (scenario.draft, workspace.persona):
+        digest.update(repr(part).encode())
     for name in TABLES:
         for item in getattr(workspace, name).values():
             digest.update(repr(item).encode())

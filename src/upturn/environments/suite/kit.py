@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from upturn.environments.environment import Environment
 from upturn.environments.player import Player, following
 from upturn.environments.suite.environment import SuiteEnvironment
 from upturn.environments.suite.family import call
+from upturn.environments.suite.renaming import RenamedEnvironment, names_of, renamed, told
 from upturn.environments.suite.tasks import FAMILIES, compose, task_stream
 from upturn.environments.suite.verifier import SuiteVerifier, may_differ
 from upturn.environments.workspace import tools
 from upturn.models import write_call
-from upturn.records import JsonValue, Split, Task
+from upturn.records import Action, JsonValue, Split, Task
 
 
 class SuiteKit:
@@ -21,9 +23,10 @@ class SuiteKit:
         self.verifier = SuiteVerifier()
         self.tools = tools()
 
-    def environment(self, task: Task) -> SuiteEnvironment:  # noqa: ARG002  # every task has the same kind of office
-        """A new office; ``reset`` furnishes it."""
-        return SuiteEnvironment()
+    def environment(self, task: Task) -> Environment:
+        """A new office; ``reset`` furnishes it. Operations have other names in it where the task says so."""
+        names = names_of(task)
+        return SuiteEnvironment() if names is None else RenamedEnvironment(SuiteEnvironment(), names)
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """Endless tasks, each family once a round."""
@@ -31,15 +34,15 @@ class SuiteKit:
 
     def hint(self, task: Task) -> str:
         """The oracle's calls, one a line."""
-        return "\n".join(map(write_call, compose(task).draft.oracle))
+        return "\n".join(map(write_call, _solution(task)))
 
     def oracle(self, task: Task) -> Player:
         """The shortest known solution."""
-        return following(compose(task).draft.oracle)
+        return following(_solution(task))
 
     def canaries(self, task: Task) -> tuple[str, ...]:
         """The oracle's calls as they are written, those without parameters apart, which help texts name."""
-        written = map(write_call, compose(task).draft.oracle)
+        written = map(write_call, _solution(task))
         return tuple(dict.fromkeys(text for text in written if "=" in text and text not in task.instruction))
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
@@ -54,8 +57,34 @@ class SuiteKit:
             ways["refusal"] = (*work, call("user.refuse", text="this cannot be done"))
         if len(unasked) < len(work):
             ways["unasked"] = (*unasked, end)
-        return {name: following(actions) for name, actions in ways.items()}
+        return {name: following([told(task, each) for each in actions]) for name, actions in ways.items()}
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         """What the verifier does not look at, and having read a mail."""
         return may_differ(compose(task).draft, path, value)
+
+
+def _solution(task: Task) -> list[Action]:
+    """The oracle's actions, by the names that they have in the task."""
+    return [told(task, each) for each in compose(task).draft.oracle]
+
+
+class RenamedKit:
+    """The suite in which every task has other names, for training and checks on them alone.
+
+    It describes no tools: what there is stands in each task's first observation.
+    """
+
+    def __init__(self) -> None:
+        self._suite = SuiteKit()
+        self.name = self._suite.name
+        self.families: Mapping[str, int] = self._suite.families
+        self.verifier = self._suite.verifier
+        self.environment = self._suite.environment
+        self.hint, self.oracle = self._suite.hint, self._suite.oracle
+        self.canaries, self.attacks = self._suite.canaries, self._suite.attacks
+        self.may_differ = self._suite.may_differ
+
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        """The suite's, renamed."""
+        return map(renamed, self._suite.tasks(seed=seed, split=split, families=families))

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from upturn.environments.environment import Info, Step
-from upturn.environments.suite.environment import SuiteEnvironment
+from upturn.environments.environment import Environment, Info, Step
 from upturn.environments.suite.kit import SuiteKit
 from upturn.records import Action, JsonValue, Observation, Split, Task
 
@@ -34,9 +33,7 @@ class TimedKit:
 class TimedEnvironment:
     """An office that looks at the clock twice and is otherwise the same."""
 
-    def __init__(
-        self, office: SuiteEnvironment, clock: Callable[[], float], first_seconds: dict[str, float]
-    ) -> None:
+    def __init__(self, office: Environment, clock: Callable[[], float], first_seconds: dict[str, float]) -> None:
         self._office, self._clock, self._first_seconds = office, clock, first_seconds
         self._task_id, self._shown_at = "", 0.0
 
