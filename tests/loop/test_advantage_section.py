@@ -9,6 +9,7 @@ from upturn.config.learning import AdvantageConfig
 from upturn.errors import ConfigError
 from upturn.loop.algorithm import algorithm_settings
 from upturn.training import AdvantageSettings
+from upturn.training.advantages import LagrangianSettings
 
 
 def advantage_of(**section: Any) -> AdvantageSettings:
@@ -17,8 +18,16 @@ def advantage_of(**section: Any) -> AdvantageSettings:
 
 
 def test_the_section_has_every_option_of_the_settings() -> None:
-    options = set(AdvantageSettings.__dataclass_fields__)
-    assert set(AdvantageConfig.model_fields) == {*options, "continuations"}
+    options = set(AdvantageSettings.__dataclass_fields__) - {"lagrangian"}
+    assert set(AdvantageConfig.model_fields) == {*options, "continuations", "cost_budgets", "multiplier_rate"}
+
+
+def test_budgets_of_costs_reach_the_multipliers() -> None:
+    assert advantage_of().lagrangian is None
+    assert advantage_of(cost_budgets={}).lagrangian is None
+    assert advantage_of(cost_budgets={"safety": 0.01}).lagrangian == LagrangianSettings({"safety": 0.01})
+    found = advantage_of(cost_budgets={"safety": 0.01}, multiplier_rate=0.5).lagrangian
+    assert found == LagrangianSettings({"safety": 0.01}, rate=0.5)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +46,8 @@ def test_options_of_one_estimator_reach_it(section: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
+        ({"multiplier_rate": 0.5}, "multiplier_rate would do nothing without cost_budgets"),
+        ({"estimator": "monte_carlo", "cost_budgets": {"error": 1.0}}, "lagrangian does not go with estimator"),
         ({"value_range": 2.0}, "value_range=2.0 would do nothing with estimator='trajectory'"),
         ({"estimator": "turn", "anchor": "observation"}, "anchor='observation' would do nothing with"),
         ({"estimator": "tree", "is_shaped": True}, "is_shaped=True would do nothing with estimator='tree'"),

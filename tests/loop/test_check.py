@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from upturn.config import AgentConfig, Config, GrpoConfig, parse_config
-from upturn.config.learning import AlgorithmConfig
+from upturn.config.learning import AdvantageConfig, AlgorithmConfig
 from upturn.environments.office.kit import OfficeKit
 from upturn.errors import ConfigError
 from upturn.loop.check import check_names
@@ -98,6 +98,15 @@ def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: Modul
         check_names(rewarding, kit)
     kit.verifier = Demanding()
     check_names(rewarding, kit)
+
+
+def test_a_budget_for_a_cost_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
+    own = GrpoConfig(advantage=AdvantageConfig(cost_budgets={"safety": 0.1}))
+    assert problems_of(desk.config().model_copy(update={"grpo": own})) == (
+        "grpo.advantage.cost_budgets names 'safety', which desk/1 does not give; it gives: error",
+    )
+    own = GrpoConfig(advantage=AdvantageConfig(cost_budgets={"error": 0.1}))
+    check_names(desk.config().model_copy(update={"grpo": own}), desk.kit())
 
 
 def test_a_limit_on_a_cost_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:

@@ -194,6 +194,12 @@ class AdvantageConfig(Section):
     value_range: Positive | None = None
     """Largest possible return minus smallest, penalties included, for ``divergence``; left out = 1, which with
     ``rewards.overlong_tokens`` is too little: set 2."""
+    cost_budgets: dict[str, Annotated[float, Field(ge=0)]] | None = None
+    """How much of these costs, such as ``safety``, an attempt in practice may have on average: a multiplier for
+    each takes them off the reward, and rises while they are above budget. Left out = costs are no part of
+    practice."""
+    multiplier_rate: Positive | None = None
+    """By how much of what is above the budget a multiplier rises in a round; left out = 0.1."""
 
 
 class RoundsConfig(Section):

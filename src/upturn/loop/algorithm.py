@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from upturn.config import Config, Section
 from upturn.errors import ConfigError
 from upturn.loop.settings import optimiser
-from upturn.training.advantages import AdvantageSettings, advantage_of
+from upturn.training.advantages import AdvantageSettings, LagrangianSettings, advantage_of
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
     KlSettings,
@@ -124,6 +124,11 @@ def _objective(base: ObjectiveSettings, config: Config) -> ObjectiveSettings:
 def _advantage(base: AdvantageSettings, config: Config) -> AdvantageSettings:
     changes = _chosen(config.grpo.advantage)
     count = changes.pop("continuations", None)
+    budgets, rate = changes.pop("cost_budgets", None), changes.pop("multiplier_rate", None)
+    if rate is not None and not budgets:
+        raise ConfigError(["multiplier_rate would do nothing without cost_budgets; set them, or leave it out"])
+    if budgets:
+        changes["lagrangian"] = LagrangianSettings(budgets, **({} if rate is None else {"rate": rate}))
     found = replace(base, **changes)
     if count is not None and "state_values" not in advantage_of(found).needs:
         raise ConfigError(

@@ -112,11 +112,19 @@ def _rewards(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     if evaluation.verdict == "missing":
         return
     given = ", ".join(evaluation.costs) or "none"
-    for name, limit in algorithm_settings(config).cost_limits.items():
+    settings = algorithm_settings(config)
+    for name, limit in settings.cost_limits.items():
         if name not in evaluation.costs:
             yield (
                 f"grpo.algorithm.cost_limits: {name} = {limit:g} could never bind: {kit.verifier.name} gives no "
                 f"such cost; it gives: {given}. Let it give that, 0 included, or set other limits ({{}}: none)"
+            )
+    lagrangian = settings.advantage.lagrangian
+    for name in () if lagrangian is None else lagrangian.budgets:
+        if name not in evaluation.costs:
+            yield (
+                f"grpo.advantage.cost_budgets names {name!r}, which {kit.verifier.name} does not give; it gives: "
+                f"{given}"
             )
 
 

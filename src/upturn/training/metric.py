@@ -59,6 +59,10 @@ METRICS: tuple[Metric, ...] = (
         "",
         "Mean reward of the trajectories that could be scored, undiscounted, before any baseline.",
     ),
+    Metric("practice_cost_*", "cost", "", "A cost with a budget: its mean over the iteration's attempts."),
+    Metric(
+        "multiplier_*", "cost", "", "What a unit of that cost took off the reward; rises while it is above budget."
+    ),
     Metric("trajectories", "reward", "trajectories", "Attempts that were sampled in the iteration."),
     Metric("groups", "reward", "groups", "Tasks that they are attempts at."),
     Metric("filtered_groups", "reward", "groups", "Groups whose attempts all earned the same: they teach nothing."),

@@ -10,7 +10,7 @@ from upturn.agents import fork_counts
 from upturn.agents.context import COMPACTED
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage, mean_return, unscorable_count
-from upturn.training.advantages import AdvantageSettings, advantage_of
+from upturn.training.advantages import AdvantageSettings, Constrained, Multipliers, advantage_of
 from upturn.training.aggregation import sampled_of
 from upturn.training.collection import Collect, Collection, Collector, ComparedGroup, Refill, Refilling
 from upturn.training.policy_settings import ObjectiveSettings
@@ -48,9 +48,11 @@ class PolicyGradient:
                 "advantage out"
             )
         self.settings = settings
+        budgets, own = settings.advantage.lagrangian, advantage or advantage_of(settings.advantage)
+        self._multipliers = None if budgets is None else Multipliers(budgets)
         self._collector = Collector(
             collect,
-            advantage or advantage_of(settings.advantage),
+            own if self._multipliers is None else Constrained(own, self._multipliers),
             settings.advantage.scale,
             None if sampling is None or refill is None else Refilling(sampling, refill),
         )
@@ -63,15 +65,21 @@ class PolicyGradient:
         update = self._update.unit(index, groups, sampled_of(each.group for each in found.used))
         without = len(found.sampled) - sum(each.advantages.is_informative for each in found.used)
         metrics = {**sampled_metrics(found), "filtered_groups": float(without)}
+        if self._multipliers is not None:
+            metrics |= self._multipliers.update(each.group for each in found.sampled)
         return Unit(update.minibatches, {**metrics, **update.metrics})
 
     def state(self) -> State:
-        """What a checkpoint must hold beside weights and optimiser; empty without an adaptive coefficient."""
-        return self._update.state()
+        """What a checkpoint must hold beside weights and optimiser; empty without an adaptive coefficient and
+        without multipliers."""
+        own = {} if self._multipliers is None else self._multipliers.state()
+        return {**self._update.state(), **own}
 
     def load_state(self, state: State) -> None:
         """Goes back to a state that ``state`` gave."""
         self._update.load_state(state)
+        if self._multipliers is not None:
+            self._multipliers.load_state({name: float(value) for name, value in state.items()})
 
 
 def _group_rows(compared: ComparedGroup, settings: ObjectiveSettings) -> list[TrainingRow]:

@@ -15,9 +15,17 @@ from typing import assert_never
 from upturn.training.advantage import Advantage
 from upturn.training.advantages.combined import Combined
 from upturn.training.advantages.divergence import ERROR_PROBABILITY, FirstDivergence
+from upturn.training.advantages.lagrangian import Constrained, Multipliers
 from upturn.training.advantages.monte_carlo import MonteCarloDelta
 from upturn.training.advantages.scale import rescaled
-from upturn.training.advantages.settings import AdvantageSettings, Anchor, Baseline, Estimator, Scale
+from upturn.training.advantages.settings import (
+    AdvantageSettings,
+    Anchor,
+    Baseline,
+    Estimator,
+    LagrangianSettings,
+    Scale,
+)
 from upturn.training.advantages.shaping import Shaped, shaped_rewards
 from upturn.training.advantages.state import StateAnchored, anchor_groups
 from upturn.training.advantages.trajectory import GroupRelative
@@ -29,10 +37,13 @@ __all__ = [
     "Anchor",
     "Baseline",
     "Combined",
+    "Constrained",
     "Estimator",
     "FirstDivergence",
     "GroupRelative",
+    "LagrangianSettings",
     "MonteCarloDelta",
+    "Multipliers",
     "Scale",
     "Shaped",
     "StateAnchored",
@@ -47,7 +58,8 @@ __all__ = [
 
 
 def advantage_of(settings: AdvantageSettings) -> Advantage:
-    """The estimator that the settings describe, within one group; ``rescaled`` does the rest of an iteration's."""
+    """The estimator that the settings describe, within one group; ``rescaled`` does the rest of an iteration's, and
+    ``Constrained`` goes before it where costs have budgets."""
     own = _estimator(settings)
     if settings.estimator in ("trajectory", "state") or settings.turn_weight is None:
         return own

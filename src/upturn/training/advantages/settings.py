@@ -3,10 +3,11 @@
 An estimator reads only some of the options; one that it does not read, and that is not at its default, is refused.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from upturn.training.requirement import is_positive, refuse, unless, unless_missing, useless
+from upturn.training.requirement import is_not_negative, is_positive, refuse, unless, unless_missing, useless
 
 Estimator = Literal["trajectory", "turn", "state", "tree", "monte_carlo", "divergence"]
 Baseline = Literal["group_mean", "leave_one_out", "none"]
@@ -28,6 +29,30 @@ _OWN_SCALES: tuple[Scale, ...] = ("none", "batch_std", "whiten")
 _SHAPED: tuple[Estimator, ...] = ("trajectory", "turn")
 """Where a potential changes anything: the others compare what follows the same state, where it cancels out."""
 _MEASURED: tuple[Estimator, ...] = ("monte_carlo", "divergence")
+
+
+@dataclass(frozen=True, slots=True)
+class LagrangianSettings:
+    """Costs that are held to a budget by multipliers; see ``upturn.training.advantages.lagrangian``."""
+
+    budgets: Mapping[str, float]
+    """By cost: how much of it an attempt may have on average."""
+    rate: float = 0.1
+    """η: by how much of what is above the budget a multiplier rises in an iteration."""
+    most: float = 10.0
+    """That a multiplier may be: ten times a whole task's reward for a cost of 1 outweighs anything."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError."""
+        refuse(
+            None if self.budgets else "budgets must name at least one cost",
+            *(
+                unless(each, f"budgets[{name!r}]", "0 or more", is_not_negative)
+                for name, each in self.budgets.items()
+            ),
+            unless(self.rate, "rate", "positive", is_positive),
+            unless(self.most, "most", "positive", is_positive),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +82,9 @@ class AdvantageSettings:
     value_range: float | None = None
     """For ``divergence``: largest possible return minus smallest, penalties and the 0 after the end included; None
     = 1. Returns that are seen further apart are refused."""
+    lagrangian: LagrangianSettings | None = None
+    """Costs that are held to a budget; None = none is. Not where states are valued by continuations, whose returns
+    know no multipliers."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
@@ -99,6 +127,7 @@ class AdvantageSettings:
                 )
             ),
             self._combination(),
+            self._constraint(),
         )
 
     def _combination(self) -> str | None:
@@ -110,6 +139,19 @@ class AdvantageSettings:
             )
         if self.scale == "mean" and self.baseline != "group_mean":
             return f"scale='mean' divides by the baseline, so baseline={self.baseline!r} does not go with it"
+        return None
+
+    def _constraint(self) -> str | None:
+        """The problem of budgets with something else; None = none."""
+        if self.lagrangian is None:
+            return None
+        if self.estimator in _MEASURED:
+            return (
+                f"lagrangian does not go with estimator={self.estimator!r}: what continuations earn has no costs "
+                "taken off; take another estimator, or cost_limits"
+            )
+        if self.scale == "mean":
+            return "lagrangian does not go with scale='mean', which divides by returns that costs may make 0"
         return None
 
 
