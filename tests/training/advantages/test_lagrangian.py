@@ -40,7 +40,7 @@ def test_a_cost_is_taken_off_the_turn_that_had_it(make_trajectory: Make) -> None
     missing = ScoredTrajectory(costly(make_trajectory, "c", 1), None)
     assert multipliers.penalised(missing).turn_rewards is None
     found = Constrained(GroupRelative(), multipliers)(group_of(costing, free, missing))
-    assert found.returns == (-2, 0.5, None)
+    assert list(found.returns) == [-2, 0.5, None]
     assert found.turns[0] == pytest.approx((-1.25, -1.25, 2.25 - 0.5))
 
 
