@@ -100,6 +100,21 @@ def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: Modul
     check_names(rewarding, kit)
 
 
+def test_the_suites_rubric_can_be_chosen_with_weights_for_its_components() -> None:
+    def chosen(weights: dict[str, float]) -> Config:
+        agent = {"name": "nano", "kind": "local_model", "model": "nano"}
+        judge = "upturn.environments.suite.rubric:RubricVerifier"
+        environment = {"name": "suite", "verifier": judge}
+        return parse_config({"agents": [agent], "environment": environment, "rewards": {"weights": weights}})
+
+    fine = chosen({"success": 0.5, "quality": 0.2, "milestones": 0.1})
+    check_names(fine, kit_of(fine))
+    [problem] = problems_of(chosen({"success": 0.5, "safety": 0.2}))
+    assert problem.startswith(
+        "rewards.weights names 'safety', which suite-rubric/1 does not give; it gives: success"
+    )
+
+
 def test_a_budget_for_a_cost_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
     own = GrpoConfig(advantage=AdvantageConfig(cost_budgets={"safety": 0.1}))
     assert problems_of(desk.config().model_copy(update={"grpo": own})) == (
