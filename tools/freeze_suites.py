@@ -7,6 +7,7 @@ nothing and fails when a frozen task has drifted, naming it.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from upturn.environments.suite.benchmark import RECIPES, Suite, freeze, suite_named, tasks_of, write_suite
@@ -24,12 +25,12 @@ def refrozen(name: str, *, keeps_version: bool) -> Suite:
     return drawn if keeps_version or drawn == known else drawn._replace(version=known.version + 1)
 
 
-def main() -> int:
-    """0 when all is written, or nothing has drifted."""
+def main(words: Sequence[str] | None = None) -> int:
+    """0 when all is written, or nothing has drifted. ``words``: None = those of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a task has drifted")
     parser.add_argument("--keep-version", action="store_true", help="nobody has results on the frozen version")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     drifted = False
     for name in RECIPES:
         if asked.check:

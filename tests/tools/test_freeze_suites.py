@@ -1,0 +1,49 @@
+"""Suites are frozen under a version that says whether anything changed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from upturn.environments.suite import benchmark
+from upturn.environments.suite.benchmark import Suite, freeze, read_suite
+
+NAME = "prodbench-safety"
+
+
+@pytest.fixture
+def tool(load_tool: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """With one suite of seven tasks and a folder of its own."""
+    small = benchmark.RECIPES[NAME]._replace(size=7)
+    monkeypatch.setattr(benchmark, "RECIPES", {NAME: small})
+    found = load_tool("freeze_suites")
+    monkeypatch.setattr(found, "FOLDER", tmp_path / "frozen")
+    monkeypatch.setattr(found, "suite_named", lambda name: read_suite((found.FOLDER / f"{name}.json").read_text()))
+    return found
+
+
+def frozen(tool: ModuleType) -> Suite:
+    found: Suite = tool.suite_named(NAME)
+    return found
+
+
+def test_what_did_not_change_keeps_its_version(tool: ModuleType) -> None:
+    assert tool.main([]) == tool.main([]) == tool.main(["--check"]) == 0
+    assert frozen(tool) == freeze(NAME, 1)
+
+
+def test_what_changed_gets_the_next_version_and_drift_is_named(
+    tool: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool.main([])
+    path = tool.FOLDER / f"{NAME}.json"
+    first = frozen(tool).entries[0]
+    path.write_text(path.read_text().replace(first.content, "0" * 16))
+    assert tool.main(["--check"]) == 1
+    assert f"{NAME}/1: 1 of 7 tasks are not what was frozen: {first.task.id};" in capsys.readouterr().out
+    tool.main([])
+    assert frozen(tool) == freeze(NAME, 2)
+    path.write_text(path.read_text().replace(first.content, "0" * 16))
+    tool.main(["--keep-version"])
+    assert frozen(tool).version == 2
