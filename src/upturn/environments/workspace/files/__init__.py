@@ -1,0 +1,1 @@
+"""Workspaces as real files, and real files as workspaces."""
