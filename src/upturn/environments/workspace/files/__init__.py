@@ -1,7 +1,7 @@
 """Workspaces as real files (.xlsx, .docx, .pptx, .eml, .ics), and real files as workspaces: the extra ``files``.
 
-One file a format, which turns state into bytes and bytes into state; ``packing`` and ``unpacking`` do so with a whole
-workspace, ``folder`` alone touches a disk.
+One file a format, which turns state into bytes and bytes into state; ``packing`` and ``unpacking`` do so with a
+whole workspace, ``folder`` alone touches a disk.
 """
 
 from upturn.environments.workspace.files.folder import read_folder, write_folder

@@ -1,8 +1,8 @@
 """Calendar entries as .ics files: times in their zone, organizer, attendees with their answers, cancelled or not.
 
-Foreign files: any zone is turned into the office's, times without one are in it already, whole days go from midnight
-to midnight, times are to the minute. Refused: entries that repeat, since here every entry is one, and zones that
-nobody knows. Not read: reminders, tasks, categories.
+Foreign files: any zone is turned into the office's, times without one are in it already, whole days go from
+midnight to midnight, times are to the minute. Refused: entries that repeat, since here every entry is one, and
+zones that nobody knows. Not read: reminders, tasks, categories.
 """
 
 import re
@@ -102,11 +102,11 @@ def read_events(data: bytes, directory: Directory, *, owner: str) -> list[Invita
     if not text.upper().endswith(b"END:VCALENDAR"):
         raise FileFormatError("it is cut off: it does not end with END:VCALENDAR")
     with parsing("calendar"):
-        found = []
+        found: list[Invitation] = []
         for calendar in Calendar.from_ical(text, multiple=True):
             is_cancelled = str(calendar.get("METHOD", "")).upper() == "CANCEL"
-            for entry in calendar.walk("VEVENT"):
-                found.append(_invitation(entry, directory, owner, is_cancelled=is_cancelled))
+            entries = calendar.walk("VEVENT")
+            found += [_invitation(each, directory, owner, is_cancelled=is_cancelled) for each in entries]
         if len(found) > _MAX_EVENTS:
             raise FileFormatError(f"it has {len(found)} entries; at most {_MAX_EVENTS} are read")
         return found

@@ -1,6 +1,7 @@
 """Charts in .xlsx files, drawn from the cells that their ranges name.
 
-The first columns of a range that hold texts only are its labels, every other column is one series under its header.
+The first columns of a range that hold no numbers are its labels (of a scatter chart: the first one, whatever it
+holds), every other column is one series under its header.
 What comes back is the range around all that the series name, so a chart over whole columns comes back as one over
 those rows that are used.
 """
@@ -37,6 +38,8 @@ _HEIGHT = 16
 """Rows that a chart takes."""
 _WIDTH = 10
 """Columns, at most."""
+_FIXED = {"object_position": 3}
+"""It neither moves nor shrinks with rows that a filter hides."""
 
 
 class Home(NamedTuple):
@@ -54,7 +57,7 @@ def put_chart(file: Any, target: Any, chart: Chart, *, home: Home) -> None:
     library's, which has no types."""
     area, used = _drawn(area_of(chart.range), home.sheet), home.sheet.used.area
     drawn = file.add_chart(dict(_TYPES[chart.kind]))
-    labels = _labels(area, home.sheet)
+    labels = _labels(area, home.sheet, chart.kind)
     below = area.below(1) or area
     for column in range(area.first.column + labels, area.last.column + 1):
         series = {
@@ -70,7 +73,7 @@ def put_chart(file: Any, target: Any, chart: Chart, *, home: Home) -> None:
     if area.width - labels == 1 and chart.kind != "pie":
         drawn.set_legend({"none": True})
     column = 1 + (used.last.column if used is not None else 0)
-    target.insert_chart(1 + home.number * _HEIGHT, min(column, MAX_COLUMNS - _WIDTH), drawn)
+    target.insert_chart(1 + home.number * _HEIGHT, min(column, MAX_COLUMNS - _WIDTH), drawn, _FIXED)
 
 
 def _drawn(area: Area, sheet: Sheet) -> Area:
@@ -81,18 +84,16 @@ def _drawn(area: Area, sheet: Sheet) -> Area:
     return Area(area.first, Place(area.last.column, max(used.last.row, area.first.row + 1)))
 
 
-def _labels(area: Area, sheet: Sheet) -> int:
+def _labels(area: Area, sheet: Sheet, kind: ChartKind) -> int:
     """How many columns at the left hold labels; at least one is left for values."""
     count = 0
-    for column in list(area.columns)[:-1]:
+    for column in area.columns[:-1]:
         places = sheet.filled(Area(Place(column, area.first.row + 1), Place(column, area.last.row)))
         texts = [sheet.cells[address] for _, address in places]
-        if count and any(is_formula(text) or isinstance(typed(text), float) for text in texts):
+        if any(is_formula(text) or isinstance(typed(text), float) for text in texts):
             break
         count += 1
-        if any(is_formula(text) or isinstance(typed(text), float) for text in texts):
-            break  # numbers in the first column are labels too, such as years
-    return count
+    return 1 if kind == "scatter" and area.width > 1 else count
 
 
 def charts_of(source: Any) -> Iterator[tuple[str, Chart]]:

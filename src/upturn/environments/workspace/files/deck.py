@@ -1,9 +1,9 @@
 """Presentations as .pptx files: layouts, titles, bullets, shapes with texts, pictures, themes.
 
 The left half of a slide of two contents comes first. Where a layout has no room for a title or for bullets, they
-stand in boxes of that name. Foreign files: any picture shows what its description says, and is no file of the drive;
-other themes are the plain one, other layouts the nearest, shapes of other forms rectangles, or nothing where they
-have no text. Not read: notes, tables, charts, groups, videos, transitions.
+stand in boxes of that name. Foreign files: a picture shows what its description says, and is no file of the drive;
+other themes are the plain one, other layouts the nearest, shapes of other forms rectangles. Not read: notes,
+tables, charts, groups, videos, transitions.
 """
 
 import re
@@ -40,7 +40,10 @@ _IMAGE = "image "
 """Before the file's id, in the names of pictures."""
 _WIDTH, _HEIGHT = 12_192_000, 6_858_000
 """16 : 9, in units of which an inch has 914,400."""
+_POINT = 12_700
 _MARGIN, _GAP = 600_000, 200_000
+_SECTION_RISE = 1_500_000
+"""So that titles of sections stand above shapes."""
 _BAND_TOP = 4_700_000
 """Shapes stand below it."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -59,6 +62,7 @@ _PALETTES: Mapping[Theme, _Palette] = {
     "forest": _Palette("1F3D2B", "EFF6EF", "3F7D58"),
     "sunrise": _Palette("5A2A1B", "FFF4E6", "D9703A"),
 }
+_TITLES = re.compile(rb"<p:titleStyle>.*?</p:titleStyle>", re.DOTALL)
 _THEME_NAME = re.compile(rb'(<a:theme [^>]*?name=")([^"]*)"')
 _PAPER = re.compile(rb'<a:lt1>\s*<a:s(?:rgbClr val|ysClr [^>]*lastClr)="([0-9A-Fa-f]{6})"')
 
@@ -85,9 +89,13 @@ def _widen(file: Any) -> None:
         for shape in page.placeholders:
             if shape._element.spPr.xfrm is not None:
                 shape.left, shape.width = round(shape.left * wider), round(shape.width * wider)
+                if page.name == _LAYOUTS["section"] and shape.placeholder_format.idx <= 1:
+                    shape.top -= _SECTION_RISE
 
 
 def _themed(name: str, content: bytes, theme: Theme) -> bytes:
+    if name.startswith("ppt/slideMasters/") and theme != "plain":
+        return _TITLES.sub(lambda found: found[0].replace(b'"tx1"', b'"accent1"'), content, count=1)
     if not name.startswith("ppt/theme/"):
         return content
     content = _THEME_NAME.sub(rb"\g<1>%s" % theme.encode() + b'"', content, count=1)
@@ -111,7 +119,7 @@ def _put_slide(target: Any, slide: Slide) -> None:
     elif slide.title:
         box = _box(target, _TITLE, top=300_000, height=1_000_000)
         box.text_frame.paragraphs[0].text = slide.title
-        box.text_frame.paragraphs[0].font.size = 32 * 12_700
+        box.text_frame.paragraphs[0].font.size = 32 * _POINT
     halves = [each for each in target.placeholders if each.placeholder_format.idx in (1, 2)]
     if not halves and slide.content:
         halves = [_box(target, _CONTENT, top=1_500_000, height=3_000_000)]
@@ -134,7 +142,10 @@ def _box(target: Any, name: str, *, top: int, height: int) -> Any:
 def _put_bullets(holder: Any, bullets: Sequence[str]) -> None:
     frame = holder.text_frame
     for number, bullet in enumerate(bullets):
-        (frame.add_paragraph() if number else frame.paragraphs[0]).text = bullet
+        paragraph = frame.add_paragraph() if number else frame.paragraphs[0]
+        paragraph.text = bullet
+        if not holder.is_placeholder:
+            paragraph.font.size = 24 * _POINT
 
 
 def _places(count: int) -> Iterator[tuple[int, int, int, int]]:
@@ -150,6 +161,7 @@ def _places(count: int) -> Iterator[tuple[int, int, int, int]]:
 
 def _put_shape(target: Any, shape: Shape, place: tuple[int, int, int, int]) -> None:
     from pptx.enum.shapes import MSO_SHAPE
+    from pptx.enum.text import PP_ALIGN
 
     if shape.kind == "image":
         _put_picture(target, shape, place)
@@ -161,6 +173,8 @@ def _put_shape(target: Any, shape: Shape, place: tuple[int, int, int, int]) -> N
         forms = {"rectangle": MSO_SHAPE.RECTANGLE, "ellipse": MSO_SHAPE.OVAL, "arrow": MSO_SHAPE.RIGHT_ARROW}
         made = target.shapes.add_shape(forms[shape.kind], *place)
     made.text_frame.text = shape.text
+    for paragraph in made.text_frame.paragraphs:
+        paragraph.alignment = PP_ALIGN.LEFT if shape.kind == "text" else PP_ALIGN.CENTER
     made.name = f"{shape.kind} {made.shape_id}"
 
 

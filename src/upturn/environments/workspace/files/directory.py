@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from email.headerregistry import Address
 from zoneinfo import ZoneInfo
 
-from upturn.environments.workspace.person import COMPANY, is_outside
+from upturn.environments.workspace.person import COMPANY, Group, Person, is_outside
 from upturn.environments.workspace.workspace import Workspace
 from upturn.errors import FileFormatError
 
@@ -43,7 +43,7 @@ class Directory:
 
 def directory_of(workspace: Workspace, zone: ZoneInfo) -> Directory:
     """With everybody who has a name."""
-    named = (*workspace.people.values(), *workspace.groups.values())
+    named: tuple[Person | Group, ...] = (*workspace.people.values(), *workspace.groups.values())
     return Directory({each.id: each.name for each in named}, zone=zone)
 
 

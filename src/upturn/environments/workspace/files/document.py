@@ -36,15 +36,15 @@ _READ: Mapping[str, ParagraphStyle] = {
 }
 """By the names of styles that programs write, in small letters."""
 _GAP = "Table Gap"
-"""The style of the empty paragraphs behind tables, which would touch what follows otherwise; no part of the text."""
+"""The style of the empty paragraphs behind tables, which would touch what follows otherwise; no part of it."""
 _TABLE = "Light Grid Accent 1"
 
 
 def document_bytes(document: Document) -> bytes:
     """The document as a .docx file, equal for equal documents; raises FileFormatError for what none can hold."""
     with extra(".docx files"):
-        from docx import Document as new_file
-    file = new_file()
+        import docx
+    file = docx.Document()
     _prepare(file)
     try:
         for block in document.blocks:
@@ -71,6 +71,7 @@ def _prepare(file: Any) -> None:
     page = file.sections[0]
     page.page_width, page.page_height = Mm(210), Mm(297)
     page.left_margin = page.right_margin = page.top_margin = page.bottom_margin = Mm(25)
+    file.styles["Normal"].font.name = "Arial"
     gap = file.styles.add_style(_GAP, WD_STYLE_TYPE.PARAGRAPH)
     gap.base_style = file.styles["Normal"]
     gap.font.size, gap.paragraph_format.space_after = Pt(6), Pt(0)
@@ -94,10 +95,10 @@ def _put_table(file: Any, grid: Grid) -> None:
 def read_document(data: bytes) -> Document:
     """The document in a .docx file; raises FileFormatError for what is none, is damaged or too large."""
     with extra(".docx files"):
-        from docx import Document as open_file
+        import docx
     checked_package(data, "document")
     with parsing("document"):
-        return Document(tuple(_blocks(open_file(BytesIO(data)))))
+        return Document(tuple(_blocks(docx.Document(BytesIO(data)))))
 
 
 def _blocks(file: Any) -> Iterator[Block]:

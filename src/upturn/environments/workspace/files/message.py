@@ -1,8 +1,8 @@
-"""Mails as .eml files: addresses with names, the moment with its zone, threads by ids, attachments with their bytes.
+"""Mails as .eml files: addresses with names, moments with their zone, threads by ids, attachments with their bytes.
 
 What mail programs have no header for stands in headers of our own (``X-Upturn-Read`` and so on). Line ends become
-``\\n``, a line end in a subject a blank. Foreign mails: the text part, or what the HTML says; moments to the minute.
-Refused: encrypted ones, ones that are cut off, files that have no sender or no date.
+``\\n``, a line end in a subject a blank. Foreign mails: the text part, or what the HTML says; moments to the
+minute. Refused: encrypted ones, ones that are cut off, files that have no sender or no date.
 """
 
 import re
@@ -159,7 +159,9 @@ def read_message(data: bytes, directory: Directory) -> Letter:
         author = people["from"][0]
         writer = (people["sender"] or people["from"])[0]
         key = str(message["message-id"] or "").strip()
-        references = _IDS.findall(str(message["references"] or "")) or _IDS.findall(str(message["in-reply-to"] or ""))
+        references = _IDS.findall(str(message["references"] or "")) or _IDS.findall(
+            str(message["in-reply-to"] or "")
+        )
         root = references[0] if references else ""
         mail = Mail(
             id=own_id(key),
@@ -229,7 +231,9 @@ def _text(message: EmailMessage) -> str:
 def _attachments(message: EmailMessage) -> list[Attachment]:
     found = []
     for part in message.iter_attachments():
-        content = part.get_content() if part.get_content_type() == "message/rfc822" else part.get_payload(decode=True)
+        content = (
+            part.get_content() if part.get_content_type() == "message/rfc822" else part.get_payload(decode=True)
+        )
         if isinstance(content, bytes):
             found.append(Attachment(part.get_filename() or "attachment", content))
     return found

@@ -1,8 +1,8 @@
 """Office Open XML files as what they are: zip archives of XML. Looked at before any library opens them.
 
-Order of checks: size, magic number, that it is a whole zip archive without passwords, how much it unpacks to, what it
-is, macros, each part's checksum, that no XML declares a document type (so there are no entities of any kind), and how
-many cells, paragraphs and spanned columns a library would have to make. Nothing is ever written to a disk.
+Order of checks: size, magic number, that it is a whole zip archive without passwords, how much it unpacks to, what
+it is, macros, each part's checksum, that no XML declares a document type (so there are no entities of any kind),
+and how many cells, paragraphs and spanned columns a library would have to make. Nothing is ever written to a disk.
 """
 
 import re
@@ -49,7 +49,7 @@ def checked_package(data: bytes, kind: PackageKind) -> bytes:
         raise FileFormatError(f"it has {len(data)} bytes; at most {MAX_BYTES} are read")
     if data.startswith(_OLE):
         raise FileFormatError(
-            f"it is encrypted, or in the binary format of before 2007; save it as {_ENDING[kind]} without a password"
+            f"it is encrypted, or in the format of before 2007; save it as {_ENDING[kind]} without a password"
         )
     if not data.startswith(_ZIP):
         raise FileFormatError(f"it is no {_ENDING[kind]} file: it begins with {data[:8]!r}, not with {_ZIP!r}")
@@ -63,7 +63,7 @@ def checked_package(data: bytes, kind: PackageKind) -> bytes:
         if isinstance(exc, FileFormatError):
             raise
         raise FileFormatError(f"it is damaged or cut off ({described(exc, longest=120)})") from exc
-    except Exception as exc:  # noqa: BLE001  decompressors have errors of their own, such as zlib.error
+    except Exception as exc:  # decompressors have errors of their own, such as zlib.error
         raise FileFormatError(f"it is damaged ({described(exc, longest=120)})") from exc
     return data
 
@@ -134,7 +134,7 @@ def parsing(what: str) -> Iterator[None]:
         yield
     except FileFormatError:
         raise
-    except Exception as exc:  # noqa: BLE001  libraries meet damaged files with errors of any kind
+    except Exception as exc:  # libraries meet damaged files with errors of any kind
         raise FileFormatError(f"it is no {what} that can be read ({described(exc, longest=200)})") from exc
 
 

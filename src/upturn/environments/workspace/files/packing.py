@@ -64,7 +64,9 @@ class _Packing:
     def put_mails(self) -> None:
         """By folder; their names begin with the moment, so that they stand in order."""
         conversations = _conversations(self._workspace.mails)
-        contents = {entry.id: Attachment(entry.path.rpartition("/")[2], self.parts[entry.place]) for entry in self._entries}
+        contents = {
+            entry.id: Attachment(entry.path.rpartition("/")[2], self.parts[entry.place]) for entry in self._entries
+        }
         for mail in self._workspace.mails.values():
             earlier = conversations[mail.thread or mail.id]
             before = earlier[: earlier.index(mail.id)]

@@ -26,8 +26,8 @@ def picture_bytes(text: str, format_: PictureFormat) -> bytes:
     picture = Image.new("RGB", _SIZE, _PAPER)
     pen = ImageDraw.Draw(picture)
     pen.rectangle((12, 12, _SIZE[0] - 12, _SIZE[1] - 12), outline=_FRAME, width=4)
-    font = ImageFont.load_default(28)
-    told = "\n".join(textwrap.wrap(text, 34)[:8])
+    font = ImageFont.load_default(44)
+    told = "\n".join(textwrap.wrap(text, 24)[:6])
     pen.multiline_text((_SIZE[0] / 2, _SIZE[1] / 2), told, _INK, font, anchor="mm", align="center")
     target = BytesIO()
     if format_ == "PNG":

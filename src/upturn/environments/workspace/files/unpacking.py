@@ -62,7 +62,9 @@ def unpacked(parts: Mapping[str, bytes], *, host: Host | None = None, leave_out:
     """
     if MANIFEST in parts:
         if host is not None:
-            raise FileFormatError(f"the owner stands in {MANIFEST}; leave out the one that was given, {host.owner!r}")
+            raise FileFormatError(
+                f"the owner stands in {MANIFEST}; leave out the one that was given, {host.owner!r}"
+            )
         manifest, domain = read_manifest(parts[MANIFEST]), COMPANY
     elif host is None:
         raise FileFormatError(f"there is no {MANIFEST}, so say whose files these are: an address of the owner")
@@ -213,7 +215,7 @@ class _Unpacking:
     def _strangers(self, mails: Iterable[Mail], events: Iterable[Event]) -> Iterator[Person]:
         """Everybody of the company who is named in mails and events and nowhere else, and the owner."""
         manifest = self._manifest
-        known = {each.id for each in (*manifest.people, *manifest.groups)}
+        known = {each.id for each in manifest.people} | {each.id for each in manifest.groups}
         named = {manifest.owner}
         for mail in mails:
             named |= {mail.sender, *mail.to, *mail.cc, mail.on_behalf_of or mail.sender}

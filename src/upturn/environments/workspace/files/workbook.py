@@ -2,9 +2,9 @@
 
 Cells come back in the form that Excel operations write: 007 as 7, ``=sum(b2)`` as ``=SUM(B2)``, and ``=#N/A`` as
 ``#N/A``. A pivot table is the cells that it wrote, as it is here too, and a note on its first one. Foreign files:
-dates become texts (2026-03-02), formulas that this office cannot compute become the values they had when the file was
-saved, number formats the nearest that there is, merged cells their first one. Not read: colours of themes, names,
-conditional formats, pictures, real pivot tables (their cells are).
+dates become texts (2026-03-02), formulas that this office cannot compute become the values they had when the file
+was saved, number formats the nearest that there is, merged cells their first one. Not read: colours of themes,
+names, conditional formats, pictures, real pivot tables (their cells are).
 """
 
 import re
@@ -83,6 +83,9 @@ class _Writer:
             self._put_cell(target, name, address)
         for column, width in _widths(self._book, name).items():
             target.set_column(column - 1, column - 1, width)
+        target.set_paper(9)  # A4
+        target.set_landscape()
+        target.fit_to_pages(1, 0)
         if sheet.frozen_rows:
             target.freeze_panes(sheet.frozen_rows, 0)
         self._put_filters(target, name)
@@ -240,7 +243,7 @@ class _Reader:
         """What is other than in the file."""
         told = {
             "formulas became the values they had, since they use what this office has not": self._replaced,
-            "formulas show #NAME?, since they use what this office has not and the file has no values": self._unread,
+            "formulas show #NAME?: they use what this office has not, and the file has no values": self._unread,
             "filters were left out, since they are for several values or conditions": self._more_filters,
         }
         return tuple(f"{count} {words}" for words, count in told.items() if count)
