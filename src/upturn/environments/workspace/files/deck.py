@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from upturn.environments.workspace.deck import THEMES, Deck, Layout, Shape, ShapeKind, Slide, Theme
 from upturn.environments.workspace.files.extra import extra
-from upturn.environments.workspace.files.package import checked_package, parsing, repacked
+from upturn.environments.workspace.files.package import check_text, checked_package, parsing, repacked
 from upturn.environments.workspace.files.picture import picture_bytes
-from upturn.errors import FileFormatError
 
 _LAYOUTS: Mapping[Layout, str] = {
     "title": "Title Slide",
@@ -24,6 +23,12 @@ _LAYOUTS: Mapping[Layout, str] = {
     "section": "Section Header",
     "blank": "Blank",
 }
+_NAMES: Mapping[str, Layout] = {
+    **{name: layout for layout, name in _LAYOUTS.items()},
+    "Title, 2 Content": "two_content",
+    "Blank Slide": "blank",
+}
+"""As the programs that we know name them."""
 _TYPES: Mapping[str, Layout] = {
     "title": "title",
     "ctrTitle": "title",
@@ -33,7 +38,7 @@ _TYPES: Mapping[str, Layout] = {
     "secHead": "section",
     "blank": "blank",
 }
-"""By the type that files give a layout; all others have a title and content."""
+"""By the type that files give a layout of another name; all others have a title and content."""
 _TITLE, _CONTENT = "Title", "Content"
 """Names of the boxes for what a layout has no room for."""
 _IMAGE = "image "
@@ -46,7 +51,6 @@ _SECTION_RISE = 1_500_000
 """So that titles of sections stand above shapes."""
 _BAND_TOP = 4_700_000
 """Shapes stand below it."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class _Palette(NamedTuple):
@@ -110,9 +114,7 @@ def _themed(name: str, content: bytes, theme: Theme) -> bytes:
 
 
 def _put_slide(target: Any, slide: Slide) -> None:
-    for text in (slide.title, *slide.content, *(each.text for each in slide.shapes)):
-        if _CONTROL.search(text):
-            raise FileFormatError(f"a slide holds no control characters, got {text[:60]!r}")
+    check_text(slide.title, *slide.content, *(each.text for each in slide.shapes))
     title = target.shapes.title
     if title is not None:
         title.text_frame.paragraphs[0].text = slide.title
@@ -220,8 +222,15 @@ def _slide(source: Any) -> Slide:
             bullets += [_broken(each.text) for each in shape.text_frame.paragraphs if each.text]
         elif (found := _shape(shape)) is not None:
             shapes.append(found)
-    layout = _TYPES.get(source.slide_layout._element.get("type") or "", "title_content")
-    return Slide(layout, title, tuple(bullets), tuple(shapes))
+    return Slide(_layout(source), title, tuple(bullets), tuple(shapes))
+
+
+def _layout(source: Any) -> Layout:
+    layout = source.slide_layout
+    found = _NAMES.get(layout.name) or _TYPES.get(layout._element.get("type") or "", "title_content")
+    if found == "blank" and source.shapes.title is not None:
+        return "title_content"  # LibreOffice names layouts so that it does not know
+    return found
 
 
 def _role(shape: Any) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 from upturn.environments.workspace.document import Block, Document, Grid, Paragraph, ParagraphStyle
 from upturn.environments.workspace.files.extra import extra
-from upturn.environments.workspace.files.package import checked_package, parsing, repacked
-from upturn.errors import FileFormatError, described
+from upturn.environments.workspace.files.package import check_text, checked_package, parsing, repacked
+from upturn.errors import FileFormatError
 
 _STYLES: Mapping[ParagraphStyle, str] = {
     "title": "Title",
@@ -46,18 +46,13 @@ def document_bytes(document: Document) -> bytes:
         import docx
     file = docx.Document()
     _prepare(file)
-    try:
-        for block in document.blocks:
-            if isinstance(block, Paragraph):
-                _put_paragraph(file, block)
-            else:
-                _put_table(file, block)
-    except ValueError as exc:
-        if isinstance(exc, FileFormatError):
-            raise
-        raise FileFormatError(
-            f"the document cannot be written: {described(exc, longest=200)}"
-        ) from exc  # control characters
+    for block in document.blocks:
+        if isinstance(block, Paragraph):
+            check_text(block.text)
+            _put_paragraph(file, block)
+        else:
+            check_text(*(text for row in block.rows for text in row))
+            _put_table(file, block)
     target = BytesIO()
     file.save(target)
     return repacked(target.getvalue())

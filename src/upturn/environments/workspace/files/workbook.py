@@ -23,7 +23,7 @@ from upturn.environments.workspace.calculation import shown_in, value_of
 from upturn.environments.workspace.cell import CellError, Value, is_formula, shown, text_of, typed
 from upturn.environments.workspace.files.chart import Home, charts_of, put_chart
 from upturn.environments.workspace.files.extra import extra
-from upturn.environments.workspace.files.package import checked_package, parsing, repacked
+from upturn.environments.workspace.files.package import check_text, checked_package, parsing, repacked
 from upturn.environments.workspace.files.pivot_note import pivot_note, pivots_in
 from upturn.environments.workspace.formula import FormulaError, Literal, Reference, mapped, parsed, written
 from upturn.errors import FileFormatError, described
@@ -31,7 +31,8 @@ from upturn.errors import FileFormatError, described
 DATE = "yyyy-mm-dd"
 _NEWER = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\b(CONCAT|XLOOKUP)\(""")
 """Functions that files name with a prefix, wherever they are no part of a text."""
-_PREFIX = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|_xl(?:fn|ws|udf)\.""")
+_PREFIX = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|_xl(?:fn|ws|udf)\.|\b(TRUE|FALSE)\(\)""")
+"""What other programs write and the grammar has not."""
 _FIRST_DATE = date(1900, 3, 1)
 """Before it, Excel's calendar has a day that there never was."""
 _WIDEST, _NARROWEST = 60, 9
@@ -78,7 +79,9 @@ class _Writer:
 
     def put_sheet(self, name: str) -> None:
         """The next sheet."""
-        sheet, target = self._book.sheets[name], self._file.add_worksheet(name)
+        sheet = self._book.sheets[name]
+        check_text(name, *sheet.cells.values(), *sheet.filters.values(), *(each.title for each in sheet.charts))
+        target = self._file.add_worksheet(name)
         for address in dict.fromkeys((*sheet.cells, *sheet.formats)):
             self._put_cell(target, name, address)
         for column, width in _widths(self._book, name).items():
@@ -254,7 +257,9 @@ class _Reader:
             return "" if value is None else _typed_text(value, is_error=cell.data_type == "e")
         formula = value if isinstance(value, str) else getattr(value, "text", None) or ""
         formula = formula if formula.startswith("=") else f"={formula}"
-        read = _formula(_PREFIX.sub(lambda found: found[1] or "", formula), name)
+        if formula in ("=TRUE()", "=FALSE()"):  # LibreOffice's way to write them
+            return formula[1:-2]
+        read = _formula(_PREFIX.sub(lambda found: found[1] or found[2] or "", formula), name)
         if read is not None:
             return read
         if self._values is None:
