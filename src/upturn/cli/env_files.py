@@ -58,7 +58,12 @@ def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
     workspace = environment.workspace
     places = write_folder(workspace, to, zone=zone_named(zone or "UTC"))
     details = {"task": task.id, "instruction": task.instruction, "owner": workspace.owner, "folder": str(to)}
-    emit("env export", [*_counts(workspace), Result("written", len(places), "files")], details, as_json=as_json)
+    emit(
+        "env export",
+        [*_counts(workspace), Result("written", float(len(places)), "files")],
+        details,
+        as_json=as_json,
+    )
 
 
 def import_workspace(  # noqa: PLR0913 - a command's parameters are its options
@@ -127,4 +132,4 @@ def _done(workspace: Workspace, calls: Sequence[str]) -> tuple[Workspace, list[s
 
 def _counts(workspace: Workspace) -> list[Result]:
     tables = ("mails", "events", "files", "people", "groups", "rules", "pages", "chats", "channels")
-    return [Result(name, len(getattr(workspace, name))) for name in tables]
+    return [Result(name, float(len(getattr(workspace, name)))) for name in tables]

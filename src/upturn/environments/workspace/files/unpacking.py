@@ -256,7 +256,8 @@ def _threads(letters: Sequence[Letter], mails: Sequence[Mail]) -> list[str]:
     found = []
     for letter, mail, root in zip(letters, mails, roots, strict=True):
         first = own_id(root) or (firsts[root].id if root else mail.id)
-        found.append("" if first == mail.id or not letter.root else first)
+        answers = letter.root and first != mail.id
+        found.append(letter.mail.thread if letter.mail.id else first if answers else "")
     return found
 
 
