@@ -75,6 +75,10 @@ class IngestError(UpturnError, ValueError):
     """An input file cannot be read at all (single bad lines are quarantined instead)."""
 
 
+class FileFormatError(UpturnError, ValueError):
+    """A file cannot be read as what it should be, or something cannot be written as one; the message says why."""
+
+
 class RoutingError(UpturnError, RuntimeError):
     """No agent is eligible for a task."""
 

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_rollouts
+from upturn.cli.env_files import export_workspace, import_workspace
 from upturn.cli.output import emit, printable, progress, say
 from upturn.cli.validate import validate
 from upturn.config import EnvironmentConfig
@@ -51,6 +52,8 @@ def list_environments(
 
 
 env_app.command("validate")(validate)
+env_app.command("export")(export_workspace)
+env_app.command("import")(import_workspace)
 
 
 def _person(tell: Callable[[str], None]) -> CallableAgent:

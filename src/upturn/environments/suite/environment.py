@@ -68,6 +68,11 @@ class SuiteEnvironment:
         """Goes back to a snapshot of the same task."""
         self._workspace, self._is_over = cast(tuple[Workspace, bool], snapshot)
 
+    @property
+    def workspace(self) -> Workspace:
+        """As it is now; raises WorldError before the first ``reset``."""
+        return self._current()
+
     def _current(self) -> Workspace:
         if self._workspace is None:
             raise WorldError("the suite has no task yet; call reset(task) first")

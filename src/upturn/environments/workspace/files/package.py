@@ -1,0 +1,160 @@
+"""Office Open XML files as what they are: zip archives of XML. Looked at before any library opens them.
+
+Order of checks: size, magic number, that it is a whole zip archive without passwords, how much it unpacks to, what
+it is, macros, each part's checksum, that no XML declares a document type (so there are no entities of any kind),
+and how many cells, paragraphs and spanned columns a library would have to make. Nothing is ever written to a disk.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Literal
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+
+from upturn.errors import FileFormatError, described
+
+PackageKind = Literal["workbook", "document", "presentation"]
+MAX_BYTES = 32 * 2**20
+MAX_UNPACKED = 64 * 2**20
+"""Bytes of all parts together. Archives of a few kilobytes can claim terabytes."""
+_MAX_PARTS = 4_000
+_MAX_MADE = 200_000
+"""Cells or paragraphs: a few seconds of reading, and ten times what the suite's largest tables have."""
+_MAX_SPAN = 1_000
+"""Columns that one cell of a text table may span; Word's own limit is 63."""
+_ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_MAIN: Mapping[PackageKind, bytes] = {
+    "workbook": b"spreadsheetml.sheet.main+xml",
+    "document": b"wordprocessingml.document.main+xml",
+    "presentation": b"presentationml.presentation.main+xml",
+}
+_ENDING: Mapping[PackageKind, str] = {"workbook": ".xlsx", "document": ".docx", "presentation": ".pptx"}
+_CONTENT_TYPES = "[Content_Types].xml"
+_ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([^"']*)["']""")
+_ENCODINGS = frozenset({"utf-8", "utf-16", "utf-16le", "utf-16be", "us-ascii", "ascii", "iso-8859-1"})
+"""Others could hide what is looked for here from a search and show it to a parser."""
+_MADE = re.compile(r"<(?:\w+:)?(?:c|row|p|tr|tc)[\s/>]")
+_SPAN = re.compile(r"<(?:\w+:)?(?:gridSpan|gridBefore|gridAfter)\s[^>]*?[\"'](-?[0-9]+)[\"']")
+_SPANNED = re.compile(r"\bgridSpan=[\"'](-?[0-9]+)[\"']")
+_MERGED = re.compile(r"<(?:\w+:)?mergeCell\s[^>]*?ref=[\"']([A-Z]+)([0-9]+):([A-Z]+)([0-9]+)[\"']")
+_STRICT = b"purl.oclc.org/ooxml"
+_NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The first moment that a zip archive can name."""
+
+
+def checked_package(data: bytes, kind: PackageKind) -> bytes:
+    """The same bytes; raises FileFormatError saying what is wrong with them, and what is allowed."""
+    if len(data) > MAX_BYTES:
+        raise FileFormatError(f"it has {len(data)} bytes; at most {MAX_BYTES} are read")
+    if data.startswith(_OLE):
+        raise FileFormatError(
+            f"it is encrypted, or in the format of before 2007; save it as {_ENDING[kind]} without a password"
+        )
+    if not data.startswith(_ZIP):
+        raise FileFormatError(f"it is no {_ENDING[kind]} file: it begins with {data[:8]!r}, not with {_ZIP!r}")
+    try:
+        with ZipFile(BytesIO(data)) as archive:
+            _check_archive(archive)
+            _check_kind(archive, kind)
+            for part in archive.infolist():
+                _check_part(part.filename, archive.read(part))
+    except (BadZipFile, EOFError, NotImplementedError, KeyError, ValueError, OSError, RuntimeError) as exc:
+        if isinstance(exc, FileFormatError):
+            raise
+        raise FileFormatError(f"it is damaged or cut off ({described(exc, longest=120)})") from exc
+    except Exception as exc:  # decompressors have errors of their own, such as zlib.error
+        raise FileFormatError(f"it is damaged ({described(exc, longest=120)})") from exc
+    return data
+
+
+def _check_archive(archive: ZipFile) -> None:
+    parts = archive.infolist()
+    if len(parts) > _MAX_PARTS:
+        raise FileFormatError(f"it has {len(parts)} parts; at most {_MAX_PARTS} are read")
+    if any(part.flag_bits & 1 for part in parts):
+        raise FileFormatError("it is encrypted; save it without a password")
+    unpacked = sum(part.file_size for part in parts)  # zipfile reads no more of a part than it claims to have
+    if unpacked > MAX_UNPACKED:
+        raise FileFormatError(f"it unpacks to {unpacked} bytes; at most {MAX_UNPACKED} are read")
+
+
+def _check_kind(archive: ZipFile, kind: PackageKind) -> None:
+    names = archive.namelist()
+    types = archive.read(_CONTENT_TYPES) if _CONTENT_TYPES in names else b""
+    if b"macroEnabled" in types or any(name.lower().endswith("vbaproject.bin") for name in names):
+        raise FileFormatError(f"it has macros, which are never run or kept; save it as {_ENDING[kind]}")
+    if _MAIN[kind] not in types:
+        is_a = next((f"it is a {other}" for other, main in _MAIN.items() if main in types), "it is something else")
+        raise FileFormatError(f"it is no {kind}: {is_a}")
+
+
+def _check_part(name: str, content: bytes) -> None:
+    if not name.lower().endswith((".xml", ".rels", ".vml")):
+        return
+    text = _xml_text(name, content)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise FileFormatError(f"{name} declares a document type or entities, which office files never have")
+    if _STRICT in content[:4_000]:
+        raise FileFormatError("it is of the Strict variant; save it as the ordinary one")
+    made = sum(1 for _ in _MADE.finditer(text)) + sum(map(_merged_size, _MERGED.findall(text)))
+    if made > _MAX_MADE:
+        raise FileFormatError(f"{name} has {made} cells or paragraphs; at most {_MAX_MADE} are read")
+    spans = [int(each) for pattern in (_SPAN, _SPANNED) for each in pattern.findall(text)]
+    if max(spans, default=0) > _MAX_SPAN:
+        raise FileFormatError(f"{name} has a cell over {max(spans)} columns; at most {_MAX_SPAN} are read")
+
+
+def _xml_text(name: str, content: bytes) -> str:
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16", "replace")
+    found = _ENCODING.match(content.removeprefix(b"\xef\xbb\xbf"))
+    encoding = found[1].decode("ascii", "replace").lower() if found else "utf-8"
+    if encoding not in _ENCODINGS or b"\x00" in content:
+        raise FileFormatError(f"{name} is written in {encoding!r}; UTF-8 is allowed")
+    return content.decode("utf-8", "replace")
+
+
+def _merged_size(corners: tuple[str, str, str, str]) -> int:
+    left, top, right, bottom = corners
+    return (abs(_column(right) - _column(left)) + 1) * (abs(int(bottom[:8]) - int(top[:8])) + 1)
+
+
+def _column(letters: str) -> int:
+    number = 0
+    for letter in letters[:4]:
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return number
+
+
+def check_text(*texts: str) -> None:
+    """Raises FileFormatError for characters that no XML can hold."""
+    for text in texts:
+        if found := _NO_XML.search(text):
+            raise FileFormatError(f"an office file cannot hold the character {found[0]!r}, as in {text[:60]!r}")
+
+
+@contextmanager
+def parsing(what: str) -> Iterator[None]:
+    """Around what a library reads: whatever it raises is a FileFormatError, since only files can be the reason."""
+    try:
+        yield
+    except FileFormatError:
+        raise
+    except Exception as exc:  # libraries meet damaged files with errors of any kind
+        raise FileFormatError(f"it is no {what} that can be read ({described(exc, longest=200)})") from exc
+
+
+def repacked(data: bytes, change: Callable[[str, bytes], bytes] = lambda _name, content: content) -> bytes:
+    """The same parts with no moment of writing among them, so that equal contents are equal bytes.
+
+    ``change`` gets each part by name and gives what it is to be.
+    """
+    target = BytesIO()
+    with ZipFile(BytesIO(data)) as source, ZipFile(target, "w", ZIP_DEFLATED) as archive:
+        for part in source.infolist():
+            info = ZipInfo(part.filename, _EPOCH)
+            info.compress_type = ZIP_DEFLATED
+            archive.writestr(info, change(part.filename, source.read(part)))
+    return target.getvalue()

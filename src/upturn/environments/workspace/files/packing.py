@@ -1,0 +1,120 @@
+"""A workspace as files by place: bytes, and nothing written yet."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from zoneinfo import ZoneInfo
+
+from upturn.environments.workspace.files.agenda import event_bytes
+from upturn.environments.workspace.files.content import content_bytes
+from upturn.environments.workspace.files.directory import directory_of
+from upturn.environments.workspace.files.manifest import FORM, MANIFEST, Entry, Manifest, manifest_bytes
+from upturn.environments.workspace.files.message import Attachment, message_bytes
+from upturn.environments.workspace.files.place import BIN, CALENDAR, FILES, MAIL, Places
+from upturn.environments.workspace.mail import Mail
+from upturn.environments.workspace.workspace import Workspace
+from upturn.errors import FileFormatError
+
+
+def packed(workspace: Workspace, zone: ZoneInfo) -> dict[str, bytes]:
+    """Every file's bytes by its place, such as ``Mail/inbox/…eml``; equal for equal workspaces.
+
+    ``zone``: which one the workspace's moments are in, since it says nothing about that. Raises FileFormatError
+    naming what cannot be written.
+    """
+    packing = _Packing(workspace, zone)
+    packing.put_files()
+    packing.put_mails()
+    packing.put_events()
+    packing.put_manifest()
+    return packing.parts
+
+
+class _Packing:
+    """Single use; files come first, since mails have them attached."""
+
+    def __init__(self, workspace: Workspace, zone: ZoneInfo) -> None:
+        self.parts: dict[str, bytes] = {}
+        self._workspace = workspace
+        self._zone = zone
+        self._directory = directory_of(workspace, zone)
+        self._places = Places()
+        self._entries: list[Entry] = []
+
+    def put_files(self) -> None:
+        """By their paths; those in the bin by their names."""
+        for file in self._workspace.files.values():
+            folders = (BIN, file.name) if file.is_deleted else (FILES, *file.path.strip("/").split("/"))
+            place = self._places.free(*folders, id_=file.id)
+            with _named(file.path):
+                self.parts[place] = content_bytes(file.path, file.content)
+            self._entries.append(
+                Entry(
+                    place=place,
+                    id=file.id,
+                    path=file.path,
+                    owner=file.owner,
+                    by=file.by,
+                    at=file.at,
+                    rights=dict(file.rights),
+                    label=file.label,
+                    is_deleted=file.is_deleted,
+                )
+            )
+
+    def put_mails(self) -> None:
+        """By folder; their names begin with the moment, so that they stand in order."""
+        conversations = _conversations(self._workspace.mails)
+        contents = {
+            entry.id: Attachment(entry.path.rpartition("/")[2], self.parts[entry.place]) for entry in self._entries
+        }
+        for mail in self._workspace.mails.values():
+            earlier = conversations[mail.thread or mail.id]
+            before = earlier[: earlier.index(mail.id)]
+            attached = [contents[each] for each in mail.attachments if each in contents]
+            name = f"{mail.at.replace(':', '')} {mail.subject[:60].strip()} ({mail.id}).eml"
+            place = self._places.free(MAIL, mail.folder, name, id_=mail.id)
+            with _named(f"mail {mail.id}"):
+                self.parts[place] = message_bytes(mail, self._directory, before=before, attachments=attached)
+
+    def put_events(self) -> None:
+        """Of all calendars, one a file, as invitations are."""
+        for event in self._workspace.events.values():
+            name = f"{event.start.replace(':', '')} {event.title[:60].strip()} ({event.id}).ics"
+            place = self._places.free(CALENDAR, name, id_=event.id)
+            with _named(f"event {event.id}"):
+                self.parts[place] = event_bytes(event, self._directory)
+
+    def put_manifest(self) -> None:
+        """What is left."""
+        workspace = self._workspace
+        manifest = Manifest(
+            form=FORM,
+            owner=workspace.owner,
+            begun=workspace.now,
+            zone=self._zone.key,
+            seed=workspace.seed,
+            people=tuple(workspace.people.values()),
+            groups=tuple(workspace.groups.values()),
+            rules=tuple(workspace.rules.values()),
+            pages=tuple(workspace.pages.values()),
+            chats=tuple(workspace.chats.values()),
+            channels=tuple(workspace.channels.values()),
+            files=tuple(self._entries),
+        )
+        self.parts[MANIFEST] = manifest_bytes(manifest)
+
+
+def _conversations(mails: Mapping[str, Mail]) -> dict[str, list[str]]:
+    """Ids by the id of the first mail, oldest first."""
+    found: dict[str, list[str]] = {}
+    for mail in sorted(mails.values(), key=lambda mail: (bool(mail.thread), mail.at)):
+        found.setdefault(mail.thread or mail.id, []).append(mail.id)
+    return found
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FileFormatError as exc:
+        raise FileFormatError(f"{what}: {exc}") from exc

@@ -1,0 +1,74 @@
+"""``upturn env export`` and ``upturn env import``."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from upturn.cli.env import env_app
+from upturn.errors import ConfigError, FileFormatError, UnknownNameError, UpturnError
+
+MAIL = (
+    b"From: eva@x.example\nTo: ann@example.org\nSubject: offer\nDate: Mon, 2 Mar 2026 08:00:00 +0000\n\n12 chairs\n"
+)
+
+
+def run(*words: str) -> dict[str, Any]:
+    found = CliRunner().invoke(env_app, [*words, "--json"], catch_exceptions=False)
+    assert found.exit_code == 0
+    printed: dict[str, Any] = json.loads(found.stdout)
+    return printed
+
+
+def test_a_mailbox_is_read_worked_in_and_written_again(tmp_path: Path) -> None:
+    (tmp_path / "mine" / "Mail" / "inbox").mkdir(parents=True)
+    (tmp_path / "mine" / "Mail" / "inbox" / "offer.eml").write_bytes(MAIL)
+    (tmp_path / "mine" / "Mail" / "inbox" / "other.pdf").write_bytes(b"%PDF")
+    calls = ["--do", "outlook.search query=chairs", "--do", "outlook.move ids=m1; folder=archive"]
+    given = ["--owner", "ann@example.org", "--zone", "Europe/Berlin", "--now", "2026-03-02 10:00", "--leave-out"]
+    told = run("import", str(tmp_path / "mine"), *given, *calls, "--to", str(tmp_path / "out"))
+    assert {each["name"]: each["value"] for each in told["results"]}["mails"] == 1
+    assert (told["owner"], told["zone"]) == ("ann", "Europe/Berlin")
+    assert "offer" in told["answers"][0]
+    assert [each.partition(":")[0] for each in told["left_out"]] == ["Mail/inbox/other.pdf"]
+    [written] = (tmp_path / "out" / "Mail" / "archive").iterdir()
+    assert written.name == "2026-03-02 0900 offer (m1).eml"
+    assert run("import", str(tmp_path / "out"))["left_out"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "reason"),
+    [
+        (["--zone", "UTC"], ConfigError, "--zone without --owner"),
+        ([], FileFormatError, "say whose files these are"),
+        (["--owner", "ann@example.org", "--do", "outlook.read id=m7"], ConfigError, "was refused as not_found"),
+        (["--owner", "ann@example.org", "--do", "hello"], ConfigError, "is no call"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    arguments: list[str], error: type[UpturnError], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=reason):
+        run("import", str(tmp_path), *arguments)
+
+
+def test_only_offices_of_files_are_exported(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="office is no office of files; suite is one"):
+        run("export", "office", "--to", str(tmp_path / "x"))
+
+
+def test_the_office_of_a_task_is_exported_before_and_after_the_work(tmp_path: Path) -> None:
+    for needed in ("openpyxl", "docx", "pptx", "icalendar"):
+        pytest.importorskip(needed, reason="the extra files is not installed")
+    common = ["export", "suite", "--family", "mail_move", "--seed", "3", "--to"]
+    told = run(*common, str(tmp_path / "before"))
+    run(*common, str(tmp_path / "after"), "--solved")
+    before, after = (
+        {path.relative_to(tmp_path / name).as_posix() for path in (tmp_path / name).rglob("*") if path.is_file()}
+        for name in ("before", "after")
+    )
+    assert {path.partition("/")[0] for path in before} == {"Mail", "Calendar", "Files", "workspace.json"}
+    assert before != after
+    assert {each["name"]: each["value"] for each in told["results"]}["written"] == len(before)
