@@ -41,6 +41,15 @@ def test_every_end_is_told(
     assert status(report) == state
 
 
+def test_a_run_that_took_no_step_does_not_pass_for_training(finished: TrainingReport) -> None:
+    """All attempts of each group ended alike, so that its 60 iterations changed nothing."""
+    report = ended(finished, "finished", 60)
+    assert report.outcome is not None
+    assert ending(replace(report, outcome=replace(report.outcome, steps=0))) == (
+        "All 60 iterations were done. Not one optimiser step was taken: nothing that was tried taught anything."
+    )
+
+
 def costly(report: TrainingReport, *found: tuple[int, float, float]) -> TrainingReport:
     """Evaluated at these iterations, with ``error`` at most .05 and ``safety`` at most .1."""
     points = (CurvePoint(at, at, {"score": 0.5, "cost_error": e, "cost_safety": s}) for at, e, s in found)

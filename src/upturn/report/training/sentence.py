@@ -32,7 +32,14 @@ def status(report: TrainingReport) -> tuple[str, str]:
 
 
 def ending(report: TrainingReport) -> str:
-    """How far the run got, and why it stopped there."""
+    """How far the run got, why it stopped there, and whether it trained at all."""
+    outcome = report.outcome
+    if outcome is None or outcome.steps:
+        return _stopped(report)
+    return f"{_stopped(report)} Not one optimiser step was taken: nothing that was tried taught anything."
+
+
+def _stopped(report: TrainingReport) -> str:
     plan, outcome = report.description.plan, report.outcome
     units = UNITS[plan.unit]
     stopped = f"It stopped after {0 if outcome is None else outcome.units:,} of {plan.units:,} {units}"
