@@ -87,6 +87,11 @@ def _cost(value: float) -> str:
     return number(value) if value >= 0.001 else f"{value:.4g}"
 
 
+def beginning(report: TrainingReport) -> str:
+    """When the weights of the first evaluation were."""
+    return "after the warm-up" if report.has_warm_up else "before any training"
+
+
 def keeping(report: TrainingReport) -> str:
     """Which weights came out of it."""
     outcome, unit = report.outcome, report.description.plan.unit
@@ -96,7 +101,7 @@ def keeping(report: TrainingReport) -> str:
         return "The last weights are kept."
     if outcome.best_score is None:
         return "Nothing was kept: the model has the weights from before training."
-    where = "before any training" if outcome.kept_units == 0 else f"after {unit} {outcome.kept_units:,}"
+    where = beginning(report) if outcome.kept_units == 0 else f"after {unit} {outcome.kept_units:,}"
     return f"The weights {where} are kept: the best of {len(report.evaluations)} evaluations."
 
 
