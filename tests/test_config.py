@@ -483,6 +483,38 @@ def test_every_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert model.startswith(f"agents[0].model = '{tmp_path}/no_model' is no folder (looked from ")
 
 
+@pytest.mark.parametrize("name", ["Qwen/Qwen2.5-0.5B-Instruct", "HuggingFaceTB/SmolLM2-135M", "nano"])
+def test_a_model_may_be_named_as_on_the_hub(name: str, tmp_path: Path) -> None:
+    """Whether the hub has it is found when it is loaded."""
+    path = tmp_path / "upturn.toml"
+    path.write_text(f'[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "{name}"\n')
+    assert load_config(path, {}).agents[0].model == name
+
+
+def test_a_second_base_that_is_not_there_is_named_before_any_training(tmp_path: Path) -> None:
+    path = tmp_path / "upturn.toml"
+    agent = '[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano"\n[rft]\n'
+    path.write_text(f'{agent}second_base = "{tmp_path}/gone"\n')
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {})
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"rft.second_base = '{tmp_path}/gone' is no folder (looked from ")
+    path.write_text(f'{agent}second_base = "owner/model"\n')
+    assert load_config(path, {}).rft.second_base == "owner/model"
+
+
+def test_a_pool_is_a_file_and_threads_have_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "upturn.toml"
+    path.write_text(
+        f'[pool]\npath = "{tmp_path}"\n[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano"\n'
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {})
+    assert caught.value.problems == (f"pool.path = '{tmp_path}' is a folder; name a file",)
+    (problem,) = problems_of(with_nano(run={"threads": 100_000}))
+    assert problem.startswith("run.threads: ") and problem.endswith(", got 100000")
+
+
 @pytest.mark.parametrize(
     "sections", [{"run": {"directory": "a\0b"}}, {"pool": {"path": "a\0b"}}, {"tasks": {"file": "a\0b"}}]
 )

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -52,6 +54,17 @@ def test_every_command_can_be_loaded_and_explains_itself(group: str, name: str) 
     result = run(*([] if group == "upturn" else [group]), name, "--help")
     assert result.exit_code == 0
     assert "--install-completion" not in result.stdout
+
+
+def test_no_help_text_has_brackets_that_would_be_read_as_markup() -> None:
+    def texts(command: Any) -> Iterator[str]:
+        yield from (command.help or "", *(getattr(each, "help", None) or "" for each in command.params))
+        for each in getattr(command, "commands", {}).values():
+            yield from texts(each)
+
+    loaded = [load(name, target) for named in COMMANDS.values() for name, target in named.items()]
+    swallowed = [text for each in loaded for text in texts(each) if re.search(r"\[[a-z]", text)]
+    assert swallowed == []
 
 
 def test_unknown_command_is_wrong_usage_with_a_guess() -> None:

@@ -67,7 +67,7 @@ def test_only_what_a_policy_gradient_can_use_is_taken_and_the_rest_is_told(
     assert len(found) == 4
     assert {each.trajectory.temperature for _, each in found} == {1.0}
     assert all(each.turn_rewards is not None for _, each in found)
-    start = notes.lines.index("policy_gradient: 4 of 9 trajectories")
+    start = notes.lines.index("offline can learn from 4 of 9 attempts")
     assert notes.lines[start + 1 : start + 3] == [
         f"  4 left out: {REASONS['no_tokens']}",
         f"  1 left out: {REASONS['temperature']}",

@@ -17,6 +17,7 @@ from upturn.loop.lessons import dpo, kto, mixture
 from upturn.loop.lessons.dpo import stored_pairs
 from upturn.loop.lessons.evidence import left_out_words
 from upturn.loop.lessons.kto import rated
+from upturn.loop.plan import Plan
 from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Trainee
 from upturn.pool import Pool, PoolBatch, Selection
@@ -243,6 +244,25 @@ def test_a_mixture_says_that_it_learned_from_one_snapshot_of_all_its_parts(
             version = mixture.train(context, parent, before, "mixture")
             found[name] = set(find_snapshot(context.pool, str(version.snapshot)).trajectory_ids)
     assert found == {"dpo": pair, "both": pair | liked}
+
+
+def test_a_mixture_is_planned_with_what_the_pool_gives_to_it(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pair and its thumbs, so two rows of each in each of the three rounds beside those of practice."""
+    monkeypatch.setattr("upturn.loop.watch.SELECTION_TASKS", 2)
+    _evidence(desk, tmp_path)
+    alone = Plan("mixture", "practice", 3, "iteration", 100, 1_000, 1, 5.0, "")
+    monkeypatch.setattr(mixture, "practice_plan", lambda *_, **__: alone)
+    rounds = {"iterations": 3, "tasks_per_iteration": 2, "attempts": 2, "minibatches": 1, "sft": 0.0}
+    plain = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS)
+    weights = {"dpo": 1.0, "kto": 0.5}
+    settings = plain.model_copy(update={"mixture": MixtureConfig.model_validate({**rounds, **weights})})
+    with desk.opened(tmp_path / "plan", settings) as context:
+        found = mixture.plan(context, version_of(NANO))
+    assert found.rows == 100 + 3 * 2 + 3 * 2
+    assert found.tokens > 1_000 and found.memory_bytes > 1 and found.seconds > 5.0
+    assert found.learns_from.startswith("practice; beside them 1 pairs that the pool holds, 2 rated attempts that")
 
 
 def test_a_run_with_a_pool_of_its_own_has_no_pairs_and_no_thumbs(desk: ModuleType, tmp_path: Path) -> None:

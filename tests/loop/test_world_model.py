@@ -18,9 +18,10 @@ from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in
 from upturn.loop.world_model import is_held_out, observed, own_rows, take_world_snapshot, train_world_model
 from upturn.models.nano import load_local
+from upturn.report.training import TrainingReport
 from upturn.training import GrpoSettings, SftSettings
-from upturn.training.curve import read_curve
-from upturn.training.place import CURVE_FILE, read_outcome
+from upturn.training.curve import CurvePoint, read_curve
+from upturn.training.place import CURVE_FILE, RunDescription, RunPlan, read_outcome
 from upturn.training.policy_settings import KlSettings, ObjectiveSettings
 from upturn.training.world_model_settings import WorldModelSettings
 
@@ -105,6 +106,23 @@ def test_attempts_of_all_kinds_teach_the_world_and_become_a_version(desk: Module
     assert outcome is not None and outcome.units == 2
     first = read_curve(folder / CURVE_FILE)[0].metrics
     assert first["score"] == pytest.approx(first["held_out_right"] - first["held_out_usual"])  # type: ignore[operator]
+
+
+def test_the_lift_over_the_most_common_answer_is_reported() -> None:
+    first = {"score": -0.125, "score_tasks": 40.0, "held_out_right": 0.25, "held_out_usual": 0.375}
+    later = {"score": 0.05, "score_tasks": 40.0, "held_out_right": 0.425, "held_out_usual": 0.375}
+    points = (CurvePoint(0, 0, first), CurvePoint(2, 2, later))
+    description = RunDescription({"algorithm": "grpo"}, RunPlan(2, 2, 1, "best"))
+    report = TrainingReport("world-model", description, points, None, has_warm_up=True)
+    found = world_model.learned(version_of(NANO), report)
+    assert [(each.name, each.value, each.unit, each.n) for each in found.results] == [
+        ("lift_first", -0.125, "share", 40),
+        ("lift", 0.05, "share", 40),
+    ]
+    assert found.lines[-1] == (
+        "Of 40 held-out answers the version predicts 42.5 % right, and always naming a tool's most common answer "
+        "37.5 %: the lift is +5.0 points, and was -12.5 after the warm-up."
+    )
 
 
 def test_a_pool_without_attempts_is_refused_with_the_cure(desk: ModuleType, tmp_path: Path) -> None:

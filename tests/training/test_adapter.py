@@ -72,6 +72,15 @@ def test_all_linear_layers_but_the_output_have_one_or_those_that_are_named(tiny_
         assert all(".lora_A." in name or ".lora_B." in name for name in learning)
 
 
+def test_a_rank_beyond_every_layer_is_refused_before_it_fills_the_memory(tiny_model: Model) -> None:
+    """The widest layers of the tiny model map 16 to 32 and back, so 16 is the whole of them."""
+    model = tiny_model()
+    sides = [min(each.weight.shape) for name, each in model.named_modules() if name.rpartition(".")[2] in LINEAR]
+    adapt(model, AdapterSettings(max(sides)))
+    with pytest.raises(ModelError, match=rf"rank={max(sides) + 1} .* at most {max(sides)}"):
+        adapt(tiny_model(), AdapterSettings(max(sides) + 1))
+
+
 def test_layers_that_the_model_does_not_have_are_refused_with_those_it_has(tiny_model: Model) -> None:
     for name in ("c_attn", "lm_head", "embed_tokens"):
         with pytest.raises(

@@ -55,7 +55,7 @@ def test_a_log_of_somebody_elses_words_trains_everything_but_a_policy_gradient(m
     found = usable_for(log)
     assert {way: each.usable for way, each in found.items()} == {"sft": 3, "dpo": 3, "kto": 3, "policy_gradient": 0}
     assert told(found)[-2:] == [
-        "policy_gradient: 0 of 3 trajectories",
+        "offline can learn from 0 of 3 attempts",
         f"  3 left out: {REASONS['rendered']}",
     ]
 

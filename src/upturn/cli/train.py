@@ -21,7 +21,7 @@ train_app = typer.Typer(no_args_is_help=True, help="Train an agent by one way of
 
 WAYS: Mapping[str, str] = {
     "sft": "Supervised training on the verified successes in a pool.",
-    "grpo": "Practice: several attempts at each task, compared with each other; [grpo] names the variant.",
+    "grpo": "Practice: several attempts at each task, compared with each other; grpo.preset names a variant.",
     "ppo": "Practice with a critic, which learns what states are worth.",
     "dpo": "Learn from pairs in a pool: two versions at the same tasks, and what people corrected.",
     "dpo-rounds": "Practice in rounds: prefer the better of the agent's own attempts.",

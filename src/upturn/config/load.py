@@ -16,10 +16,11 @@ from pydantic_core import ErrorDetails
 
 from upturn.config.config import Config
 from upturn.config.contradiction import contradictions
+from upturn.config.section import HUB_NAME
 from upturn.errors import ConfigError
 
 SHIPPED_MODEL = "nano"
-"""The one model that is named and not a folder."""
+"""The one model that comes with Upturn."""
 
 _Place = tuple[str | int, ...]
 
@@ -168,19 +169,28 @@ def _surroundings(config: Config, environ: Mapping[str, str]) -> list[str]:
         problems.append(f"run.directory = {config.run.directory!r} is a file; name a folder")
     if config.pool.path and not (folder := Path(config.pool.path).parent).is_dir():
         problems.append(f"pool.path = {config.pool.path!r} lies in no folder; make {str(folder)!r} first")
+    if config.pool.path and Path(config.pool.path).is_dir():
+        problems.append(f"pool.path = {config.pool.path!r} is a folder; name a file")
     if config.tasks.file and not Path(config.tasks.file).is_file():
         problems.append(f"tasks.file = {config.tasks.file!r} does not exist {here}")
-    for index, agent in enumerate(config.agents):
-        if (
-            agent.kind == "local_model"
-            and agent.model not in ("", SHIPPED_MODEL)
-            and not Path(agent.model).is_dir()
-        ):
-            problems.append(f"agents[{index}].model = {agent.model!r} is no folder {here}; {SHIPPED_MODEL!r} ships")
+    for where, model in _local_models(config):
+        if model not in ("", SHIPPED_MODEL) and not HUB_NAME.match(model) and not Path(model).is_dir():
+            problems.append(
+                f"{where} = {model!r} is no folder {here}, nor a name as on the Hugging Face hub (owner/name); "
+                f"{SHIPPED_MODEL!r} ships"
+            )
     for where, variable in _key_variables(config):
         if not environ.get(variable):
             problems.append(f"{where} = {variable!r}: that environment variable is not set; export it")
     return problems
+
+
+def _local_models(config: Config) -> Iterator[tuple[str, str]]:
+    """The settings that name models which run here, and those models."""
+    for index, agent in enumerate(config.agents):
+        if agent.kind == "local_model":
+            yield f"agents[{index}].model", agent.model
+    yield "rft.second_base", config.rft.second_base
 
 
 def _key_variables(config: Config) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ one here; settings that contradict each other are found in ``contradiction``.
 """
 
 import math
+import re
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -17,6 +18,8 @@ Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
+"""What models are called on the Hugging Face hub: owner and name."""
 
 
 def _rising_to_one(stages: tuple[float, ...]) -> tuple[float, ...]:
@@ -45,7 +48,7 @@ class RunConfig(Section):
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Everything random is derived from it."""
-    threads: Count | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None  # many thousands only end in a lack of memory
     """Threads torch may use; left out = one per usable core."""
     directory: FilePath = "runs"
     """Folder that holds one folder per run. Paths in this file are relative to where the command is started."""
@@ -107,7 +110,8 @@ class AgentConfig(Section):
     """``local_model``: weights that Upturn runs and trains. ``rule_based``, ``callable``: Python code.
     ``endpoint``: any OpenAI-compatible server; routed and recorded, not trained."""
     model: FilePath = ""
-    """local_model: ``nano`` (ships with Upturn) or a folder. endpoint: its name there."""
+    """local_model: ``nano`` (ships with Upturn), a folder, or a Hugging Face name such as
+    ``Qwen/Qwen2.5-0.5B-Instruct`` (docs/models.md). endpoint: its name there."""
     url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     """endpoint: base URL, such as ``http://localhost:8000/v1``."""
     import_path: ImportPath = ""

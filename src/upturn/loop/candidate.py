@@ -8,12 +8,10 @@ from upturn.loop.trainee import Trainee
 from upturn.records import AgentVersion
 from upturn.report.training import read_training
 from upturn.report.training.sentence import ending, keeping, measuring
-from upturn.training.place import DESCRIPTION_FILE
+from upturn.training.place import DESCRIPTION_FILE, WARM_UP_FOLDER
 
 ADAPTER_FOLDER = "adapter"
 """Within a version's."""
-WARM_UP = "warm-up"
-"""Folder within a training run's, of what is trained before it; as ``training.world_model`` calls it."""
 
 
 def training_folder(context: Context, name: str) -> Path:
@@ -31,10 +29,12 @@ def training_told(context: Context, name: str) -> str:
     folder = training_folder(context, name)
     found = read_training(folder)
     chosen = " ".join(filter(None, (keeping(found), measuring(found))))
-    if not (folder / WARM_UP / DESCRIPTION_FILE).is_file():
+    if not found.has_warm_up:
         return f"{ending(found)} {chosen}".rstrip()
-    warm_up = f"A supervised warm-up went before. {ending(read_training(folder / WARM_UP))} Then practice began."
-    return f"{warm_up} {ending(found)} {chosen.replace('before any training', 'after the warm-up')}".rstrip()
+    warm_up = (
+        f"A supervised warm-up went before. {ending(read_training(folder / WARM_UP_FOLDER))} Then practice began."
+    )
+    return f"{warm_up} {ending(found)} {chosen}".rstrip()
 
 
 def limits_told(context: Context, name: str) -> str:

@@ -69,7 +69,7 @@ LESSONS: Mapping[str, Lesson] = {
     "star": _imitation("star"),
     "self-repair": _imitation("self_repair"),
     "rft": Lesson(rft.settings, rft.plan, rft.train, rft.examples),
-    "world-model": _lesson(world_model.settings, world_model.plan, world_model.train),
+    "world-model": Lesson(world_model.settings, world_model.plan, world_model.train),
     "offline": _lesson(offline.settings, offline.plan, offline.train),
     "mixture": _lesson(
         lambda config: (mixture.settings(config), mixture.policy(config)), mixture.plan, mixture.train

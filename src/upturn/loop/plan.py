@@ -157,7 +157,8 @@ def practice_plan(
     taken = _memory(trainee, cost, settings, held=kept, batch_rows=alive, alive=alive)
     return Plan(
         algorithm,
-        f"{practice.attempts} fresh attempts at each of {section.tasks_per_iteration} tasks a round",
+        f"{practice.attempts} fresh attempt{'s' if practice.attempts > 1 else ''} at each of "
+        f"{section.tasks_per_iteration} tasks a round",
         held.trainings * section.iterations,
         "iteration",
         rows,

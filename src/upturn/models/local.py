@@ -8,13 +8,13 @@ Not covered: slow tokenizers (without tokenizer.json), weights in other files th
 """
 
 import json
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from upturn.config.section import HUB_NAME
 from upturn.errors import ModelError
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.renderer import SPECIAL_TOKENS, CompactRenderer, Renderer
@@ -29,7 +29,6 @@ _FILES = ["*.json", "*.safetensors", "*.jinja"]
 """What is fetched from the hub."""
 _NOT_FILES = ["original/*", "consolidated*"]
 """The same weights once more, in other formats."""
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 _CURE = "give a folder as transformers saves it, with tokenizer.json"
 _DAMAGED = "train or copy it again"
 _ADAPTER = "adapter_config.json"
@@ -91,7 +90,7 @@ def load_model(name: str, *, precision: Precision = "float32", cure: str = _DAMA
 def find_folder(name: str) -> Path:
     """Where the model's files lie; raises ModelError when there are none to be had."""
     folder = folder_here(name)
-    if folder.exists() or not _HUB_NAME.match(name):
+    if folder.exists() or not HUB_NAME.match(name):
         return folder
     from huggingface_hub import snapshot_download
 
@@ -120,7 +119,7 @@ def folder_here(name: str) -> Path:
 
     A path to nothing when there are none.
     """
-    if not Path(name).exists() and _HUB_NAME.match(name):
+    if not Path(name).exists() and HUB_NAME.match(name):
         from huggingface_hub import snapshot_download
 
         with suppress(OSError, ValueError):  # not in the cache

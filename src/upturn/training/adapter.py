@@ -7,6 +7,7 @@ of adapters, but for what it saves: a version is a whole model, with the adapter
 import math
 import shutil
 import warnings
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -28,16 +29,18 @@ def adapt(model: PreTrainedModel, settings: AdapterSettings, *, base: str = "") 
 
     The same settings give the same adapter in every process; torch's own generator is left as it was. ``base``:
     folder or name of the model, for whoever loads the saved adapter; empty = as transformers knows it. Raises
-    ModelError without PEFT, and for targets that are no linear layers of the model.
+    ModelError without PEFT, for targets that are no linear layers of the model, and for a rank beyond all of them.
     """
     try:
         from peft import LoraConfig
     except ImportError as exc:
         raise ModelError(f"a LoRA adapter was asked for, and PEFT is not installed: {INSTALL}") from exc
+    targets = _targets(model, settings)
+    _check_rank(model, settings.rank, targets)
     config: Any = LoraConfig(
         r=settings.rank,
         lora_alpha=ALPHA_FACTOR * settings.rank if settings.alpha is None else settings.alpha,
-        target_modules=_targets(model, settings),
+        target_modules=targets,
         task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
@@ -108,6 +111,17 @@ def _targets(model: PreTrainedModel, settings: AdapterSettings) -> list[str]:
             f"can have one on; it has: {', '.join(sorted(known))}; leave targets empty for all of them"
         )
     return sorted(settings.targets or known)
+
+
+def _check_rank(model: PreTrainedModel, rank: int, targets: Sequence[str]) -> None:
+    """A matrix cannot have a higher rank than its shorter side, so what is above that only takes memory."""
+    own = (part for name, part in model.named_modules() if name.rpartition(".")[2] in targets)
+    longest = max(min(part.in_features, part.out_features) for part in own if isinstance(part, nn.Linear))
+    if rank > longest:
+        raise ModelError(
+            f"a LoRA adapter of rank={rank!r} is more than {type(model).__name__} has room for: its adapted layers "
+            f"have a rank of at most {longest}; lower lora.rank, or train the whole model without an adapter"
+        )
 
 
 def _draw(layer: Any, generator: torch.Generator) -> None:  # Any: a layer of PEFT's

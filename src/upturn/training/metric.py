@@ -99,7 +99,9 @@ METRICS: tuple[Metric, ...] = (
         "unscorable", "reward", "trajectories", "Attempts without a usable reward; they stay out of the baseline."
     ),
     Metric("forks", "reward", "rows", "Rows begun because a prompt did not extend the tokens before it."),
-    Metric("compactions", "reward", "rows", "Those of them where history was rewritten to fit a context's budget."),
+    Metric(
+        "compactions", "reward", "rows", "Those of the forks where history was rewritten to fit a context's budget."
+    ),
     Metric(
         "failed", "reward", "trajectories", "Attempts that earned less than a success, where successes are learned."
     ),

@@ -17,6 +17,8 @@ from upturn.training.watched import Keep, Planned, plan_problems
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 CURVE_FILE = "curve.jsonl"
+WARM_UP_FOLDER = "warm-up"
+"""Within a run's folder: the supervised run that went before it."""
 DESCRIPTION_FILE = "run.json"
 OUTCOME_FILE = "outcome.json"
 EVENTS_FOLDER = "tensorboard"

@@ -67,11 +67,12 @@ def usable_for(trajectories: Sequence[Trajectory], *, freshness: Freshness | Non
 
 
 def told(usability: Mapping[Way, Usability]) -> list[str]:
-    """One line for each way, then one for each reason that something is left out."""
+    """One line for each way, by its command, then one for each reason that something is left out."""
     lines = []
     for way, found in usability.items():
         total = found.usable + sum(found.left_out.values())
-        lines.append(f"{way}: {found.usable} of {total} trajectories")
+        command = "offline" if way == "policy_gradient" else way
+        lines.append(f"{command} can learn from {found.usable} of {total} attempts")
         lines += [f"  {count} left out: {REASONS[reason]}" for reason, count in found.left_out.items()]
     return lines
 

@@ -23,6 +23,7 @@ from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.assessment import Evaluate
 from upturn.training.grpo import run_grpo
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.place import WARM_UP_FOLDER
 from upturn.training.prediction import (
     Foresight,
     Prediction,
@@ -86,7 +87,7 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
     if (warm_up := settings.warm_up) is not None:
         watched = None if warm_up.evaluate_every is None else observation_rows(held_out)
         rows = (*observation_rows(kept), *rehearsal)
-        run_sft(model, rows, warm_up, seed=seed, run_dir=run_dir / "warm-up", evaluate=watched)
+        run_sft(model, rows, warm_up, seed=seed, run_dir=run_dir / WARM_UP_FOLDER, evaluate=watched)
     used = kept if settings.easy is None else unknown(predictor, kept, settings.threshold, settings.easy)
     facts = {"world model": settings, "transitions": transitions_digest(kept)}
     collect = Predictions(predictor, used, settings, seed=seed, usual=usual, facts=facts)

@@ -41,6 +41,22 @@ def test_every_end_is_told(
     assert status(report) == state
 
 
+def test_a_run_that_took_no_step_does_not_pass_for_training(finished: TrainingReport) -> None:
+    """All attempts of each group ended alike, so that its 60 iterations changed nothing."""
+    report = ended(finished, "finished", 60)
+    assert report.outcome is not None
+    assert ending(replace(report, outcome=replace(report.outcome, steps=0))) == (
+        "All 60 iterations were done. Not one optimiser step was taken: nothing that was tried taught anything."
+    )
+
+
+def test_after_a_warm_up_the_first_weights_are_not_those_from_before_training(finished: TrainingReport) -> None:
+    first = replace(ended(finished, "finished", 60).outcome, kept_units=0)  # type: ignore[type-var]
+    told = keeping(replace(finished, outcome=first, has_warm_up=True))
+    assert told.startswith("The weights after the warm-up are kept: ")
+    assert keeping(replace(finished, outcome=first)).startswith("The weights before any training are kept: ")
+
+
 def costly(report: TrainingReport, *found: tuple[int, float, float]) -> TrainingReport:
     """Evaluated at these iterations, with ``error`` at most .05 and ``safety`` at most .1."""
     points = (CurvePoint(at, at, {"score": 0.5, "cost_error": e, "cost_safety": s}) for at, e, s in found)

@@ -14,7 +14,7 @@ from upturn.loop.exam import ExamResult
 from upturn.loop.lessons import dpo, kto
 from upturn.loop.lessons.evidence import needed_pool
 from upturn.loop.peer import jointly
-from upturn.loop.plan import Plan, held_by, practice_plan
+from upturn.loop.plan import Plan, Walk, held_by, practice_plan, rows_plan
 from upturn.loop.practice import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee
@@ -74,12 +74,46 @@ def policy(config: Config) -> GrpoSettings:
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
-    """What practice would take; the pool's parts come on top, a step each in a round."""
-    settings(context.config)
+    """What practice and the pool's parts would take, of which each has a step in a round."""
+    rounds, asked = settings(context.config).units, policy(context.config)
     needed_pool(context, "mixture")
-    asked = policy(context.config)
+    beside = _beside(context, parent, rounds)
     course = _course(context, dict.fromkeys(context.practised, 1.0), "mixture")
-    return practice_plan(context, parent, "mixture", course=course, passes=asked.passes, held=held_by(asked))
+    own = practice_plan(context, parent, "mixture", course=course, passes=asked.passes, held=held_by(asked))
+    return replace(
+        own,
+        learns_from=f"{own.learns_from}; beside them {', '.join(each.learns_from for each in beside)}",
+        rows=own.rows + sum(each.rows for each in beside),
+        tokens=own.tokens + sum(each.tokens for each in beside),
+        memory_bytes=max(each.memory_bytes for each in (own, *beside)),
+        seconds=own.seconds + sum(each.seconds for each in beside),
+    )
+
+
+def _beside(context: Context, parent: AgentVersion, rounds: int) -> list[Plan]:
+    """Of each part that the pool gives."""
+    trainee = Trainee(context.fleet, parent, context.adapter)
+    stored = stored_parts(context, trainee)
+    return [rows_plan(context, trainee, "mixture", walk_of(each, rounds)) for each in stored]
+
+
+def walk_of(stored: "Stored", rounds: int) -> Walk:
+    """What so many rounds go through of a part: a step each."""
+    evidence: Any = stored.evidence  # of the kind that the part names, as its settings are
+    own: Any = stored.settings
+    match stored.part:
+        case "sft":
+            rows, batch, kind = list(evidence), own, "verified successes"
+        case "dpo":
+            rows = supervised_rows([side for pair in evidence for side in (pair.chosen, pair.rejected)])
+            batch, kind = 2 * own.batch_pairs, "pairs"
+        case "kto":
+            rows = supervised_rows([each.trajectory for each in evidence])
+            batch, kind = own.batch_trajectories, "rated attempts"
+        case never:
+            assert_never(never)
+    taken = rounds * min(batch, len(rows))
+    return Walk(rows, f"{len(evidence)} {kind}", rounds, "iteration", taken, batch)
 
 
 def train(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:

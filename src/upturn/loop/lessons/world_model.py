@@ -1,20 +1,24 @@
 """Learning what the environment answers, from attempts that the pool holds."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from upturn.config import Config
+from upturn.loop.candidate import training_folder
 from upturn.loop.context import Context
 from upturn.loop.exam import ExamResult
 from upturn.loop.lessons.evidence import needed_pool
+from upturn.loop.lessons.learned import Learned
 from upturn.loop.plan import Plan, Walk, evaluations, held_by, rows_plan
 from upturn.loop.settings import made, optimiser, watch
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in, with_rows
 from upturn.loop.world_model import observed, take_world_snapshot, train_world_model
 from upturn.models.observation import RenderedObservations
-from upturn.records import AgentVersion, Snapshot
+from upturn.records import AgentVersion, Result, Snapshot
+from upturn.report.training import TrainingReport, read_training
+from upturn.report.training.sentence import beginning
 from upturn.training.presets import preset
 from upturn.training.row import supervised_rows
 from upturn.training.settings import SftSettings
@@ -89,8 +93,32 @@ def _seconds(trainee: Trainee, transitions: Sequence[Transition]) -> float:
     return (time.perf_counter() - started) / len(transitions)
 
 
-def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
-    """The version that knows the world better; practice goes on from it."""
+def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> Learned:
+    """The version that knows the world better, and by how much; practice goes on from it."""
     needed_pool(context, "world-model")
     snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_world_snapshot(context))
-    return train_world_model(context, parent, snapshot, name, settings=settings(context.config))
+    version = train_world_model(context, parent, snapshot, name, settings=settings(context.config))
+    return learned(version, read_training(training_folder(context, name)))
+
+
+def learned(version: AgentVersion, report: TrainingReport) -> Learned:
+    """The version with its lift, and that of the weights that practice began with: those after any warm-up."""
+    kept = report.kept
+    if kept is None:  # what is evaluated is kept by it
+        return Learned(version)
+    first, metrics = report.evaluations[0].metrics, kept.metrics
+    n = round(metrics["score_tasks"] or 0)
+    lifts = [
+        Result(name, each["score"] or 0.0, "share", n=n)
+        for name, each in (("lift_first", first), ("lift", metrics))
+    ]
+    line = (
+        f"Of {n} held-out answers the version predicts {_points(metrics, 'held_out_right'):.1f} % right, and "
+        f"always naming a tool's most common answer {_points(metrics, 'held_out_usual'):.1f} %: the lift is "
+        f"{_points(metrics, 'score'):+.1f} points, and was {_points(first, 'score'):+.1f} {beginning(report)}."
+    )
+    return Learned(version, tuple(lifts), ("", line))
+
+
+def _points(metrics: Mapping[str, float | None], name: str) -> float:
+    return 100 * (metrics[name] or 0.0)

@@ -6,7 +6,14 @@ from pathlib import Path
 from upturn.records import record
 from upturn.training.curve import CurvePoint, read_curve
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.place import CURVE_FILE, RunDescription, read_description, read_outcome
+from upturn.training.place import (
+    CURVE_FILE,
+    DESCRIPTION_FILE,
+    WARM_UP_FOLDER,
+    RunDescription,
+    read_description,
+    read_outcome,
+)
 
 
 @record
@@ -21,6 +28,8 @@ class TrainingReport:
     """None = under way, or interrupted."""
     written: str = ""
     """When the latest point was written, of a run that has not ended; empty = it has, or there is no point."""
+    has_warm_up: bool = False
+    """Whether a supervised warm-up went before, so that the first weights are those after it."""
 
     @property
     def evaluations(self) -> tuple[CurvePoint, ...]:
@@ -69,4 +78,5 @@ def read_training(folder: Path) -> TrainingReport:
         points,
         outcome,
         "" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC",
+        (folder / WARM_UP_FOLDER / DESCRIPTION_FILE).is_file(),
     )

@@ -186,6 +186,7 @@ _FIXED = (
             Line("unscorable", "attempts without reward"),
             Line("forks", "forked rows"),
             Line("curriculum_missing", "attempts that nobody judged"),
+            Line("compactions", "of these for a budget"),
         ),
         ideal=0.0,
     ),

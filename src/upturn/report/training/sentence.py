@@ -32,7 +32,14 @@ def status(report: TrainingReport) -> tuple[str, str]:
 
 
 def ending(report: TrainingReport) -> str:
-    """How far the run got, and why it stopped there."""
+    """How far the run got, why it stopped there, and whether it trained at all."""
+    outcome = report.outcome
+    if outcome is None or outcome.steps:
+        return _stopped(report)
+    return f"{_stopped(report)} Not one optimiser step was taken: nothing that was tried taught anything."
+
+
+def _stopped(report: TrainingReport) -> str:
     plan, outcome = report.description.plan, report.outcome
     units = UNITS[plan.unit]
     stopped = f"It stopped after {0 if outcome is None else outcome.units:,} of {plan.units:,} {units}"
@@ -80,6 +87,11 @@ def _cost(value: float) -> str:
     return number(value) if value >= 0.001 else f"{value:.4g}"
 
 
+def beginning(report: TrainingReport) -> str:
+    """When the weights of the first evaluation were."""
+    return "after the warm-up" if report.has_warm_up else "before any training"
+
+
 def keeping(report: TrainingReport) -> str:
     """Which weights came out of it."""
     outcome, unit = report.outcome, report.description.plan.unit
@@ -89,7 +101,7 @@ def keeping(report: TrainingReport) -> str:
         return "The last weights are kept."
     if outcome.best_score is None:
         return "Nothing was kept: the model has the weights from before training."
-    where = "before any training" if outcome.kept_units == 0 else f"after {unit} {outcome.kept_units:,}"
+    where = beginning(report) if outcome.kept_units == 0 else f"after {unit} {outcome.kept_units:,}"
     return f"The weights {where} are kept: the best of {len(report.evaluations)} evaluations."
 
 
