@@ -21,7 +21,7 @@ from upturn.environments.suite.family import FINISH, Draft, Family, agreed, call
 from upturn.environments.suite.fault_oracle import LOOKS, recovered
 from upturn.environments.suite.scene import Scene
 from upturn.environments.suite.wording import PHRASES
-from upturn.environments.workspace import Fault, FaultPlan
+from upturn.environments.workspace import Fault, FaultKind, FaultPlan, RateLimit
 from upturn.environments.workspace.apps import operation_of
 from upturn.environments.workspace.fault_layer import SEVERAL
 from upturn.records import Action
@@ -125,6 +125,19 @@ def denied(scene: Scene, draft: Draft) -> FaultPlan:
     return FaultPlan((Fault("no_permission", _name(first), person=person, is_lasting=is_lasting),))
 
 
+def throttled(scene: Scene, draft: Draft) -> FaultPlan:
+    """An app that takes a few calls a minute."""
+    apps = [each.target for each in draft.oracle if each.target != "user"]
+    app = max(apps, key=apps.count)
+    return FaultPlan(limits=(RateLimit(app, min(scene.rng.choice((2, 3, 4)), apps.count(app) - 1)),))
+
+
+def weathered(scene: Scene, draft: Draft) -> FaultPlan:  # noqa: ARG001  # plans are drawn from both
+    """Faults by chance, now and then, whatever is called."""
+    rates: dict[FaultKind, float] = {"unavailable": 0.1, "timeout": 0.05, "lost_answer": 0.1, "rate_limited": 0.05}
+    return FaultPlan(rates=rates, seed=scene.rng.randrange(1_000_000))
+
+
 def everything(scene: Scene, draft: Draft) -> FaultPlan:
     """Calls that may have been done among apps that refuse for a while."""
     return unanswered(scene, draft) + interrupted(scene, draft)
@@ -207,6 +220,11 @@ FAMILIES = (
     *(
         faulty(_BASES[name], denied, level=level)
         for name, level in (("event_move", 2), ("channel_post", 3), ("mail_forward", 3), ("late_one_reminded", 4))
+    ),
+    *(faulty(_BASES[name], throttled, level=3) for name in ("mail_unread_sum", "mail_by_amount")),
+    *(
+        faulty(_BASES[name], weathered, level=level)
+        for name, level in (("mail_answer_question", 4), ("budget_mailed_to_whoever_asks", 4), ("weekly_report", 5))
     ),
     *(faulty(_BASES[name], everything, level=5) for name in ("onboarding", "incident_follow_up")),
 )
