@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -27,6 +27,11 @@ def cases(family: str, kind: str, *, count: int = 200) -> Iterator[tuple[Task, S
             yield task, scenario
 
 
+def final(trajectory: Trajectory) -> dict[str, Any]:
+    """The state that the attempt left."""
+    return dict(trajectory.final_state)
+
+
 def failed(judged: Evaluation) -> list[str]:
     """The gates that were not passed."""
     return [gate.name for gate in judged.gates if not gate.is_passed]
@@ -41,7 +46,7 @@ def test_perfect_work_recovers_from_all_that_can_be_recovered_from(family: str, 
         found = recovery(trajectory, task)
         assert judged.is_success
         assert found.recovered == found.faults
-        came += len(trajectory.final_state["faults"])
+        came += len(final(trajectory)["faults"])
         assert found == recovery(from_json(Trajectory, to_json(trajectory)), task)
     assert came
 
@@ -59,7 +64,7 @@ def test_an_answer_sent_again_after_it_was_lost_is_there_twice_and_not_recovered
     assert (failed(judged), recovery(patient, task)) == ([], Recovery(1, 1))
     hasty, judged = attempt(task, [found, shown, agreed_, reply, *agreed(reply), finish])
     assert (failed(judged), recovery(hasty, task)) == (["goal"], Recovery(1, 0))
-    assert len(hasty.final_state["changes"]["mails/+"]) == 2
+    assert len(final(hasty)["changes"]["mails/+"]) == 2
 
 
 def test_work_given_up_after_a_fault_is_not_recovered(attempt: Attempt) -> None:
@@ -88,7 +93,9 @@ def test_a_mail_that_reached_some_is_recovered_by_one_to_the_rest_and_not_by_one
     task, scenario = next(cases("mail_to_several_partly", "partial_write"))
     *work, shown, agreed_, rest, finish = scenario.draft.oracle
     sent = work[-1]
-    assert rest.parameters["to"] == sent.parameters["to"][-1:]
+    people = sent.parameters["to"]
+    assert isinstance(people, list)
+    assert rest.parameters["to"] == people[-1:]
 
     careful, judged = attempt(task, [*work, shown, agreed_, rest, finish])
     assert (failed(judged), recovery(careful, task)) == ([], Recovery(1, 1))
@@ -118,7 +125,7 @@ def test_a_denied_permission_is_refused_for_and_leaves_all_untouched(attempt: At
 
     trajectory, judged = attempt(task, [listed, move, ask, refuse])
     assert (failed(judged), recovery(trajectory, task)) == ([], Recovery(0, 0))
-    assert trajectory.final_state["changes"] == {}
+    assert final(trajectory)["changes"] == {}
     assert failed(attempt(task, [listed, move, refuse])[1]) == ["asked"]  # somebody might have given it
     assert failed(attempt(task, [listed, refuse])[1]) == ["asked"]  # nobody has denied anything
     assert failed(attempt(task, [listed, move, ask, call("user.finish")])[1]) == ["answer"]
@@ -127,7 +134,8 @@ def test_a_denied_permission_is_refused_for_and_leaves_all_untouched(attempt: At
     assert failed(attempt(task, [listed, move, ask, told])[1]) == ["answer"]
     elsewhere = call("calendar.create", title="x", start="2026-03-09 09:00", end="2026-03-09 10:00")
     assert failed(attempt(task, [listed, move, ask, elsewhere, refuse])[1]) == ["untouched"]
-    assert person in refuse.parameters["text"]
+    assert person is not None
+    assert person in str(refuse.parameters["text"])
 
 
 def test_a_permission_that_can_be_had_must_not_be_refused_for(attempt: Attempt) -> None:
@@ -145,10 +153,10 @@ def test_a_moved_file_is_not_the_agents_change(attempt: Attempt) -> None:
     found, named, search, write, finish = scenario.draft.oracle
     fault = scenario.draft.faults.faults[0]
 
-    assert attempt(task, [found, named])[0].final_state["changes"] == {}
+    assert final(attempt(task, [found, named])[0])["changes"] == {}
     done, judged = attempt(task, [found, named, search, write, finish])
     assert failed(judged) == []
-    assert list(done.final_state["changes"]) == list(scenario.goal)
+    assert list(final(done)["changes"]) == list(scenario.goal)
     assert all(path.startswith(f"files/{fault.to_id}/") for path in scenario.goal)
 
 
@@ -171,7 +179,7 @@ def test_faults_are_told_of_in_their_step_and_come_again_after_a_restore() -> No
     steps = [environment.step(each) for each in before]
     snapshot, state = environment.snapshot(), environment.state()
     step = environment.step(reply)
-    after = environment.state()
+    after: dict[str, Any] = dict(environment.state())
 
     assert [each.info.faults for each in steps] == [(), (), ()]
     assert [each.info.sim_time for each in steps] == [1, 6, 66]

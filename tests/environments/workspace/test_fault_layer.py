@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from upturn.environments.workspace import (
     Fault,
+    FaultKind,
     FaultPlan,
     FaultState,
     OperationError,
@@ -30,10 +32,12 @@ AGREEABLE = Persona(wishes=tuple(Wish(each.target, each.operation) for each in t
 class Office:
     """Ann's workspace under a plan, call after call."""
 
+    last: Outcome
+    """Of the last call."""
+
     def __init__(self, workspace: Workspace, *faults: Fault, plan: FaultPlan | None = None) -> None:
         self.begin = self.workspace = workspace
         self.state = FaultState(FaultPlan(faults) if plan is None else plan)
-        self.last: Outcome | None = None
 
     def do(self, *calls: str) -> str:
         """The last call's answer, with the code of an error before it."""
@@ -42,14 +46,18 @@ class Office:
             assert action is not None, call
             self.last = attempted(self.workspace, self.state, action)
             self.workspace, self.state = self.last.workspace, self.last.state
-        assert self.last is not None
         error, effect = self.last.error, self.last.effect
         return f"{error.code}: {error}" if error is not None else effect.text if effect is not None else ""
 
     @property
-    def changes(self) -> dict[str, JsonValue]:
+    def changes(self) -> dict[str, Any]:
         """Against the beginning, with files where they end up."""
         return changes(FaultState(self.state.plan).settled(self.begin), self.state.settled(self.workspace))
+
+    @property
+    def hit(self) -> list[str]:
+        """Kinds of the faults that hit the last call."""
+        return list(self.last.faults)
 
     @property
     def kinds(self) -> list[str]:
@@ -104,7 +112,7 @@ def test_an_app_is_unavailable_so_many_times_and_that_is_one_fault(office: Calla
 
 @pytest.mark.parametrize(("kind", "is_done"), [("timeout", False), ("lost_answer", True)])
 def test_no_answer_sounds_the_same_whether_it_was_done_or_not(
-    office: Callable[..., Office], asked_first: Ask, kind: str, *, is_done: bool
+    office: Callable[..., Office], asked_first: Ask, kind: FaultKind, *, is_done: bool
 ) -> None:
     at = office(Fault(kind, "outlook.send", seconds=20.0))
     send = "outlook.send to=bob.ray; subject=hello; body=see you"
@@ -171,9 +179,9 @@ def test_readings_after_a_write_are_old_for_a_while_and_say_so(office: Callable[
     assert at.do("outlook.move ids=m11; folder=later", "outlook.search folder=later") == (
         "no mails\n(as it was 1 s ago)"
     )
-    assert at.last.faults == ("stale_read",)
+    assert at.hit == ["stale_read"]
     assert at.do("outlook.search folder=inbox; sender=dana.fox").startswith("m14 ")  # the same before and after
-    assert at.last.faults == ()
+    assert at.hit == []
     assert at.do("user.wait seconds=43", "outlook.search folder=later").startswith("m11 ")
     assert at.kinds == ["stale_read"]
 
@@ -185,6 +193,7 @@ def test_a_permission_is_there_once_the_user_was_asked_for_it(office: Callable[.
     assert (at.do(FLAG), at.last.is_told) == (refused, False)
     assert (at.do(FLAG), at.last.is_told) == (refused, True)
     assert at.do("user.ask text=may i?") == "dana.fox has given the permission, try again"
+    assert at.last.effect is not None
     assert at.last.effect.costs == {}
     assert at.do(FLAG) == "flagged"
     assert at.do("user.ask text=may i do more?") == "it is all in what I asked for"

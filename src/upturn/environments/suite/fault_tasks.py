@@ -163,7 +163,7 @@ def _to_several(scene: Scene) -> Draft:
     subject, phrase = f"{rng.choice(('news', 'reminder', 'question'))} {rng.randint(10, 99)}", rng.choice(PHRASES)
     return Draft(
         {"people": " and ".join(people), "subject": f'"{subject}"', "phrase": f'"{phrase}"'},
-        (*agreed(call("outlook.send", to=sorted(people), subject=subject, body=phrase)), FINISH),
+        (*agreed(call("outlook.send", to=[*sorted(people)], subject=subject, body=phrase)), FINISH),
     )
 
 
