@@ -221,10 +221,10 @@ FAMILIES = (
         faulty(_BASES[name], denied, level=level)
         for name, level in (("event_move", 2), ("channel_post", 3), ("mail_forward", 3), ("late_one_reminded", 4))
     ),
-    *(faulty(_BASES[name], throttled, level=3) for name in ("mail_unread_sum", "mail_by_amount")),
+    *(faulty(_BASES[name], throttled, level=3) for name in ("mail_unread_sum", "mail_last_word")),
     *(
         faulty(_BASES[name], weathered, level=level)
-        for name, level in (("mail_answer_question", 4), ("budget_mailed_to_whoever_asks", 4), ("weekly_report", 5))
+        for name, level in (("mail_send_number", 4), ("budget_mailed_to_whoever_asks", 4), ("weekly_report", 5))
     ),
     *(faulty(_BASES[name], everything, level=5) for name in ("onboarding", "incident_follow_up")),
 )
