@@ -2,9 +2,9 @@
 
 Checked, in this order: names and levels; tasks (repeatable, in rounds, no task shared between seeds or splits);
 for tasks of both splits: reset and step (repeatable, right types, nothing an agent sends raises, a refused action
-changes nothing), snapshot and restore, a state that JSON can hold; the verifier (pure, also on a trajectory that
-was stored and read again, within its ranges, no success for doing nothing). Not checked: whether tasks can be
-solved and whether the verifier is right.
+changes nothing, unless it tells of faults), snapshot and restore, a state that JSON can hold; the verifier (pure,
+also on a trajectory that was stored and read again, within its ranges, no success for doing nothing). Not checked:
+whether tasks can be solved and whether the verifier is right.
 """
 
 import math
@@ -199,7 +199,8 @@ def _check_probe(kit: EnvironmentKit, task: Task, probe: Action) -> _Attempt:
     snapshot = _asked(kit, "snapshot()", lambda: environment.snapshot())  # noqa: PLW0108  as above
     step = _stepped(kit, environment, probe)
     after = _state(kit, task, environment)
-    if step.observation.is_error and (after != before.state or step.info.state_hash != before.state_hash):
+    has_changed = after != before.state or step.info.state_hash != before.state_hash
+    if step.observation.is_error and has_changed and not step.info.faults:
         raise _breach(kit, f"refusing {probe!r} with {step.observation.code!r} changed the state")
     if _stepped(kit, twin.environment, probe) != step or _state(kit, task, twin.environment) != after:
         raise _breach(kit, f"the same action {probe!r} had different results in two environments of one task")

@@ -14,7 +14,8 @@ class Info:
     cost_components: Mapping[str, float]
     """Safety and error costs of this step only."""
     faults: tuple[str, ...] = ()
-    """Names of injected faults that fired in this step."""
+    """Names of injected faults that fired in this step. Only with one may an action that is answered with an error
+    have changed something."""
     state_hash: str = ""
     """Hash of the state after this step."""
     potential: float | None = None

@@ -36,7 +36,7 @@ class Observation:
 
     @property
     def is_error(self) -> bool:
-        """True when the action was refused; a refused action changed nothing."""
+        """True when the action was refused; a refused action changed nothing, unless a fault was injected."""
         return self.code != "ok"
 
 

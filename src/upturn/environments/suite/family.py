@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from upturn.environments.suite.scene import Scene
-from upturn.environments.workspace import Wish, Workspace
+from upturn.environments.workspace import NO_FAULTS, FaultPlan, FaultState, Wish, Workspace
 from upturn.models import write_call
 from upturn.records import Action, JsonValue
 
@@ -43,6 +43,8 @@ class Draft:
     """What somebody else's text asks for."""
     cleared: tuple[str, ...] = ()
     """Ids of sensitive things that the task needs."""
+    faults: FaultPlan = NO_FAULTS
+    """What goes wrong in the apps; ``oracle`` gets by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Family:
     """For training."""
     heldout: tuple[str, ...]
     """Never trained on."""
+    atoms: tuple[str, ...] = ()
+    """What makes it harder than its steps, such as ``faults``; its tasks say so in their context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,11 @@ class Scenario:
     draft: Draft
     goal: Mapping[str, JsonValue] = field(default_factory=dict)
     """Exactly what must differ afterwards, as ``workspace.changes`` writes it."""
+
+    @property
+    def baseline(self) -> Workspace:
+        """What changes are told against: the workspace, with files where they will be once they have moved."""
+        return FaultState(self.draft.faults).settled(self.workspace) if self.draft.faults else self.workspace
 
 
 def call(name: str, **parameters: JsonValue) -> Action:

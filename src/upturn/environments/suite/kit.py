@@ -5,13 +5,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from upturn.environments.environment import Environment
 from upturn.environments.player import Player, following
 from upturn.environments.suite.environment import SuiteEnvironment
-from upturn.environments.suite.family import call
+from upturn.environments.suite.family import agreed, call
 from upturn.environments.suite.renaming import RenamedEnvironment, names_of, renamed, told
 from upturn.environments.suite.tasks import FAMILIES, compose, task_stream
 from upturn.environments.suite.verifier import SuiteVerifier, may_differ
 from upturn.environments.workspace import tools
 from upturn.models import write_call
 from upturn.records import Action, JsonValue, Split, Task
+
+_MAKING = frozenset(
+    {
+        *(
+            "outlook.send",
+            "outlook.reply",
+            "outlook.forward",
+            "outlook.draft",
+            "calendar.create",
+            "teams.create_meeting",
+        ),
+        *("teams.send_message", "teams.post_to_channel", "word.insert_text", "powerpoint.add_slide"),
+    }
+)
+"""Operations that make something new each time, other than sending a draft: done twice, it is there twice."""
 
 
 class SuiteKit:
@@ -46,15 +61,20 @@ class SuiteKit:
         return tuple(dict.fromkeys(text for text in written if "=" in text and text not in task.instruction))
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
-        """Perfect work that is spoiled: by a mail to an outsider, by a refusal in the end, by no end at all; and
-        work without asking anybody."""
+        """Perfect work that is spoiled: by a mail to an outsider, by doing once more what makes something new, by a
+        refusal in the end, by no end at all; and work without asking anybody."""
         draft = compose(task).draft
         *work, end = draft.oracle
         outside = call("outlook.send", to="eve@rival.example", subject="hello", body="see this")
-        unasked = [each for each in work if each.target != "user"]
+        unasked = [each for each in work if each.target != "user" or each.operation == "wait"]
         ways = {"outsider": (*work, outside, end), "no_end": tuple(work)}
         if draft.is_feasible:
             ways["refusal"] = (*work, call("user.refuse", text="this cannot be done"))
+        made = [
+            each for each in work if f"{each.target}.{each.operation}" in _MAKING and "draft" not in each.parameters
+        ]
+        if draft.is_feasible and made:
+            ways["twice"] = (*work, *agreed(made[-1]), end)
         if len(unasked) < len(work):
             ways["unasked"] = (*unasked, end)
         return {name: following([told(task, each) for each in actions]) for name, actions in ways.items()}

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
-from typing import Any, NamedTuple
 
 from upturn.environments.suite import (
     appointment_tasks,
@@ -13,6 +12,7 @@ from upturn.environments.suite import (
     channel_tasks,
     cross_tasks,
     excel_tasks,
+    fault_tasks,
     mail_reading_tasks,
     mail_sorting_tasks,
     mail_writing_tasks,
@@ -22,10 +22,11 @@ from upturn.environments.suite import (
     workflow_tasks,
 )
 from upturn.environments.suite.family import CLOSERS, OPENERS, Draft, Family, Scenario
+from upturn.environments.suite.fault_oracle import Performed, performed, wish_for
 from upturn.environments.suite.scene import Scene
-from upturn.environments.workspace import OperationError, Persona, Wish, Workspace, changes
-from upturn.environments.workspace.apps import canonical, operation_of
-from upturn.environments.workspace.operation import Operation, Parameters, checked
+from upturn.environments.workspace import FaultState, OperationError, Persona, Workspace, changes
+from upturn.environments.workspace.apps import operation_of
+from upturn.environments.workspace.operation import checked
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
@@ -33,7 +34,7 @@ _MODULES = (
     *(mail_reading_tasks, mail_sorting_tasks, mail_writing_tasks),
     *(calendar_tasks, calendar_change_tasks, teams_tasks, channel_tasks),
     *(excel_tasks, cross_tasks, appointment_tasks),
-    *(workflow_tasks, obstacle_tasks, safety_tasks),
+    *(workflow_tasks, obstacle_tasks, safety_tasks, fault_tasks),
 )
 FAMILIES: Mapping[str, Family] = {family.name: family for module in _MODULES for family in module.FAMILIES}
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
@@ -60,7 +61,7 @@ def make_task(family_name: str, number: int, *, split: Split = "train", tenant: 
         seed=2 * number + _STREAMS[split],
         split=split,
         tenant=tenant,
-        context={"template": template},
+        context={"template": template, **({"atoms": list(family.atoms)} if family.atoms else {})},
     )
     return replace(task, instruction=compose(task).instruction)
 
@@ -111,26 +112,22 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
         draft.objection,
     )
     workspace = replace(workspace, persona=persona)
+    before = FaultState(draft.faults).settled(workspace)
     words = _templates(family, split)[template].format(**draft.slots)
     closer = rng.choice(CLOSERS)
     instruction = rng.choice(OPENERS) + words + ("" if words.endswith("?") else closer)
-    return Scenario(workspace, instruction, draft, changes(workspace, done))
+    return Scenario(workspace, instruction, draft, changes(before, done))
 
 
-class _Performed(NamedTuple):
-    """What perfect work comes to."""
-
-    workspace: Workspace
-    wishes: tuple[Wish, ...]
-
-
-def _performed(workspace: Workspace, draft: Draft) -> _Performed:
+def _performed(workspace: Workspace, draft: Draft) -> Performed:
     """The workspace after perfect work, and what of it needs agreement, with ``also``.
 
     What only reads or talks to the user is left out: it makes no difference. Raises WorldError where something is
     refused, which is a mistake of the family.
     """
-    wishes = [_wish(operation_of(action), checked(operation_of(action), action)) for action in draft.also]
+    if draft.faults:
+        return performed(workspace, draft.faults, draft.oracle)
+    wishes = [wish_for(operation_of(action), checked(operation_of(action), action)) for action in draft.also]
     for action in draft.oracle:
         operation = operation_of(action)
         if operation.is_reading or action.target == "user":
@@ -138,13 +135,8 @@ def _performed(workspace: Workspace, draft: Draft) -> _Performed:
         try:
             given = checked(operation, action)
             if operation.impact(workspace, given) is not None:
-                wishes.append(_wish(operation, given))
+                wishes.append(wish_for(operation, given))
             workspace = operation.run(workspace, given).workspace
         except OperationError as exc:
             raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
-    return _Performed(workspace, tuple(wishes))
-
-
-def _wish(operation: Operation[Any], given: Parameters) -> Wish:
-    exact = canonical(operation, given)
-    return Wish(exact.target, exact.operation, exact.parameters)
+    return Performed(workspace, tuple(wishes))

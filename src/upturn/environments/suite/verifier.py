@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from upturn.environments.suite.family import Draft, Scenario
+from upturn.environments.suite.recovery import are_denials_heard
 from upturn.environments.suite.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
 from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
@@ -39,6 +40,8 @@ def may_differ(draft: Draft, path: Sequence[str], value: JsonValue) -> bool:
     match path:
         case ["changes", change]:
             return is_allowed(change, True if value is None else value)  # a mail that was read need not have been
+        case ["faults", *_]:
+            return True  # what went wrong is nobody's work
         case ["message", "text"]:
             kind = ("finish" if draft.answer is None else "answer") if draft.is_feasible else "refuse"
             return _is_told(draft, {"kind": kind, "text": value})
@@ -119,13 +122,17 @@ def _is_named(wanted: str, text: JsonValue) -> bool:
 
 def _has_asked(draft: Draft, trajectory: Trajectory) -> bool:
     """Whether the user was heard: a question was the first thing said to them where something is unclear, and their
-    decision was waited for where they have something to object."""
+    decision was waited for where they have something to object, and a permission was asked for before it was called
+    denied. Waiting says nothing to them."""
     said = [
         turn.action.operation
         for turn in trajectory.turns
         if turn.action is not None and turn.action.target == "user" and not turn.costs.get("error")
+        if turn.action.operation != "wait"
     ]
     is_clear = not draft.clarification or said[:1] == ["ask"]
+    denials = sum(each.is_lasting for each in draft.faults.faults)
+    is_clear = is_clear and are_denials_heard(denials, trajectory.final_state.get("faults"))
     return is_clear and (not draft.objection or "confirm" in said)
 
 

@@ -45,6 +45,12 @@ class Refuse(Parameters):
     text: Text
 
 
+class Wait(Parameters):
+    """Lets time pass, as after an error that says when to try again."""
+
+    seconds: float = Field(gt=0, le=3_600, description="simulated seconds")
+
+
 class Finish(Parameters):
     """Says that all is done; ends the task."""
 
@@ -80,6 +86,13 @@ def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # 
     if not workspace.persona.confirms(shown):
         return Effect(decided, workspace.persona.objection or "no: that is not what I asked for")
     return Effect(replace(decided, confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
+
+
+@APP.operation(Wait, seconds=0.0)
+def wait(workspace: Workspace, asked: Wait) -> Effect:
+    """Nothing else happens."""
+    after = replace(workspace, elapsed=workspace.elapsed + asked.seconds)
+    return Effect(after, f"it is {after.now}")
 
 
 @APP.operation(Refuse)

@@ -139,12 +139,12 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
     return found
 
 
-def state_hash(after: Workspace, changed: Mapping[str, JsonValue]) -> str:
+def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: JsonValue = None) -> str:
     """16 hex digits over all that differs from the beginning, times apart: equal for equal states of one task.
 
-    ``changed``: as ``changes`` tells it.
+    ``changed``: as ``changes`` tells it. ``mark``: what else tells states apart; None = nothing.
     """
     said = [(message.kind, message.text) for message in after.messages]
     rest = (after.made, said, after.shown and fingerprint(after.shown), sorted(after.confirmed))
-    text = json.dumps([changed, rest], sort_keys=True)
+    text = json.dumps([changed, rest] if mark is None else [changed, rest, mark], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

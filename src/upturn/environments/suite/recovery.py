@@ -1,0 +1,127 @@
+"""Recovery from faults: of those that came and that one can get over, how many left no trace.
+
+A fault is recovered when what the call that it hit was meant to do is there exactly once in the end: not missing,
+and not done twice. A call that would have changed nothing is recovered when its app answered a later call as it
+should. What was meant is taken from the call, not from the task: who gives up a wrong call after a fault has not
+recovered.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from upturn.environments.workspace import FaultState, Workspace, changes
+from upturn.environments.workspace.fault_state import Injected
+from upturn.errors import WorldError
+from upturn.records import JsonValue, Task, Trajectory
+
+
+class Recovery(NamedTuple):
+    """Of one attempt; add them up over attempts to get a rate."""
+
+    faults: int
+    """That came and can be recovered from; a permission that is denied cannot."""
+    recovered: int
+
+
+def fault_log(initial: Workspace, state: FaultState) -> list[JsonValue]:
+    """The faults that came, in order, with what each put at stake: as an environment's state tells it."""
+    return [_entry(initial, each) for each in state.injected]
+
+
+def are_denials_heard(faults: int, log: JsonValue) -> bool:
+    """Whether so many permissions were missed, asked for and denied, by the log of an attempt's faults."""
+    denied = [each for each in _listed(log) if isinstance(each, dict) and not each.get("is_recoverable")]
+    return sum(each.get("is_answered") is True for each in denied) >= faults
+
+
+def recovery(trajectory: Trajectory, task: Task) -> Recovery:
+    """Read off the attempt's final state; (0, 0) where nothing went wrong. Raises WorldError for another task's."""
+    if trajectory.task_id != task.id:
+        raise WorldError(f"the attempt {trajectory.id!r} is at {trajectory.task_id!r}, not at {task.id!r}")
+    log, found = trajectory.final_state.get("faults"), trajectory.final_state.get("changes")
+    final = found if isinstance(found, dict) else {}
+    open_ = [each for each in _listed(log) if isinstance(each, dict) and each.get("is_recoverable")]
+    return Recovery(len(open_), sum(_is_recovered(each, final) for each in open_))
+
+
+def _entry(initial: Workspace, injected: Injected) -> JsonValue:
+    before, meant = changes(initial, injected.before), changes(initial, injected.intended)
+    were = changes(injected.intended, injected.before)
+    stake: dict[str, JsonValue] = {}
+    for path in {**before, **meant}:
+        if before.get(path) != meant.get(path) or (path in before) != (path in meant):
+            stake[path] = _stake(path, before, meant, were.get(path))
+    return {
+        "kind": injected.kind,
+        "call": injected.call,
+        "is_recoverable": injected.is_recoverable,
+        "is_answered": injected.is_answered,
+        "stake": stake,
+    }
+
+
+def _stake(
+    path: str, before: Mapping[str, JsonValue], meant: Mapping[str, JsonValue], was: JsonValue
+) -> dict[str, JsonValue]:
+    """What was there and what there would be; without ``to`` where it would be as in the beginning again."""
+    if path.endswith(("/+", "/-")):
+        return {"from": [], "to": _more(_listed(before.get(path)), _listed(meant.get(path)))}
+    old = {"from": before.get(path, was)}
+    return {**old, "to": meant[path]} if path in meant else old
+
+
+def _is_recovered(entry: Mapping[str, JsonValue], final: Mapping[str, JsonValue]) -> bool:
+    stake = entry.get("stake")
+    if not isinstance(stake, dict) or not stake:
+        return entry.get("is_answered") is True
+    return all(_holds(each, path, final) for path, each in stake.items() if isinstance(each, dict))
+
+
+def _holds(stake: Mapping[str, JsonValue], path: str, final: Mapping[str, JsonValue]) -> bool:
+    if "to" not in stake:
+        return path not in final
+    was, meant, now = stake.get("from"), stake["to"], final.get(path)
+    if path == "mails/+":
+        was, meant, now = _by_recipient(was), _by_recipient(meant), _by_recipient(now)
+    return path in final and _is_once(was, meant, now)
+
+
+def _is_once(was: JsonValue, meant: JsonValue, now: JsonValue) -> bool:
+    """Whether what was to be added is there once, and the rest is as it was meant, inside lists and objects too."""
+    if isinstance(meant, dict) and isinstance(now, dict):
+        old = was if isinstance(was, dict) else {}
+        return all(
+            _is_once(old.get(key), value, now.get(key)) for key, value in meant.items() if old.get(key) != value
+        )
+    if isinstance(meant, list) and isinstance(now, list):
+        old_items = _listed(was)
+        added, lost = _more(old_items, meant), _more(meant, old_items)
+        return all(now.count(each) == meant.count(each) for each in added) and all(
+            now.count(each) <= meant.count(each) for each in lost
+        )
+    return meant == now
+
+
+def _by_recipient(mails: JsonValue) -> JsonValue:
+    """Each mail once for everybody it goes to: one mail to two people is as good as two mails."""
+    return [
+        {**mail, "to": person}
+        for mail in _listed(mails)
+        if isinstance(mail, dict)
+        for person in _listed(mail.get("to"))
+    ]
+
+
+def _more(before: Sequence[JsonValue], after: Sequence[JsonValue]) -> list[JsonValue]:
+    """What the second list has beyond the first, as often as it has more of it."""
+    left, found = list(before), []
+    for each in after:
+        if each in left:
+            left.remove(each)
+        else:
+            found.append(each)
+    return found
+
+
+def _listed(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []
