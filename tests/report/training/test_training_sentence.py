@@ -51,7 +51,9 @@ def test_a_run_that_took_no_step_does_not_pass_for_training(finished: TrainingRe
 
 
 def test_after_a_warm_up_the_first_weights_are_not_those_from_before_training(finished: TrainingReport) -> None:
-    first = replace(ended(finished, "finished", 60).outcome, kept_units=0)  # type: ignore[type-var]
+    outcome = ended(finished, "finished", 60).outcome
+    assert outcome is not None
+    first = replace(outcome, kept_units=0)
     told = keeping(replace(finished, outcome=first, has_warm_up=True))
     assert told.startswith("The weights after the warm-up are kept: ")
     assert keeping(replace(finished, outcome=first)).startswith("The weights before any training are kept: ")

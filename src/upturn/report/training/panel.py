@@ -185,8 +185,8 @@ _FIXED = (
         (
             Line("unscorable", "attempts without reward"),
             Line("forks", "forked rows"),
-            Line("curriculum_missing", "attempts that nobody judged"),
             Line("compactions", "of these for a budget"),
+            Line("curriculum_missing", "attempts that nobody judged"),
         ),
         ideal=0.0,
     ),
