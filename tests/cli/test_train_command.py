@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from upturn.cli import train
 from upturn.cli.train import train_app
 from upturn.errors import TrainingError
 from upturn.training import TrainingOutcome
@@ -90,7 +89,7 @@ def test_a_watched_run_is_written_anew_until_it_has_ended(tmp_path: Path, monkey
         if len(slept) == 2:
             write_outcome(folder, TrainingOutcome("finished", 2, 2, "final", 2, "ab", None, None))
 
-    monkeypatch.setattr(train.time, "sleep", sleep)
+    monkeypatch.setattr("upturn.cli.train.time.sleep", sleep)
     printed = _run(str(folder), "--watch", "5")
     assert slept == [5.0, 5.0]
     assert all('http-equiv="refresh" content="5"' in page for page in pages)

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from upturn.report.training import TrainingReport
-from upturn.report.training.panel import Panel, panels
+from upturn.report.training.panel import panels
+from upturn.report.training.panel_kind import Panel
 from upturn.training.curve import CurvePoint
 
 

@@ -105,10 +105,10 @@ def walk_of(stored: "Stored", rounds: int) -> Walk:
         case "sft":
             rows, batch, kind = list(evidence), own, "verified successes"
         case "dpo":
-            rows = supervised_rows([side for pair in evidence for side in (pair.chosen, pair.rejected)])
+            rows = list(supervised_rows([side for pair in evidence for side in (pair.chosen, pair.rejected)]))
             batch, kind = 2 * own.batch_pairs, "pairs"
         case "kto":
-            rows = supervised_rows([each.trajectory for each in evidence])
+            rows = list(supervised_rows([each.trajectory for each in evidence]))
             batch, kind = own.batch_trajectories, "rated attempts"
         case never:
             assert_never(never)

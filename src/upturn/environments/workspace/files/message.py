@@ -133,7 +133,7 @@ def _mailbox(address: Address) -> str:
 
 
 def _put_own(message: Message, mail: Mail) -> None:
-    message["X-Upturn-Folder"] = Header(mail.folder, "utf-8") if not mail.folder.isascii() else mail.folder
+    message["X-Upturn-Folder"] = mail.folder if mail.folder.isascii() else Header(mail.folder, "utf-8").encode()
     message["X-Upturn-Read"] = "yes" if mail.is_read else "no"
     if mail.flag != "none":
         message["X-Upturn-Flag"] = mail.flag
