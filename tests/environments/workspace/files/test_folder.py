@@ -99,7 +99,7 @@ def test_what_a_folder_cannot_keep_is_gone(office: Workspace) -> None:
     used = replace(office.with_items(changed), elapsed=3_600.0, made=3)
     found = unpacked(packed(used, BERLIN)).workspace
     assert (found.files["f7"].versions, found.begun, found.elapsed) == ((), "2026-03-02 10:00", 0.0)
-    assert (found.persona.wishes, found.messages) == ((), ())
+    assert not found.persona.wishes and not found.messages
 
 
 def test_people_work_in_the_folder_with_their_own_programs(office: Workspace) -> None:

@@ -32,7 +32,7 @@ class Directory:
         local, _, domain = who.rpartition("@") if is_outside(who) else (who, "", self.domain)
         if not _LOCAL.fullmatch(local) or not _DOMAIN.fullmatch(domain):
             raise FileFormatError(f"{who!r} cannot be written as an address")
-        return Address(self.names.get(who, ""), local, domain)
+        return Address(" ".join(self.names.get(who, "").split()), local, domain)
 
     def who(self, address: str) -> str:
         """The id of somebody of the company, the address itself of somebody outside."""

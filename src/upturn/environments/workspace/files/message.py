@@ -118,7 +118,8 @@ def _attached(attachment: Attachment) -> Message:
     part.set_payload(attachment.content)
     encoders.encode_base64(part)
     name = attachment.name
-    part.add_header("Content-Disposition", "attachment", filename=name if name.isascii() else ("utf-8", "", name))
+    is_plain = _PLAIN_SUBJECT.fullmatch(name)
+    part.add_header("Content-Disposition", "attachment", filename=name if is_plain else ("utf-8", "", name))
     return part
 
 
@@ -133,7 +134,8 @@ def _mailbox(address: Address) -> str:
 
 
 def _put_own(message: Message, mail: Mail) -> None:
-    message["X-Upturn-Folder"] = mail.folder if mail.folder.isascii() else Header(mail.folder, "utf-8").encode()
+    is_plain = _PLAIN_SUBJECT.fullmatch(mail.folder)
+    message["X-Upturn-Folder"] = mail.folder if is_plain else Header(mail.folder, "utf-8").encode()
     message["X-Upturn-Read"] = "yes" if mail.is_read else "no"
     if mail.flag != "none":
         message["X-Upturn-Flag"] = mail.flag
