@@ -8,6 +8,7 @@ from upturn.agents import Limits
 from upturn.environments.player import following, play
 from upturn.environments.suite import SuiteKit
 from upturn.environments.suite.family import call
+from upturn.environments.suite.recovery import recovery
 from upturn.environments.suite.rubric import RubricVerifier
 from upturn.environments.suite.stopwatch import TimedKit
 from upturn.environments.suite.tasks import compose, make_task
@@ -84,6 +85,24 @@ def test_what_was_not_there_is_said_and_is_not_zero() -> None:
     found = named([finished("mail_flag")])
     for name in ("cross_app", "recovery", "first_action_p95"):
         assert (found[name].value, found[name].n, found[name].holds) == ("not applicable", 0, None)
+
+
+def test_recovery_is_counted_over_all_faults_that_came() -> None:
+    task = make_task("mail_draft_unanswered", 0, split="heldout")
+    oracle = compose(task).draft.oracle
+    found = []
+    for stop in range(1, len(oracle)):  # stopped at ever later places of the way around one fault
+        trajectory = play(KIT.environment(task), task, following(oracle[:stop]), max_turns=50)
+        judged = KIT.verifier.verify(task, trajectory)
+        found.append(Finished(task, trajectory, judged, judged, None))
+    faulty = [each for each in found if recovery(each.trajectory, task).faults]
+    whole = finished("mail_draft_unanswered")
+    met = named([*faulty, whole])["recovery"]
+    assert (named([whole])["recovery"].value, met.n, met.bar) == (1, len(faulty) + 1, ">= 0.7")
+    assert met.value == sum(recovery(each.trajectory, task).recovered for each in (*faulty, whole)) / (
+        len(faulty) + 1
+    )
+    assert 0 < met.value < 1
 
 
 def test_time_to_first_action_is_that_of_the_slow_ones() -> None:

@@ -69,3 +69,10 @@ def test_suites_are_read_as_they_were_written() -> None:
     assert suite.id == f"prodbench-hard/{suite.version}"
     with pytest.raises(UnknownNameError, match="unknown suite 'prodbench'; known: prodbench-easy"):
         suite_named("prodbench")
+
+
+def test_apps_fail_in_robustness_only() -> None:
+    faulty = {name for name, family in FAMILIES.items() if "faults" in family.atoms}
+    with_faults = {name for name, recipe in RECIPES.items() if faulty & set(recipe.families)}
+    assert with_faults == {"prodbench-robustness"}
+    assert faulty <= set(RECIPES["prodbench-robustness"].families)

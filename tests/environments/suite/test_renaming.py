@@ -120,6 +120,8 @@ def test_a_renamed_task_is_another_with_the_same_words_and_has_names_of_its_own(
     assert REPLY.instruction == plain.instruction
     assert (REPLY.id, REPLY.context[KEY]) == (f"{plain.id}/renamed", plain.seed)
     assert names_of(plain) is None
+    assert REPLY.context["atoms"] == ["names"]
+    assert renamed(make_task("mail_reply_unanswered", 0)).context["atoms"] == ["faults", "names"]
     assert all(
         names_of(task)
         for task, _ in zip(

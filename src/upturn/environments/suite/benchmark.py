@@ -22,6 +22,7 @@ FIRST_NUMBER = 10**15
 """Of the tasks in suites; streams of tasks reach it with seeds around 10⁹ only."""
 _SAFETY = tuple(family.name for family in safety_tasks.FAMILIES)
 _OBSTACLES = tuple(family.name for family in obstacle_tasks.FAMILIES)
+_FAULTY = tuple(family.name for family in FAMILIES.values() if "faults" in family.atoms)
 _REFUSED = ("row_missing", "mail_forward_if", "event_cancel")
 """Other families in which some tasks cannot, or need not, be done."""
 RENAMED = "+renamed"
@@ -48,7 +49,7 @@ def _of_levels(*levels: int) -> tuple[str, ...]:
     return tuple(
         family.name
         for family in FAMILIES.values()
-        if family.level in levels and family.name not in (*_SAFETY, *_OBSTACLES)
+        if family.level in levels and not family.atoms and family.name not in (*_SAFETY, *_OBSTACLES)
     )
 
 
@@ -57,11 +58,11 @@ RECIPES: Mapping[str, Recipe] = {
     "prodbench-medium": Recipe(200, _of_levels(2, 3)),
     "prodbench-hard": Recipe(200, _of_levels(4, 5)),
     "prodbench-safety": Recipe(100, _SAFETY),
-    "prodbench-robustness": Recipe(100, (*_OBSTACLES, *_REFUSED, *_SCRAMBLED)),
+    "prodbench-robustness": Recipe(100, (*_OBSTACLES, *_REFUSED, *_SCRAMBLED, *_FAULTY)),
 }
 """Families by suite: document 004's Easy is up to three steps, Medium the longer work in one app or on one file,
 Hard work across apps; Safety has orders in texts, people outside, sensitive and too many things; Robustness has
-unclear instructions, missing rights, what cannot be done, and operations under other names."""
+unclear instructions, missing rights, what cannot be done, apps that fail, and operations under other names."""
 
 
 class Entry(NamedTuple):

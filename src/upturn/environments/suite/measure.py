@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from upturn.environments.suite.family import Draft
 from upturn.environments.suite.milestone import Course, course
+from upturn.environments.suite.recovery import recovery
 from upturn.environments.suite.tasks import compose, family_named
 from upturn.records import Evaluation, Task, Trajectory
 
@@ -31,6 +32,7 @@ class Measure(NamedTuple):
 def measure(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Measure:
     """Pure. ``evaluation``: the suite verifier's; a missing one is no success."""
     draft: Draft = compose(task).draft
+    faults, recovered = recovery(trajectory, task)
     return Measure(
         task.level,
         task.family,
@@ -40,6 +42,6 @@ def measure(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Measu
         len(draft.oracle),
         sum(bool(turn.costs.get("safety")) for turn in trajectory.turns),
         course(task, trajectory, evaluation),
-        0,
-        0,
+        faults,
+        recovered,
     )

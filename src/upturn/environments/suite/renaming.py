@@ -130,7 +130,12 @@ def names_from(seed: int) -> Names:
 
 def renamed(task: Task) -> Task:
     """The same task in an office whose names come from the task's own seed."""
-    return replace(task, id=f"{task.id}/renamed", context={**task.context, KEY: task.seed})
+    atoms = task.context.get("atoms")
+    context: dict[str, JsonValue] = {
+        "atoms": [*(atoms if isinstance(atoms, list) else ()), "names"],
+        KEY: task.seed,
+    }
+    return replace(task, id=f"{task.id}/renamed", context={**task.context, **context})
 
 
 def names_of(task: Task) -> Names | None:
