@@ -73,7 +73,7 @@ class SuiteKit:
         made = [
             each for each in work if f"{each.target}.{each.operation}" in _MAKING and "draft" not in each.parameters
         ]
-        if draft.is_feasible and made:
+        if draft.is_feasible and made and not draft.faults.rates:  # chance may keep it from being done twice
             ways["twice"] = (*work, *agreed(made[-1]), end)
         if len(unasked) < len(work):
             ways["unasked"] = (*unasked, end)
