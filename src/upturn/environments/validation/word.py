@@ -20,6 +20,8 @@ _ENDINGS = ".?!*"
 _MOST_WORDS = 400
 """Of each source: a long document tells no more about how things are named here."""
 _ENOUGH_REFUSALS = 5
+_LONGEST_NUMBER = 10
+"""Digits; longer ones are taken for names."""
 _NUMBERS = (0, 20)
 """Drawn from where a schema names no bounds."""
 
@@ -75,9 +77,10 @@ class Habits:
         else:
             self._refusals[place, shape_of(value)] += 1
 
-    def fitting(self, place: Place, words: Iterable[str]) -> list[str]:
+    def fitting(self, place: Place, words: "Words") -> list[str]:
         """The words without those whose shape is not taken there."""
-        return [word for word in words if self._may_fit(place, shape_of(word))]
+        taken = {shape for shape in words.shapes if self._may_fit(place, shape)}
+        return [word for word, shape in words.items() if shape in taken]
 
     def known(self, place: Place, words: Container[str]) -> list[str]:
         """Values that were accepted before, in whatever task, and are among the words."""
@@ -88,15 +91,35 @@ class Habits:
         return is_open or (place, shape) in self._accepted
 
 
+class Words(dict[str, str]):
+    """Words in the order in which they were found, with their shapes: what is drawn from again and again."""
+
+    def __init__(self, words: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.shapes: set[str] = set()
+        self.numbers: list[float] = []
+        """Those of them that are whole numbers."""
+        for word in words:
+            self.add(word)
+
+    def add(self, word: str) -> None:
+        """A word, unless it is known."""
+        if word not in self:
+            self[word] = shape = shape_of(word)
+            self.shapes.add(shape)
+            if word.isascii() and word.isdigit() and len(word) < _LONGEST_NUMBER:
+                self.numbers.append(float(word))
+
+
 class Vocabulary:
     """The words of one task's world, by where they were found."""
 
     def __init__(self, instruction: str, habits: Habits) -> None:
-        self._instruction = dict.fromkeys(words_of(instruction))
+        self._instruction = Words(words_of(instruction))
         self._habits = habits
-        self._everywhere = dict(self._instruction)
-        self._by_target: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        self._by_refusal: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._everywhere = Words(self._instruction)
+        self._by_target: defaultdict[str, Words] = defaultdict(Words)
+        self._by_refusal: defaultdict[str, Words] = defaultdict(Words)
         self._accepted: defaultdict[Place, dict[str, None]] = defaultdict(dict)
 
     @property
@@ -107,10 +130,10 @@ class Vocabulary:
     def learn(self, tool: Tool, action: Action, observation: Observation) -> None:
         """What the tool answered; refusals often name what there is."""
         for word in words_of(observation.text)[:_MOST_WORDS]:
-            self._everywhere.setdefault(word)
-            self._by_target[tool.target].setdefault(word)
+            self._everywhere.add(word)
+            self._by_target[tool.target].add(word)
             if observation.is_error:
-                self._by_refusal[tool.name].setdefault(word)
+                self._by_refusal[tool.name].add(word)
         for name in text_parameters(tool):
             value, place = action.parameters.get(name), (tool.target, name)
             if isinstance(value, str):
@@ -150,7 +173,8 @@ class Vocabulary:
             return [value + 1, value - 1]
         if not isinstance(value, str):
             return []
-        alike = [word for word in self._everywhere if shape_of(word) == shape_of(value)]
+        shape = shape_of(value)
+        alike = [word for word, other in self._everywhere.items() if other == shape]
         found = dict.fromkeys((*self._accepted[tool.target, name], *alike))
         return [word for word in found if word != value]
 
@@ -188,8 +212,7 @@ class Vocabulary:
             bound if isinstance(bound := schema.get(name), int | float) else default
             for name, default in zip(("minimum", "maximum"), _NUMBERS, strict=True)
         )
-        found = [float(word) for word in self._everywhere if word.isascii() and word.isdigit() and len(word) < 10]
-        fitting = [number for number in found if low <= number <= high]
+        fitting = [number for number in self._everywhere.numbers if low <= number <= high]
         if fitting and rng.random() < 0.5:
             return rng.choice(fitting)
         return float(rng.randint(math.ceil(low), max(math.ceil(low), math.floor(high))))
