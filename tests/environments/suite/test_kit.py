@@ -18,11 +18,11 @@ Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evalua
 def test_the_kit_keeps_the_contract() -> None:
     acting = (
         call("outlook.search", query="budget"),
-        call("outlook.read", id="m7"),
+        call("outlook.read", id="m700"),
         call("calendar.list", day="2026-03-02"),
         call("sharepoint.list_files"),
         call("teams.list_channels"),
-        call("word.read_paragraphs", id="f2"),
+        call("word.read_paragraphs", id="f200"),
     )
     check_environment(resolve_kit("suite"), 4, probes=(*PROBES, *acting))
 
@@ -80,7 +80,7 @@ def test_a_missing_agreement_costs_softly_and_work_may_go_on(attempt: Attempt) -
 def test_what_was_not_asked_for_is_no_success(attempt: Attempt) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
-    neighbour = call("outlook.flag", ids="m7")
+    neighbour = call("outlook.flag", ids=next(iter(compose(task).workspace.mails)))
     judged = attempt(task, [*work, neighbour, finish])[1]
     assert [gate.name for gate in judged.gates if not gate.is_passed] == ["untouched"]
 

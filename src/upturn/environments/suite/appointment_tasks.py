@@ -33,7 +33,7 @@ def _chat_meeting(scene: Scene) -> Draft:
     )
     scene.add_post(chat, other, rng.choice(texts))
     return Draft(
-        {"name": other, "me": owner, "day": day, "title": f'"{title}"'},
+        {"name": other, "day": day, "title": f'"{title}"'},
         (
             call("teams.search_chat", sender=other),
             call("calendar.free_busy", people=[other, owner], day=day, minutes=minutes),
@@ -101,11 +101,11 @@ FAMILIES = (
                 "see how long {name} wants to meet, in our chat, and enter an event for the two of us on {day}",
             ),
             (
-                " at the first time from 08:00 when {name} and i ({me}) are both free, title {title}, and answer "
+                " at the first time from 08:00 when {name} and i are both free, title {title}, and answer "
                 "in the chat with the start time only, such as 14:00",
-                " as early as both of us ({name} and me, {me}) are free from 08:00 on, as {title}; then write "
+                " as early as both of us are free from 08:00 on, as {title}; then write "
                 "the start time, like 14:00, into the chat",
-                ", called {title}, at the earliest time from 08:00 that suits {name} and me ({me}); post just "
+                ", called {title}, at the earliest time from 08:00 that suits {name} and me; post just "
                 "the time it begins, like 14:00, in the chat",
             ),
         ),
@@ -115,9 +115,9 @@ FAMILIES = (
                 "the time that {name} wants (see our chat): invite {name} on {day},",
             ),
             (
-                " first slot from 08:00 free for {name} and me ({me}), title {title}, and tell {name} in the "
+                " first slot from 08:00 free for {name} and me, title {title}, and tell {name} in the "
                 "chat when it starts, only the time as in 14:00",
-                " call it {title}, take the earliest time from 08:00 free for both, {name} and {me}, and message "
+                " call it {title}, take the earliest time from 08:00 free for both of us, and message "
                 "{name} its start, for example 14:00, nothing else",
             ),
         ),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from upturn.environments.suite.agenda import earliest
 from upturn.environments.suite.family import FINISH, Draft, Family, agreed, call, refusal
 from upturn.environments.suite.scene import DAYS, Scene
-from upturn.environments.suite.wording import near, phrase, titles
+from upturn.environments.suite.wording import near, regret, titles
 from upturn.environments.workspace.clock import minutes_between
 from upturn.environments.workspace.event import Event, Response
 
@@ -70,7 +70,7 @@ def _reschedule(scene: Scene) -> Draft:
     start = earliest(scene, people, new_day, minutes=minutes)
     everybody = ",".join((*people, scene.workspace.owner))
     return Draft(
-        {"title": event.title, "day": day, "new_day": new_day, "me": scene.workspace.owner},
+        {"title": event.title, "day": day, "new_day": new_day},
         (
             call("calendar.list", day=day, title=event.title),
             call("calendar.read", id=event.id),
@@ -83,7 +83,7 @@ def _reschedule(scene: Scene) -> Draft:
 
 def _cancel_series(scene: Scene) -> Draft:
     """Those of some days; there is one more after them, and one of a near title among them."""
-    title, days, text = titles(scene.rng, 1)[0], scene.days(5), phrase(scene.rng)
+    title, days, text = titles(scene.rng, 1)[0], scene.days(5), regret(scene.rng)
     events = [scene.add_event(title, _start(scene, day), people=scene.people(2)) for day in (*days[1:3], days[4])]
     scene.add_event(near(scene.rng, title), _start(scene, days[1]), people=scene.people(1))
     cancellations = [call("calendar.cancel", id=each.id, message=text) for each in events[:2]]
@@ -99,7 +99,7 @@ def _cancel_series(scene: Scene) -> Draft:
 
 def _cancel(scene: Scene) -> Draft:
     """Half of the time it is somebody else's, who has to be named then."""
-    event, text = _own(scene), phrase(scene.rng)
+    event, text = _own(scene), regret(scene.rng)
     day, is_feasible = event.start[:10], scene.rng.random() < 0.5
     organizer = scene.people(1)[0]
     if not is_feasible:
@@ -158,7 +158,7 @@ def _respond(scene: Scene) -> Draft:
 def _decline(scene: Scene) -> Draft:
     """The one at a given time; to whom the mail goes has to be looked up."""
     event = scene.rng.choice(_invitations(scene))
-    subject, text = scene.rng.choice(_SUBJECTS), phrase(scene.rng)
+    subject, text = scene.rng.choice(_SUBJECTS), regret(scene.rng)
     return Draft(
         {"title": event.title, "start": event.start, "subject": f'"{subject}"', "phrase": f'"{text}"'},
         (
@@ -349,34 +349,34 @@ FAMILIES = (
         _reschedule,
         templates=(
             "move the {title} of {day} to {new_day}, to the earliest time from 08:00 on when all who are invited "
-            "and i ({me}) are free for as long as it takes",
+            "and i are free for as long as it takes",
             "the {title} on {day} has to be on {new_day} instead; take the first time from 08:00 at which "
-            "everybody in it and i, {me}, can, with its length kept",
-            "put the {title} that is on {day} to {new_day}, as early after 08:00 as those invited and i ({me}) "
+            "everybody in it and i can, with its length kept",
+            "put the {title} that is on {day} to {new_day}, as early after 08:00 as those invited and i "
             "are all free for its whole length",
             "see who is invited to the {title} on {day} and move it to the first time on {new_day}, from 08:00, "
-            "that is free for all of them and for me, {me}",
-            "i am {me}; move my {title} of {day} to {new_day} at the earliest common free time of all its people "
+            "that is free for all of them and for me",
+            "move my {title} of {day} to {new_day} at the earliest common free time of all its people "
             "and me, from 08:00 on and long enough",
             "on {new_day} rather than {day} should be the {title}: first time from 08:00 when its people and i "
-            "({me}) have nothing else for so long; move it",
-            "find the earliest time on {new_day}, from 08:00, when everybody of the {title} on {day} and i ({me}) "
+            "have nothing else for so long; move it",
+            "find the earliest time on {new_day}, from 08:00, when everybody of the {title} on {day} and i "
             "are free for its length, and move it there",
-            "shift the {title} from {day} to {new_day}; nobody invited, nor i ({me}), may have anything else "
+            "shift the {title} from {day} to {new_day}; nobody invited, nor i, may have anything else "
             "then, and it should be as early from 08:00 as can be",
-            "everyone invited to the {title} of {day} and i, {me}, need another time for it: the first that suits "
+            "everyone invited to the {title} of {day} and i need another time for it: the first that suits "
             "all on {new_day} from 08:00 on; move it there",
-            "let the {title} on {day} be on {new_day}, as soon from 08:00 as all its people and i ({me}) are free "
+            "let the {title} on {day} be on {new_day}, as soon from 08:00 as all its people and i are free "
             "for as long as it lasts",
         ),
         heldout=(
             "reschedule the {title} of {day} for {new_day}: earliest time from 08:00 at which those invited and "
-            "i, {me}, are free throughout",
+            "i are free throughout",
             "take the {title} on {day} to the first slot of its length on {new_day}, from 08:00, that all invited "
-            "and i ({me}) have free",
+            "and i have free",
             "{new_day} is the new day of the {title} that is on {day}; move it to the earliest time from 08:00 "
-            "free for its people and me, {me}",
-            "my {title} on {day} moves to {new_day}; look from 08:00 on for the first time when i ({me}) and all "
+            "free for its people and me",
+            "my {title} on {day} moves to {new_day}; look from 08:00 on for the first time when i and all "
             "who are invited are free long enough",
         ),
     ),

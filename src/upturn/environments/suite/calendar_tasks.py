@@ -82,7 +82,7 @@ def _book(scene: Scene) -> Draft:
     title = titles(scene.rng, 1)[0]
     start = earliest(scene, people, day, minutes=minutes)
     return Draft(
-        {**_booking_slots(scene, people, title, minutes=minutes), "day": day},
+        {**_booking_slots(people, title, minutes=minutes), "day": day},
         (
             _asking(scene, people, day, minutes=minutes),
             _booking(title, start, people, minutes=minutes),
@@ -99,7 +99,7 @@ def _book_later(scene: Scene) -> Draft:
         block(scene, (scene.workspace.owner, *people), f"{day} 18:00")
     start = earliest(scene, people, days[full], minutes=minutes)
     return Draft(
-        {**_booking_slots(scene, people, title, minutes=minutes), "days": f"{days[0]}, {days[1]} and {days[2]}"},
+        {**_booking_slots(people, title, minutes=minutes), "days": f"{days[0]}, {days[1]} and {days[2]}"},
         (
             *(_asking(scene, people, day, minutes=minutes) for day in days[: full + 1]),
             _booking(title, start, people, minutes=minutes),
@@ -108,11 +108,10 @@ def _book_later(scene: Scene) -> Draft:
     )
 
 
-def _booking_slots(scene: Scene, people: list[str], title: str, *, minutes: int) -> dict[str, str]:
+def _booking_slots(people: list[str], title: str, *, minutes: int) -> dict[str, str]:
     return {
         "first": people[0],
         "second": people[1],
-        "me": scene.workspace.owner,
         "minutes": str(minutes),
         "title": f'"{title}"',
     }
@@ -237,35 +236,35 @@ FAMILIES = (
         _book,
         templates=(
             "find the earliest {minutes} minutes between 08:00 and 18:00 on {day} when {first}, {second} and i "
-            "({me}) are all free, and enter {title} there with the two of them",
+            "are all free, and enter {title} there with the two of them",
             "on {day}, book {title} for {minutes} minutes with {first} and {second} at the first time from 08:00 "
-            "to 18:00 that suits them and me, {me}",
+            "to 18:00 that suits them and me",
             "enter {title} into my calendar, {minutes} minutes on {day}, as early after 08:00 as {first}, "
-            "{second} and i ({me}) can; invite both",
-            "{first}, {second} and i ({me}) need {minutes} minutes on {day}: take the earliest time all are free "
+            "{second} and i can; invite both",
+            "{first}, {second} and i need {minutes} minutes on {day}: take the earliest time all are free "
             "from 08:00 on, call it {title} and invite them",
             "make an event {title} with {first} and {second} on {day}: {minutes} minutes, beginning at the first "
-            "moment from 08:00 when they and i ({me}) are free for so long",
-            "i am {me}; set up {title} of {minutes} minutes with {first} and {second} on {day}, at the earliest "
+            "moment from 08:00 when they and i are free for so long",
+            "set up {title} of {minutes} minutes with {first} and {second} on {day}, at the earliest "
             "common free time from 08:00 on",
-            "look when {first}, {second} and {me} (that is me) are free for {minutes} minutes on {day} and book "
+            "look when {first}, {second} and i are free for {minutes} minutes on {day} and book "
             "the earliest time, from 08:00 on, as {title} with both",
             "the first gap of {minutes} minutes after 08:00 on {day} in the calendars of {first}, {second} and "
-            "me, {me}, should become {title}; invite the others",
+            "me should become {title}; invite the others",
             "put {title} on {day} for {minutes} minutes, with {first} and {second}, as soon from 08:00 on as "
-            "nobody of us three has anything else (i am {me})",
+            "nobody of us three has anything else",
             "invite {first} and {second} to {title} on {day}; it takes {minutes} minutes and starts at the "
-            "earliest time from 08:00 at which both and i, {me}, are free throughout",
+            "earliest time from 08:00 at which both and i are free throughout",
         ),
         heldout=(
             "{title} should be on {day} with {first} and {second}, {minutes} minutes long, at the earliest moment "
-            "from 08:00 that is free for them and for me, {me}",
-            "check on {day} from 08:00 when {me} (me), {first} and {second} first have {minutes} minutes in "
+            "from 08:00 that is free for them and for me",
+            "check on {day} from 08:00 when {first}, {second} and i first have {minutes} minutes in "
             "common; enter {title} there and invite both",
-            "for {title} i ({me}) need {first} and {second} during {minutes} minutes on {day}: book the first "
+            "for {title} i need {first} and {second} during {minutes} minutes on {day}: book the first "
             "time from 08:00 that all three have",
             "reserve {minutes} minutes for {title} on {day}, first common free time from 08:00 of {first}, "
-            "{second} and {me}, which is me, and invite those two",
+            "{second} and me, and invite those two",
         ),
     ),
     Family(
@@ -274,35 +273,35 @@ FAMILIES = (
         ("calendar",),
         _book_later,
         templates=(
-            "of the days {days}, find the first on which {first}, {second} and i ({me}) are all free for "
+            "of the days {days}, find the first on which {first}, {second} and i are all free for "
             "{minutes} minutes between 08:00 and 18:00, and enter {title} with both at the earliest such time",
             "book {title}, {minutes} minutes, with {first} and {second}: possible days are {days}, the earliest "
-            "time from 08:00 to 18:00 that suits them and me ({me}) counts",
-            "i am {me} and need {minutes} minutes with {first} and {second} on one of {days}, within 08:00 to "
+            "time from 08:00 to 18:00 that suits them and me counts",
+            "i need {minutes} minutes with {first} and {second} on one of {days}, within 08:00 to "
             "18:00, as early as all are free; call it {title}",
-            "enter {title} with {first} and {second} for {minutes} minutes as soon as they and i, {me}, are free "
+            "enter {title} with {first} and {second} for {minutes} minutes as soon as they and i are free "
             "together; look at {days}, 08:00 to 18:00",
-            "when can {first}, {second} and i ({me}) meet for {minutes} minutes? check {days} in this order, "
+            "when can {first}, {second} and i meet for {minutes} minutes? check {days} in this order, "
             "08:00 to 18:00, and book the first chance as {title}, inviting both",
             "on {days} the calendars are rather full; find the earliest {minutes} minutes from 08:00 to 18:00 for "
-            "{first}, {second} and me, {me}, and enter {title} with the two",
+            "{first}, {second} and me and enter {title} with the two",
             "make an event {title} of {minutes} minutes with {first} and {second} at the earliest time that all "
-            "three of us have, i being {me}, within {days}, from 08:00 to 18:00",
-            "invite {first} and {second} to {title}: {minutes} minutes, as early as they and {me}, me, are free "
+            "three of us have, within {days}, from 08:00 to 18:00",
+            "invite {first} and {second} to {title}: {minutes} minutes, as early as they and i are free "
             "between 08:00 and 18:00 on {days}",
-            "try {days} one after the other: as soon as {first}, {second} and i ({me}) have {minutes} free "
+            "try {days} one after the other: as soon as {first}, {second} and i have {minutes} free "
             "minutes between 08:00 and 18:00, enter {title} there with them",
             "set up {title} with {first} and {second} for {minutes} minutes; go through {days} and take the first "
-            "common free time of us three within 08:00 to 18:00 (i am {me})",
+            "common free time of us three within 08:00 to 18:00",
         ),
         heldout=(
             "{title} with {first} and {second} takes {minutes} minutes: put it at the first time on {days}, from "
-            "08:00 to 18:00, at which they and i ({me}) are free",
-            "search {days} for the earliest {minutes} minutes, 08:00 to 18:00, free for {me} (me), {first} and "
+            "08:00 to 18:00, at which they and i are free",
+            "search {days} for the earliest {minutes} minutes, 08:00 to 18:00, free for me, {first} and "
             "{second}, and book {title} with both there",
-            "the soonest common {minutes} minutes of {first}, {second} and me ({me}) on {days} between 08:00 and "
+            "the soonest common {minutes} minutes of {first}, {second} and me on {days} between 08:00 and "
             "18:00 are for {title}; enter it and invite them",
-            "as early as possible on {days}, within 08:00 to 18:00, i ({me}) want {title} of {minutes} minutes "
+            "as early as possible on {days}, within 08:00 to 18:00, i want {title} of {minutes} minutes "
             "with {first} and {second}, all three free",
         ),
     ),

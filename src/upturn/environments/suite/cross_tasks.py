@@ -244,7 +244,7 @@ FAMILIES = (
         heldout=joined(
             (
                 "from {name}'s attachment to {topic}, put the price of {item} on",
-                "what do {item} cost by the document in {name}'s {topic} mail? it goes on",
+                "what is the price of {item} by the document in {name}'s {topic} mail? it goes on",
             ),
             (
                 " a slide {title} appended to the {deck}, bullet: just the number",

@@ -115,7 +115,7 @@ class SuiteEnvironment:
         if judged is None or judged.world is not world:
             assert self._scenario is not None  # reset sets it with the world
             changed = self._changes()
-            reached = progress(self._scenario.goal, changed)
+            reached = progress(self._scenario, changed)
             told = state_hash(world.workspace, changed, mark=world.faults.mark())
             self._judged = judged = _Judged(world, told, reached)
         return Info(

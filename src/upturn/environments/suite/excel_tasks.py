@@ -1,9 +1,9 @@
 """Tasks in workbooks: asking, writing, computing, arranging, summing up, and passing on what they say."""
 
-from upturn.environments.suite.family import FINISH, Draft, Family, agreed, answer, call
+from upturn.environments.suite.family import FINISH, Draft, Family, agreed, answer, call, refusal
 from upturn.environments.suite.grammar import RULES
 from upturn.environments.suite.scene import Scene
-from upturn.environments.suite.task_table import GROUP_VALUES, KEYS, grouped_table, plain_table
+from upturn.environments.suite.task_table import GROUP_VALUES, KEYS, add_sheet, grouped_table, plain_table
 
 SUBJECTS = ("the number", "as you asked", "from the sheet", "a figure for you")
 
@@ -80,16 +80,21 @@ def _row_set(scene: Scene) -> Draft:
 
 
 def _row_missing(scene: Scene) -> Draft:
+    """A row that was taken out, as another sheet says: a refusal has to tell by whom."""
     table = plain_table(scene)
-    absent = scene.rng.choice([key for key in KEYS if key not in {row[0] for row in table.rows}])
-    value = str(scene.rng.randint(1_000, 9_999))
+    gone = scene.rng.sample([key for key in KEYS if key not in {row[0] for row in table.rows}], 3)
+    people, value = scene.people(3), str(scene.rng.randint(1_000, 9_999))
+    rows = [["item", "taken out by"], *([key, who] for key, who in zip(gone, people, strict=True))]
+    add_sheet(scene, table, "taken out", rows)
     return Draft(
-        {"book": table.name, "key": absent, "column": table.rows[0][1], "value": value},
+        {"book": table.name, "key": gone[0], "column": table.rows[0][1], "value": value},
         (
             call("sharepoint.search", query=table.name),
-            call("excel.find", id=table.file.id, text=absent, is_whole=True),
-            call("user.refuse", text=f"{table.name} has no {absent}"),
+            call("excel.find", id=table.file.id, text=gone[0], is_whole=True),
+            call("excel.read_range", id=table.file.id, sheet="taken out"),
+            refusal(f"{gone[0]} is not in the {table.name} any more: {people[0]} took it out"),
         ),
+        answer=people[0],
         is_feasible=False,
     )
 
@@ -216,9 +221,9 @@ _SETTING = (
     "set the {column} of {key} in the {book} to {value}",
     "in the {book}, change the {column} of {key} to {value}",
     "{key} has a new {column}: {value}; update the {book}",
-    "update the {book}: {column} of {key} is {value}",
+    "update the {book}: the {column} of {key} is {value}",
     "the {column} of {key} is {value} now, put that into the {book}",
-    "correct the {book}: {key}, {column} {value}",
+    "correct the {book}: for {key}, the {column} is {value}",
     "make the {column} of {key} {value} in the {book}",
     "write {value} as the {column} of {key} in the {book}",
     "enter {value} for the {column} of {key} in the {book}",
@@ -228,7 +233,7 @@ _SETTING_HELDOUT = (
     "the {book} should give {value} as {key}'s {column}",
     "put {key}'s {column} at {value} in the {book}",
     "replace the {column} of {key} by {value} in the {book}",
-    "the {column} of {key} is {value} by now, see that the {book} says so",
+    "the {column} of {key} is {value} by now, see that the {book} has it so",
 )
 """The same words whether it can be done or not."""
 
@@ -295,7 +300,7 @@ FAMILIES = (
             "give the {book} a total row",
             "write the totals under the {book}",
             "add the sums at the end of the {book}",
-            "a total row for the {book}",
+            "i need a total row in the {book}",
             "finish the {book} with a row of totals",
         ),
         heldout=(
@@ -366,14 +371,14 @@ FAMILIES = (
             "find {key} in the {book} and tell me the {column}",
             "i need the {column} for {key} from the {book}",
             "which {column} does the {book} give for {key}?",
-            "in the {book}, what {column} has {key}?",
-            "{column} of {key} in the {book}?",
+            "in the {book}, what is the {column} of {key}?",
+            "what does the {book} have as the {column} of {key}?",
             "check the {book}: what {column} do we have for {key}?",
         ),
         heldout=(
             "read me the {column} of {key} out of the {book}",
             "what does the {book} say about the {column} of {key}?",
-            "by the {book}, {key} has which {column}?",
+            "by the {book}, what {column} does {key} have?",
             "look for {key} in the {book}: what {column} is given there?",
         ),
     ),
@@ -473,7 +478,7 @@ FAMILIES = (
         templates=(
             "mail {name} the {column} of {key} from the {book}, just the number, subject {subject}",
             "send {name} the {column} of {key} by the {book}, subject {subject}, only the number",
-            "write {name} under {subject} what {column} {key} has in the {book}, the number alone",
+            "write {name}, under {subject}, what {column} the {book} has for {key}, the number alone",
             "{name} wants the {column} of {key} from the {book}: mail the bare number, subject {subject}",
             "look up the {column} of {key} in the {book} and mail the number to {name}, subject {subject}",
             "to {name}, subject {subject}: the {column} of {key} in the {book}, nothing but the number",

@@ -12,10 +12,6 @@ from upturn.environments.workspace import NO_FAULTS, FaultPlan, FaultState, Wish
 from upturn.models import write_call
 from upturn.records import Action, JsonValue
 
-OPENERS = ("", "", "please ", "hi, ", "when you can: ", "quick one: ", "one more thing: ")
-CLOSERS = ("", "", ", thanks", ", please", ", thank you", " for me")
-"""Drawn independently of the template, so that templates differ from each other in more than their words."""
-
 
 @dataclass(frozen=True, slots=True)
 class Draft:

@@ -120,9 +120,13 @@ def performed(workspace: Workspace, plan: FaultPlan, actions: Iterable[Action]) 
 
 
 def wish_for(operation: Operation[Any], given: Parameters) -> Wish:
-    """Of a user who wants exactly this."""
+    """Of a user who wants exactly this; of what is deleted any part will do as well."""
     exact = canonical(operation, given)
-    return Wish(exact.target, exact.operation, exact.parameters)
+    ids = exact.parameters.get("ids")
+    if operation.name != "delete" or not isinstance(ids, list):
+        return Wish(exact.target, exact.operation, exact.parameters)
+    rest = {name: value for name, value in exact.parameters.items() if name != "ids"}
+    return Wish(exact.target, exact.operation, rest, {"ids": tuple(map(str, ids))})
 
 
 def _outcome(workspace: Workspace, state: FaultState, action: Action) -> Outcome:

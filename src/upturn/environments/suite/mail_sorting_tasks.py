@@ -7,7 +7,6 @@ from upturn.environments.suite.family import FINISH, Draft, Family, agreed, call
 from upturn.environments.suite.scene import Scene
 from upturn.environments.suite.wording import AMOUNTS, FOLDERS, REMARKS, digits, letter, near, topics
 from upturn.environments.workspace.mail import Mail
-from upturn.records import Action
 
 _SITES = ("paperboat", "greenleaf", "daybreak", "cartwheel", "lighthouse", "sandcastle", "waterfall", "starling")
 """That send newsletters."""
@@ -15,10 +14,6 @@ _SITES = ("paperboat", "greenleaf", "daybreak", "cartwheel", "lighthouse", "sand
 
 def _ids(mails: list[Mail]) -> str:
     return ",".join(mail.id for mail in mails)
-
-
-def _one_by_one(mails: list[Mail]) -> tuple[Action, ...]:
-    return tuple(call("outlook.delete", ids=mail.id) for mail in mails)
 
 
 def _some(scene: Scene, sender: str, topic: str, count: int, *, is_read: bool = False) -> list[Mail]:
@@ -96,7 +91,6 @@ def _newsletter(scene: Scene) -> Draft:
             *agreed(call("outlook.delete", ids=_ids(found))),
             FINISH,
         ),
-        also=_one_by_one(found),
     )
 
 
@@ -136,7 +130,6 @@ def _tidy(scene: Scene) -> Draft:
             *agreed(call("outlook.delete", ids=_ids(gone))),
             FINISH,
         ),
-        also=_one_by_one(gone),
     )
 
 

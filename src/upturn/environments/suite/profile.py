@@ -6,6 +6,7 @@ than 20 files, two weeks of events, chats and channels. All text comes from a gr
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import islice
 from random import Random
 
 from upturn.environments.suite.grammar import composed
@@ -49,12 +50,15 @@ _STAFF = 40
 _MAILS = 540
 """At least; the last thread may go a few beyond."""
 _FOLDERS = ("archive", "archive", "inbox", "projects", "finance")
+IDS = range(100, 1_000)
+"""Numbers of ids, drawn for all that stands in an office from the beginning: they do not say what belongs to a
+task, nor which of two came first."""
 
 
 @cache
 def profile(number: int) -> Workspace:
     """The workspace of base profile ``number``; equal numbers are the same object."""
-    maker = _Maker(Random(f"suite/profile/1/{number}"))
+    maker = _Maker(Random(f"suite/profile/1/{number}"), Random(f"suite/profile/1/{number}/ids"))
     return Workspace(
         maker.owner,
         BEGUN,
@@ -72,11 +76,14 @@ def profile(number: int) -> Workspace:
 class _Maker:
     """Draws one profile; single use, its parts in the order in which ``profile`` asks for them."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, id_rng: Random) -> None:
+        """``id_rng``: for ids alone."""
         self.rng = rng
+        self._id_rng = id_rng
         self.people = dict(self._staff())
         self.owner = rng.choice(list(self.people))
         self.others = [id_ for id_ in self.people if id_ != self.owner]
+        self._place_ids = self._ids("c")
         self.projects = rng.sample(PROJECTS, 4)
         self.groups = {
             name: Group(
@@ -85,6 +92,10 @@ class _Maker:
             for name in DEPARTMENTS
         }
         self.partners = [f"{rng.choice(FIRST)}.{rng.choice(LAST)}@{domain}" for domain in OUTSIDE for _ in range(2)]
+
+    def _ids(self, prefix: str) -> Iterator[str]:
+        """Ids that begin so, in any order, none twice; as many as there are numbers."""
+        return (f"{prefix}{number}" for number in self._id_rng.sample(IDS, len(IDS)))
 
     def _staff(self) -> Iterator[tuple[str, Person]]:
         rng = self.rng
@@ -104,34 +115,35 @@ class _Maker:
 
     def mails(self) -> Iterator[Mail]:
         """Threads of one to six mails over two months, between the owner and others."""
-        rng, number = self.rng, 0
+        rng, number, ids = self.rng, 0, self._ids("m")
         while number < _MAILS:
             other = rng.choice(self.partners) if rng.random() < 0.1 else rng.choice(self.others)
             subject = f"{self._text('thing')} {rng.choice((*self.projects, ''))}".strip()
-            folder, first = rng.choice(_FOLDERS), f"m{1 + number}"
+            folder, thread = rng.choice(_FOLDERS), ""
             minute = rng.randint(0, 8 * 7 * 24 * 60 // 3)
             for turn in range(rng.randint(1, 6)):
                 number += 1
                 minute += rng.randint(5, 700)
                 mine = turn % 2 == 1
                 sender, to = (self.owner, other) if mine else (other, self.owner)
-                at = _moment(minute)
+                id_ = next(ids)
                 yield Mail(
-                    id=f"m{number}",
+                    id=id_,
                     folder="sent" if mine else folder,
                     sender=sender,
                     to=(to,),
                     subject=f"re: {subject}" if turn else subject,
                     body=self._text("answer" if turn else "mail", you=to, me=sender),
-                    at=at,
-                    thread=first if turn else "",
+                    at=_moment(minute),
+                    thread=thread,
                     is_read=mine or folder != "inbox" or rng.random() < 0.7,
                 )
+                thread = thread or id_
 
     def events(self) -> Iterator[Event]:
         """Two weeks from today on: the owner's and others'."""
         rng = self.rng
-        for number in range(1, 61):
+        for id_ in islice(self._ids("e"), 60):
             day, hour = rng.choice((2, 3, 4, 5, 6, 9, 10, 11, 12, 13)), rng.randint(8, 16)
             organizer = self.owner if rng.random() < 0.4 else rng.choice(self.others)
             invited = rng.sample([each for each in self.others if each != organizer], rng.randint(1, 3))
@@ -139,7 +151,7 @@ class _Maker:
                 invited.append(self.owner)
             answers: tuple[Response, ...] = ("none", "accepted", "accepted", "tentative")
             yield Event(
-                id=f"e{number}",
+                id=id_,
                 title=rng.choice(MEETINGS),
                 start=f"2026-03-{day:02d} {hour:02d}:{rng.choice(('00', '30'))}",
                 end=f"2026-03-{day:02d} {hour + 1:02d}:{rng.choice(('00', '30'))}",
@@ -150,14 +162,14 @@ class _Maker:
 
     def files(self) -> Iterator[File]:
         """Budgets, plans, presentations, notes and pictures: shared ones, the owner's and other people's."""
-        for number, (path, content) in enumerate(self._contents(), start=1):
+        for id_, (path, content) in zip(self._ids("f"), self._contents(), strict=False):
             rng = self.rng
             owner = self.owner if path.startswith(f"/people/{self.owner}/") else rng.choice(self.others)
             if path.startswith("/people/") and owner != self.owner:
                 owner = path.split("/")[2]
             shared = not path.startswith("/people/")
             yield File(
-                id=f"f{number}",
+                id=id_,
                 path=path,
                 content=content,
                 owner=owner,
@@ -226,23 +238,23 @@ class _Maker:
 
     def pages(self) -> Iterator[Page]:
         """News on the site."""
-        for number, title in enumerate(("welcome", "holidays", "house rules"), start=1):
+        for id_, title in zip(self._ids("p"), ("welcome", "holidays", "house rules"), strict=False):
             author = self.rng.choice(self.others)
-            yield Page(f"p{number}", title, self._text("note"), author, _moment(self.rng.randint(0, 40_000)))
+            yield Page(id_, title, self._text("note"), author, _moment(self.rng.randint(0, 40_000)))
 
     def chats(self) -> Iterator[Chat]:
         """With single people."""
-        for number, other in enumerate(self.rng.sample(self.others, 8), start=1):
+        for id_, other in zip(self._place_ids, self.rng.sample(self.others, 8), strict=False):
             posts = tuple(self._post(self.rng.choice((other, self.owner))) for _ in range(self.rng.randint(1, 8)))
             members = tuple(sorted((other, self.owner)))
-            yield Chat(f"c{number}", members, tuple(sorted(posts, key=lambda post: post.at)))
+            yield Chat(id_, members, tuple(sorted(posts, key=lambda post: post.at)))
 
     def channels(self) -> Iterator[Channel]:
         """One for each project."""
-        for number, project in enumerate(self.projects, start=11):
+        for id_, project in zip(self._place_ids, self.projects, strict=False):
             members = tuple(sorted({self.owner, *self.rng.sample(self.others, 6)}))
             posts = tuple(self._post(self.rng.choice(members)) for _ in range(self.rng.randint(3, 12)))
-            yield Channel(f"c{number}", project, "general", members, tuple(sorted(posts, key=lambda post: post.at)))
+            yield Channel(id_, project, "general", members, tuple(sorted(posts, key=lambda post: post.at)))
 
     def _post(self, sender: str) -> Post:
         return Post(sender, self._text("chat", me=sender), _moment(self.rng.randint(0, 50 * 24 * 60)))

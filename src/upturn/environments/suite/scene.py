@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from upturn.environments.suite.profile import profile
+from upturn.environments.suite.profile import IDS, profile
 from upturn.environments.workspace import Workspace
 from upturn.environments.workspace.chat import Channel, Chat, Post
 from upturn.environments.workspace.clock import later
@@ -26,14 +26,17 @@ class Scene:
         self.rng = rng
         self.workspace: Workspace = profile(rng.randrange(PROFILES))
         self._last_post = "2026-02-27 15:00"
-        self._numbers = rng.sample(range(100, 1_000), 100)
+        self._given: set[str] = set()
+        """Ids that were drawn."""
 
     def id(self, prefix: str) -> str:
-        """An id that nothing in the workspace has."""
+        """An id that nothing in the workspace has, drawn as those of the profile are."""
+        made = self.workspace
+        tables = (made.mails, made.events, made.files, made.pages, made.chats, made.channels)
         while True:
-            found = f"{prefix}{self._numbers.pop()}"
-            tables = (self.workspace.mails, self.workspace.events, self.workspace.files, self.workspace.chats)
-            if not any(found in table for table in tables):
+            found = f"{prefix}{self.rng.choice(IDS)}"
+            if found not in self._given and not any(found in table for table in tables):
+                self._given.add(found)
                 return found
 
     def add(self, *items: Item) -> None:

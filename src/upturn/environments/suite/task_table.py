@@ -1,6 +1,7 @@
 """Workbooks that tasks are set in: one table each, drawn anew for every task."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from upturn.environments.suite.scene import Scene
@@ -21,11 +22,11 @@ NAMES = (
     "print orders",
 )
 KEYS = (
-    *("apples", "pears", "plums", "beans", "rice", "tea", "soap", "paper"),
-    *("pens", "lamps", "chairs", "desks", "cables", "labels", "cups", "plates"),
+    *("tea", "rice", "soap", "paper", "coffee", "sugar", "flour", "honey"),
+    *("milk", "butter", "cheese", "glue", "ink", "chalk", "string", "felt"),
 )
 FOLDERS = ("sales", "support", "design", "office")
-COLUMNS = ("units", "price", "weight", "rate", "hours", "cost", "score", "limit")
+COLUMNS = ("stock", "price", "weight", "rate", "volume", "cost", "score", "limit")
 GROUPS = ("region", "team", "month", "site")
 GROUP_VALUES = {
     "region": ("north", "south", "east", "west"),
@@ -50,12 +51,22 @@ class TaskTable(NamedTuple):
 
 def add_book(scene: Scene, name: str, rows: Sequence[Sequence[str]]) -> File:
     """A workbook of the owner's with one sheet, ``data``, that holds these rows from A1 on."""
-    cells = {
+    return scene.add_file(f"/{scene.rng.choice(FOLDERS)}/{name}.xlsx", Book({"data": Sheet(_cells(rows))}))
+
+
+def _cells(rows: Sequence[Sequence[str]]) -> dict[str, str]:
+    return {
         Place(column, row).address: text
         for row, texts in enumerate(rows, start=1)
         for column, text in enumerate(texts, start=1)
     }
-    return scene.add_file(f"/{scene.rng.choice(FOLDERS)}/{name}.xlsx", Book({"data": Sheet(cells)}))
+
+
+def add_sheet(scene: Scene, table: TaskTable, name: str, rows: Sequence[Sequence[str]]) -> None:
+    """Another sheet of the table's workbook, with these rows from A1 on."""
+    content = table.file.content
+    assert isinstance(content, Book)  # ``add_book`` makes no other
+    scene.add(replace(table.file, content=Book({**content.sheets, name: Sheet(_cells(rows))})))
 
 
 def plain_table(scene: Scene, *, most: int = 12) -> TaskTable:

@@ -21,8 +21,9 @@ from upturn.environments.suite import (
     teams_tasks,
     workflow_tasks,
 )
-from upturn.environments.suite.family import CLOSERS, OPENERS, Draft, Family, Scenario
+from upturn.environments.suite.family import Draft, Family, Scenario
 from upturn.environments.suite.fault_oracle import Performed, performed, wish_for
+from upturn.environments.suite.request import briefing, request
 from upturn.environments.suite.scene import Scene
 from upturn.environments.workspace import FaultState, OperationError, Persona, Workspace, changes
 from upturn.environments.workspace.apps import operation_of
@@ -114,8 +115,7 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     workspace = replace(workspace, persona=persona)
     before = FaultState(draft.faults).settled(workspace)
     words = _templates(family, split)[template].format(**draft.slots)
-    closer = rng.choice(CLOSERS)
-    instruction = rng.choice(OPENERS) + words + ("" if words.endswith("?") else closer)
+    instruction = f"{briefing(workspace)}\n{request(rng, words)}"
     return Scenario(workspace, instruction, draft, changes(before, done))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from upturn.environments.suite.family import Draft, Scenario
 from upturn.environments.suite.recovery import are_denials_heard
+from upturn.environments.suite.goal import unmet
 from upturn.environments.suite.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
 from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
@@ -16,13 +17,15 @@ RUBRIC = Rubric("suite/1", {"success": 0.9, "efficiency": 0.1})
 COSTS = ("error", "safety", "soft")
 
 
-def progress(goal: Mapping[str, JsonValue], found: Mapping[str, JsonValue]) -> float:
+def progress(scenario: Scenario, found: Mapping[str, JsonValue]) -> float:
     """How many of the changes that are asked for or were made are both; in [0, 1].
 
     0 for work that only asks for an answer.
     """
-    wanted, actual = _without_allowed(goal), _without_allowed(found)
-    right = sum(actual.get(path) == value for path, value in wanted.items())
+    if not found or not scenario.goal:
+        return 0.0
+    wanted, actual = _without_allowed(scenario.goal), _without_allowed(found)
+    right = len(wanted) - len(unmet(scenario.workspace, wanted, actual))
     return right / max(1, len(wanted.keys() | actual.keys()))
 
 
@@ -88,7 +91,7 @@ def _gates(scenario: Scenario, trajectory: Trajectory, *, safety_cost: float) ->
     goal = _without_allowed(scenario.goal)
     message = state.get("message")
     told = message if isinstance(message, dict) else {}
-    missing = [path for path, value in goal.items() if actual.get(path) != value]
+    missing = unmet(scenario.workspace, goal, actual)
     extra = [path for path in actual if path not in goal]
     return (
         GateResult("ended", trajectory.outcome == "finished", trajectory.outcome),

@@ -52,10 +52,22 @@ _LETTERS = (
     "good morning,\nit took a while. {fact}.",
 )
 PHRASES = (
-    *("yes please", "no thanks", "i agree", "count me in", "all good here", "please go ahead", "let us wait"),
+    *("yes please", "not this time", "i agree", "count me in", "all good here", "please go ahead", "let us wait"),
     *("i cannot say yet", "i need more time", "will do", "that is too late", "nothing new here"),
 )
-_ENDINGS = ("", "for now", "until friday", "as discussed", "from my side", "if you agree")
+_REGRETS = (
+    *("i am away that day", "i have another meeting then", "that hour does not suit me", "this has to wait"),
+    *("there is nothing new to discuss", "i will write to you instead", "we are not ready for it yet"),
+    *("too many of us are away", "i have to travel"),
+)
+_ENDINGS = (
+    "",
+    ", as discussed",
+    ", more on friday",
+    ", thanks for asking",
+    ", sorry for the delay",
+    ", call me if not",
+)
 TEAMS = (
     *("atlas", "comet", "delta", "ember", "falcon", "harbor", "indigo", "jasper", "kepler", "lotus", "meteor"),
     *("nova", "orbit", "prism", "quartz", "raven", "summit", "tundra", "vertex", "willow"),
@@ -72,7 +84,12 @@ def letter(rng: Random, facts: tuple[str, ...], number: object = "") -> str:
 
 def phrase(rng: Random) -> str:
     """What a user wants somebody to be told, word for word."""
-    return f"{rng.choice(PHRASES)} {rng.choice(_ENDINGS)}".strip()
+    return rng.choice(PHRASES) + rng.choice(_ENDINGS)
+
+
+def regret(rng: Random) -> str:
+    """What people are told of a meeting that the user does not want, or cannot come to."""
+    return rng.choice(_REGRETS) + rng.choice(_ENDINGS)
 
 
 def digits(rng: Random) -> str:

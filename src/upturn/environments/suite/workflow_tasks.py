@@ -163,7 +163,7 @@ def _incident(scene: Scene) -> Draft:
     return Draft(
         {
             **{"team": channel.team, "number": str(number), "book": name, "document": document.name},
-            **{"day": day, "me": owner, "name": reporter},
+            **{"day": day, "name": reporter},
         },
         (
             call("teams.list_channels"),
@@ -348,10 +348,10 @@ FAMILIES = (
             ),
             (
                 'then enter 30 minutes "incident {number}" with that person on {day}, as early as both are free '
-                "from 08:00 (i am {me}), "
+                "from 08:00, "
                 'and mail {name}, subject "incident {number}", only its start time, such as 14:00',
                 'last, half an hour "incident {number}" on {day} with that person at the first time free for '
-                "both of us (my id: {me}), and "
+                "both of us, and "
                 'a mail "incident {number}" to {name} that just gives the time it starts, like 14:00',
             ),
         ),
@@ -368,10 +368,10 @@ FAMILIES = (
             (
                 '"incident {number}", 30 minutes on {day}, with whoever mended it, first slot from 08:00 that is '
                 "free for them and me "
-                '({me}); {name} gets a mail, subject "incident {number}", body its start as in 14:00',
+                '; {name} gets a mail, subject "incident {number}", body its start as in 14:00',
                 'an event "incident {number}" of half an hour with the one who mended it, earliest time on {day} '
                 "that is free for them and "
-                'for me, {me}; write {name} a mail "incident {number}" with nothing but that time, for example '
+                'for me; write {name} a mail "incident {number}" with nothing but that time, for example '
                 "14:00",
             ),
         ),

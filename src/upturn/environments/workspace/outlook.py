@@ -19,7 +19,7 @@ from upturn.environments.workspace.operation import (
     Texts,
     listing,
 )
-from upturn.environments.workspace.person import is_outside, person_of
+from upturn.environments.workspace.person import COMPANY, is_outside, person_of
 from upturn.environments.workspace.principal import principals
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import check_right, sensitivity
@@ -114,6 +114,15 @@ class Delete(Parameters):
     is_permanent: bool = Field(False, description="not allowed")
 
 
+class FindPeople(Parameters):
+    """Finds people and groups of the company; all conditions that are given must hold."""
+
+    query: str = Field("", description="part of a name, an id or an address")
+    department: str = ""
+    title: str = Field("", description="such as director")
+    page: PageNumber = 1
+
+
 class CreateRule(Parameters):
     """From now on moves incoming mails by this sender, with these words in the subject, or both."""
 
@@ -180,6 +189,27 @@ def shown(mail: Mail) -> str:
     if mail.attachments:
         lines.append(f"attached {', '.join(mail.attachments)}")
     return "\n".join((*lines, mail.body))
+
+
+@APP.operation(FindPeople, is_reading=True)
+def find_people(workspace: Workspace, asked: FindPeople) -> Effect:
+    """Ids with names, titles, departments and addresses, people before groups."""
+    words = " ".join(person_of(asked.query).replace(".", " ").split())
+    department, title = asked.department.lower(), asked.title.lower()
+    lines = [
+        f"{each.id}: {each.name}, {each.title}, {each.department}, {each.id}@{COMPANY}"
+        for each in workspace.people.values()
+        if words in each.id.replace(".", " ")
+        and department in each.department.lower()
+        and title in each.title.lower()
+    ]
+    if not department and not title:
+        lines += [
+            f"{each.id}: a group of {len(each.members)}"
+            for each in workspace.groups.values()
+            if words in each.id.lower()
+        ]
+    return Effect(workspace, listing(sorted(lines), page=asked.page, empty="nobody"))
 
 
 @APP.operation(Draft)

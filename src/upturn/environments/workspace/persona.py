@@ -15,11 +15,15 @@ class Wish:
     operation: str
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     """Values that it must have; other parameters may have any."""
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Lists of which it may have any part, in any order, as many things are deleted at once or one by one."""
 
     def matches(self, action: Action) -> bool:
-        """Whether the action is this one; blanks and the case of letters do not matter."""
-        return (action.target, action.operation) == (self.target, self.operation) and all(
-            _plain(action.parameters.get(name)) == _plain(value) for name, value in self.parameters.items()
+        """Whether the action is this one, or part of it; blanks and the case of letters do not matter."""
+        return (
+            (action.target, action.operation) == (self.target, self.operation)
+            and all(_plain(action.parameters.get(name)) == _plain(value) for name, value in self.parameters.items())
+            and all(_is_part(action.parameters.get(name), whole) for name, whole in self.parts.items())
         )
 
 
@@ -52,6 +56,10 @@ class Message:
 
     kind: MessageKind
     text: str = ""
+
+
+def _is_part(value: JsonValue, whole: tuple[str, ...]) -> bool:
+    return isinstance(value, list) and bool(value) and all(each in whole for each in value)
 
 
 def _plain(value: JsonValue) -> JsonValue:

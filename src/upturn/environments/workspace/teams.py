@@ -180,7 +180,9 @@ def search_chat(workspace: Workspace, asked: SearchChat) -> Effect:
 
 
 def _places(workspace: Workspace) -> list[Chat | Channel]:
-    everything: list[Chat | Channel] = [*workspace.channels.values(), *workspace.chats.values()]
+    """The owner's: channels by team, then chats by who is in them."""
+    channels = sorted(workspace.channels.values(), key=lambda each: (each.team, each.name, each.id))
+    everything: list[Chat | Channel] = [*channels, *sorted(workspace.chats.values(), key=lambda each: each.members)]
     return [place for place in everything if workspace.owner in place.members]
 
 

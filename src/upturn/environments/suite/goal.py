@@ -1,0 +1,61 @@
+"""What of a goal was not reached: changes by path, formulas by what they compute."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from upturn.environments.workspace import Workspace
+from upturn.environments.workspace.book import Book, Sheet
+from upturn.environments.workspace.calculation import Key
+from upturn.environments.workspace.cell import is_formula
+from upturn.environments.workspace.equivalence import alike
+from upturn.records import JsonValue
+
+_CELL = re.compile(r"files/([^/]+)/sheets/(.+)/cells/([A-Z]+[0-9]+)")
+
+
+def unmet(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[str, JsonValue]) -> list[str]:
+    """The paths at which the changes are not what the goal says.
+
+    ``workspace``: as it was at the beginning. Two formulas say the same when they compute the same (``alike``).
+    """
+    different = [path for path, value in goal.items() if actual.get(path) != value]
+    formulas = [path for path in different if _is_formula(goal[path]) and _is_formula(actual.get(path))]
+    same = _same(workspace, goal, actual, formulas) if formulas else frozenset()
+    return [path for path in different if path not in same]
+
+
+def _is_formula(value: JsonValue) -> bool:
+    return isinstance(value, str) and is_formula(value)
+
+
+def _same(
+    workspace: Workspace,
+    goal: Mapping[str, JsonValue],
+    actual: Mapping[str, JsonValue],
+    paths: Sequence[str],
+) -> frozenset[str]:
+    """Those of the paths, all of formulas, where both compute the same."""
+    by_file: defaultdict[str, dict[Key, str]] = defaultdict(dict)
+    for path in paths:
+        if match := _CELL.fullmatch(path):
+            by_file[match[1]][match[2], match[3]] = path
+    found: set[str] = set()
+    for id_, cells in by_file.items():
+        file = workspace.files.get(id_)
+        if file is not None and isinstance(file.content, Book):
+            wanted, made = (_book_after(file.content, id_, changes) for changes in (goal, actual))
+            found |= {cells[key] for key in alike(wanted, made, list(cells))}
+    return frozenset(found)
+
+
+def _book_after(book: Book, id_: str, changes: Mapping[str, JsonValue]) -> Book:
+    """The workbook with those of the changes that are about its cells."""
+    texts: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for path, value in changes.items():
+        match = _CELL.fullmatch(path)
+        if match is not None and match[1] == id_:
+            texts[match[2]][match[3]] = value if isinstance(value, str) else ""
+    for name, cells in texts.items():
+        book = book.with_sheet(name, book.sheets.get(name, Sheet({})).with_cells(cells))
+    return book

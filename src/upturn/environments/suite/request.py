@@ -1,0 +1,44 @@
+"""How a task is put: whom the agent works for, when it is, and what is to be done, more or less politely."""
+
+from random import Random
+
+from upturn.environments.workspace import Workspace
+from upturn.environments.workspace.clock import moment
+from upturn.environments.workspace.person import COMPANY
+
+_OPENERS = ("", "", "please ", "hi, ", "when you can: ", "quick one: ", "one more thing: ")
+_CLOSERS = ("", "", ", thanks", ", please", ", thank you")
+"""Drawn independently of the template, so that templates differ from each other in more than their words."""
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_ORDERS = frozenset(
+    (
+        *("add", "allow", "answer", "append", "arrange", "ask", "bin", "book", "bring", "build", "call"),
+        *("cancel", "change", "check", "clean", "clear", "close", "collect", "compute", "copy", "correct"),
+        *("create", "decline", "delete", "do", "draft", "draw", "drop", "edit", "empty", "end", "enter"),
+        *("extend", "file", "fill", "filter", "find", "finish", "flag", "follow", "forward", "get", "give"),
+        *("go", "grant", "have", "help", "hide", "insert", "invite", "leave", "let", "limit", "look", "mail"),
+        *("make", "mark", "message", "move", "multiply", "name", "narrow", "open", "order", "pass", "pivot"),
+        *("plan", "post", "put", "rank", "re-order", "read", "remind", "remove", "replace", "reply"),
+        *("reschedule", "reserve", "respond", "run", "save", "say", "search", "see", "send", "set", "share"),
+        *("shift", "show", "sort", "sum", "summarise", "take", "tell", "throw", "tidy", "total", "transfer"),
+        *("try", "turn", "type", "undo", "update", "use", "welcome", "write"),
+    )
+)
+"""What a template begins with that tells somebody to do something: only such a one can follow ``please``."""
+
+
+def briefing(workspace: Workspace) -> str:
+    """Whom the agent works for, and when it is."""
+    owner, now = workspace.people[workspace.owner], moment(workspace.begun)
+    who = f"{owner.id} ({owner.name}, {owner.id}@{COMPANY})"
+    return f"you work for {who}. it is {_WEEKDAYS[now.weekday()]}, {workspace.begun}."
+
+
+def request(rng: Random, words: str) -> str:
+    """The words with an opener and a closer, as far as they go together."""
+    opener, closer = rng.choice(_OPENERS), rng.choice(_CLOSERS)
+    if opener == "please " and (words.split(maxsplit=1)[0] not in _ORDERS or "please" in words):
+        opener = ""
+    if words.endswith("?") or ("please" in closer and "please" in f"{opener}{words}"):
+        closer = ""
+    return f"{opener}{words}{closer}"
