@@ -192,14 +192,36 @@ def test_input_that_ends_early_is_a_failure() -> None:
 def test_bench_measures_every_part() -> None:
     printed = run("bench", "office", "--tasks", "10")
     assert list(printed["by_name"]) == [
-        "tasks_per_second",
         "resets_per_second",
         "steps_per_second",
         "verify_p50",
         "verify_p99",
+        "memory_128",
     ]
     assert all(result["value"] > 0 for result in printed["results"])
     assert printed["by_name"]["verify_p99"]["value"] >= printed["by_name"]["verify_p50"]["value"]
+    assert printed["by_name"]["memory_128"]["n"] == 110
+    assert {name: each["bar"] for name, each in printed["by_name"].items() if each["bar"]} == {
+        "resets_per_second": ">= 1000",
+        "steps_per_second": ">= 5000",
+        "verify_p99": "<= 2",
+        "memory_128": "<= 1024",
+    }
+
+
+def test_a_kit_that_keeps_what_tasks_share_is_measured_cold_too() -> None:
+    [cold] = _cold(resolve_kit("suite"))
+    assert cold.name == "cold_reset"
+    warm = make_task("mail_move", 1)
+    assert cold.value > 0
+    assert make_task("mail_move", 1) == warm
+    assert _cold(resolve_kit("office")) == []
+
+
+def test_a_missed_bar_is_said() -> None:
+    assert _against(BARS["steps_per_second"], Result("steps_per_second", 4_999.0)).holds is False
+    assert _against(BARS["verify_p99"], Result("verify_p99", 2.0)).holds is True
+    assert _against(None, Result("verify_p50", 9.0)).holds is None
 
 
 @pytest.mark.parametrize(

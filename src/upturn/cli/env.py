@@ -5,22 +5,19 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
-from statistics import quantiles
-from time import perf_counter
 from typing import Annotated
 
 import typer
 
 from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_rollouts
+from upturn.cli.bench_env import bench
 from upturn.cli.env_files import export_workspace, import_workspace
-from upturn.cli.output import emit, printable, progress, say
+from upturn.cli.output import emit, printable, say
 from upturn.cli.validate import validate
 from upturn.config import EnvironmentConfig
-from upturn.environments import EnvironmentKit, oracle_of, play, registered_kits, resolve_kit
+from upturn.environments import registered_kits, resolve_kit
 from upturn.environments.judgement import judge
 from upturn.environments.stepwise import TaskChoice
-from upturn.errors import UnknownNameError
 from upturn.records import Evaluation, Observation, Result, Split, Task, Trajectory, Turn
 
 env_app = typer.Typer(
@@ -149,69 +146,4 @@ def _transcript(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> d
     }
 
 
-@env_app.command("bench")
-def bench(
-    name: Annotated[str, typer.Argument(help="An environment whose kit knows an oracle, such as the office.")],
-    *,
-    tasks: Annotated[int, typer.Option(min=10, help="Tasks of each family.")] = 200,
-    as_json: Json = False,
-) -> None:
-    """How fast tasks are drawn, reset, worked on and judged, with perfect work, on one core."""
-    kit = resolve_kit(name)
-    families = list(kit.families)
-    with progress("benchmark", 3) as ticker:
-        started = perf_counter()
-        drawn = list(islice(kit.tasks(seed=0, split="train", families=families), tasks * len(families)))
-        drawing = perf_counter() - started
-        ticker.advance()
-        solved = [_solution(kit, task) for task in drawn]
-        results = [Result("tasks_per_second", len(drawn) / drawing, "1/s", n=len(drawn))]
-        results += _acting(kit, drawn, solved)
-        ticker.advance()
-        results += _judging(kit, drawn, solved)
-        ticker.advance()
-    emit("env bench", results, {"families": len(families), "tasks_per_family": tasks}, as_json=as_json)
-
-
-def _solution(kit: EnvironmentKit, task: Task) -> Trajectory:
-    oracle = oracle_of(kit, task)
-    if oracle is None:
-        raise UnknownNameError(
-            f"env bench needs an environment with an oracle; {kit.name!r} has none for {task.id!r}"
-        )
-    return play(kit.environment(task), task, oracle)
-
-
-def _acting(kit: EnvironmentKit, tasks: Sequence[Task], solved: Sequence[Trajectory]) -> list[Result]:
-    """Resets and steps of perfect work; the worlds are at hand, drawing them was measured before."""
-    resetting = stepping = 0.0
-    steps = 0
-    for task, solution in zip(tasks, solved, strict=True):
-        actions = [turn.action for turn in solution.turns if turn.action is not None]
-        environment = kit.environment(task)
-        started = perf_counter()
-        environment.reset(task)
-        reset = perf_counter()
-        for action in actions:
-            environment.step(action)
-        resetting += reset - started
-        stepping += perf_counter() - reset
-        steps += len(actions)
-    return [
-        Result("resets_per_second", len(tasks) / resetting, "1/s", n=len(tasks)),
-        Result("steps_per_second", steps / stepping, "1/s", n=steps),
-    ]
-
-
-def _judging(kit: EnvironmentKit, tasks: Sequence[Task], solved: Sequence[Trajectory]) -> list[Result]:
-    """Milliseconds of one judgement: the middle and the slowest hundredth."""
-    seconds = []
-    for task, trajectory in zip(tasks, solved, strict=True):
-        started = perf_counter()
-        kit.verifier.verify(task, trajectory)
-        seconds.append(perf_counter() - started)
-    cuts = quantiles(seconds, n=100)
-    return [
-        Result("verify_p50", 1000 * cuts[49], "ms", n=len(seconds)),
-        Result("verify_p99", 1000 * cuts[98], "ms", n=len(seconds)),
-    ]
+env_app.command("bench")(bench)

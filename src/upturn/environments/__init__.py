@@ -3,12 +3,20 @@
 from upturn.environments.checker import check_environment
 from upturn.environments.environment import Environment, Info, Step, Verifier, blocks
 from upturn.environments.hint import HintingKit, hint_of
-from upturn.environments.kit import DescribedKit, EnvironmentKit, registered_kits, resolve_kit, tools_of
+from upturn.environments.kit import (
+    CachingKit,
+    DescribedKit,
+    EnvironmentKit,
+    registered_kits,
+    resolve_kit,
+    tools_of,
+)
 from upturn.environments.one_step import one_step
 from upturn.environments.player import Player, play
 from upturn.environments.proof import ProvenKit, content_hash, oracle_of
 
 __all__ = [
+    "CachingKit",
     "DescribedKit",
     "Environment",
     "EnvironmentKit",

@@ -50,6 +50,14 @@ class DescribedKit(Protocol):
         """Everything that an action can ask for."""
 
 
+@runtime_checkable
+class CachingKit(Protocol):
+    """A kit that keeps what its tasks share once it was made. Optional."""
+
+    def forget(self) -> None:
+        """Drops all of it: the next task takes as long to begin as the first one did."""
+
+
 def tools_of(kit: EnvironmentKit) -> tuple[Tool, ...]:
     """The tools the kit describes; empty where it describes none, and its models must know them otherwise."""
     return tuple(kit.tools) if isinstance(kit, DescribedKit) else ()

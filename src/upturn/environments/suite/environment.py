@@ -15,6 +15,7 @@ from upturn.environments.workspace import (
     Workspace,
     attempted,
     changes,
+    is_alike,
     state_hash,
 )
 from upturn.environments.workspace.safety import SOFT
@@ -31,6 +32,10 @@ class _World(NamedTuple):
     workspace: Workspace
     faults: FaultState
     is_over: bool = False
+
+    def is_like(self, other: "_World") -> bool:
+        """Whether nothing but time passed between the two."""
+        return self.faults is other.faults and is_alike(self.workspace, other.workspace)
 
 
 class _Judged(NamedTuple):
@@ -112,7 +117,7 @@ class SuiteEnvironment:
     def _info(self, costs: Mapping[str, float], faults: tuple[str, ...] = ()) -> Info:
         """Of the state as it is now."""
         world, judged = self._current(), self._judged
-        if judged is None or judged.world is not world:
+        if judged is None or not judged.world.is_like(world):
             assert self._scenario is not None  # reset sets it with the world
             changed = self._changes()
             reached = progress(self._scenario, changed)

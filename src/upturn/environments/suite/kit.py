@@ -7,7 +7,7 @@ from upturn.environments.player import Player, following
 from upturn.environments.suite.environment import SuiteEnvironment
 from upturn.environments.suite.family import agreed, call
 from upturn.environments.suite.renaming import RenamedEnvironment, names_of, renamed, told
-from upturn.environments.suite.tasks import FAMILIES, compose, task_stream
+from upturn.environments.suite.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.suite.verifier import SuiteVerifier, may_differ
 from upturn.environments.workspace import tools
 from upturn.models import write_call
@@ -46,6 +46,10 @@ class SuiteKit:
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """Endless tasks, each family once a round."""
         return task_stream(families, seed=seed, split=split)
+
+    def forget(self) -> None:
+        """Drops base profiles and composed tasks."""
+        forget()
 
     def hint(self, task: Task) -> str:
         """The oracle's calls, one a line."""

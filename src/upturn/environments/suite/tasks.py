@@ -23,6 +23,7 @@ from upturn.environments.suite import (
 )
 from upturn.environments.suite.family import Draft, Family, Scenario
 from upturn.environments.suite.fault_oracle import Performed, performed, wish_for
+from upturn.environments.suite.profile import profile
 from upturn.environments.suite.request import briefing, request
 from upturn.environments.suite.scene import Scene
 from upturn.environments.workspace import FaultState, OperationError, Persona, Workspace, changes
@@ -90,6 +91,12 @@ def compose(task: Task) -> Scenario:
     if not 0 <= template < count:
         raise WorldError(f"task {task.id!r} names template {template}; {family.name} has {count}")
     return _compose(family.name, task.split, template, task.seed)
+
+
+def forget() -> None:
+    """Drops what is kept of profiles and tasks, so that the next task is made from nothing."""
+    _compose.cache_clear()
+    profile.cache_clear()
 
 
 def _templates(family: Family, split: Split) -> tuple[str, ...]:

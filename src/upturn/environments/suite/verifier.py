@@ -25,7 +25,7 @@ def progress(scenario: Scenario, found: Mapping[str, JsonValue]) -> float:
     if not found or not scenario.goal:
         return 0.0
     wanted, actual = _without_allowed(scenario.goal), _without_allowed(found)
-    right = len(wanted) - len(unmet(scenario.workspace, wanted, actual))
+    right = len(wanted) - len(unmet(scenario.baseline, wanted, actual))
     return right / max(1, len(wanted.keys() | actual.keys()))
 
 
@@ -91,7 +91,7 @@ def _gates(scenario: Scenario, trajectory: Trajectory, *, safety_cost: float) ->
     goal = _without_allowed(scenario.goal)
     message = state.get("message")
     told = message if isinstance(message, dict) else {}
-    missing = unmet(scenario.workspace, goal, actual)
+    missing = unmet(scenario.baseline, goal, actual)
     extra = [path for path in actual if path not in goal]
     return (
         GateResult("ended", trajectory.outcome == "finished", trajectory.outcome),

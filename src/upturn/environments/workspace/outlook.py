@@ -1,5 +1,6 @@
 """The mailbox: searching, reading, drafting, sending, sorting."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
@@ -26,6 +27,8 @@ from upturn.environments.workspace.safety import check_right, sensitivity
 from upturn.environments.workspace.workspace import Workspace
 
 APP = App("outlook")
+_HIDDEN = frozenset({"deleted", "junk"})
+"""Folders that are searched only when they are named."""
 _NO_TARGETS = frozenset({"sent", "drafts"})
 """Folders that mails get into by themselves only."""
 
@@ -152,17 +155,21 @@ def _line(mail: Mail) -> str:
 @APP.operation(Search, is_reading=True)
 def search(workspace: Workspace, asked: Search) -> Effect:
     """Ids, dates, senders, subjects and labels; ``*`` = unread."""
-    words, subject = asked.query.lower(), asked.subject.lower()
-    sender = person_of(asked.sender) if asked.sender else ""
+    words, subject, folder = asked.query.lower(), asked.subject.lower(), asked.folder
+    found: Iterable[Mail] = workspace.mails.values()
+    if asked.sender:
+        sender = person_of(asked.sender)
+        found = [mail for mail in found if mail.sender == sender]
+    if subject:
+        found = [mail for mail in found if subject in mail.subject.lower()]
+    if words:
+        found = [mail for mail in found if words in mail.subject.lower() or words in mail.body.lower()]
     hits = [
         mail
-        for mail in workspace.mails.values()
-        if (mail.folder == asked.folder if asked.folder else mail.folder not in ("deleted", "junk"))
-        and (not sender or mail.sender == sender)
+        for mail in found
+        if (mail.folder == folder if folder else mail.folder not in _HIDDEN)
         and (asked.is_unread is None or mail.is_read != asked.is_unread)
         and (asked.since is None or mail.at >= asked.since)
-        and (not subject or subject in mail.subject.lower())
-        and (not words or words in mail.subject.lower() or words in mail.body.lower())
     ]
     hits.sort(key=lambda mail: (mail.at, mail.id), reverse=True)
     return Effect(workspace, listing([_line(mail) for mail in hits], page=asked.page, empty="no mails"))

@@ -140,7 +140,7 @@ def search(workspace: Workspace, asked: Search) -> Effect:
     words = asked.query.lower()
     files = readable(workspace)
     named = [each for each in files if words in each.path.lower()]
-    held = [each for each in files if each not in named and words in text_of(each.content).lower()]
+    held = [each for each in files if words not in each.path.lower() and words in text_of(each.content).lower()]
     return Effect(workspace, listing([_line(each) for each in (*named, *held)], page=asked.page, empty="no files"))
 
 

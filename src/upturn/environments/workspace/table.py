@@ -102,13 +102,8 @@ class _Values(ValuesView[ItemT]):
     def __iter__(self) -> Iterator[ItemT]:
         base, changes, lost = self._mapping._base, self._mapping._changes, self._mapping._lost
         if not changes and not lost:
-            yield from base.values()
-            return
-        for id_, item in base.items():
-            if id_ in changes:
-                yield changes[id_]
-            elif id_ not in lost:
-                yield item
-        for id_, item in changes.items():
-            if id_ not in base:
-                yield item
+            return iter(base.values())
+        merged = {**base, **changes}
+        for id_ in lost:
+            del merged[id_]
+        return iter(merged.values())

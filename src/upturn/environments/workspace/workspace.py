@@ -7,7 +7,8 @@ and the state of many environments that begin alike is held once.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter, is_
 from typing import Any, TypeAlias, cast
 
 from upturn.environments.workspace.chat import Channel, Chat
@@ -120,9 +121,11 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
     """
     found: dict[str, JsonValue] = {}
     for name in TABLES:
+        old_table, new_table = cast(Table[Item], getattr(before, name)), cast(Table[Item], getattr(after, name))
+        if new_table is old_table:
+            continue
         new: list[JsonValue] = []
         gone: list[JsonValue] = []
-        old_table, new_table = cast(Table[Item], getattr(before, name)), cast(Table[Item], getattr(after, name))
         for change in new_table.changes_since(old_table):
             if change.after is None:
                 gone.append(change.id)
@@ -137,6 +140,14 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
         if gone:
             found[f"{name}/-"] = gone
     return found
+
+
+def is_alike(one: Workspace, other: Workspace) -> bool:
+    """Whether nothing but time passed between the two; False may also stand where they are equal all the same."""
+    return all(map(is_, _STATE(one), _STATE(other)))
+
+
+_STATE = attrgetter(*(each.name for each in fields(Workspace) if each.name != "elapsed"))
 
 
 def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: JsonValue = None) -> str:
