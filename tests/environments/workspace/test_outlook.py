@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from upturn.environments.workspace import Effect, OperationError, Persona, Wish, Workspace, changes
+from upturn.environments.workspace.person import Person
 
 Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
@@ -183,3 +184,23 @@ def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, t
     assert refused.value.code == code
     assert told in str(refused.value)
     assert not refused.value.hard
+
+
+def test_people_are_found_by_name_department_title_and_address(desk: Desk, do: Do) -> None:
+    ann = "ann.lee: Ann Lee, assistant, sales, ann.lee@contoso.example"
+    office = desk().with_items(Person("ann.lee", "Ann Lee", "assistant", "sales"))
+    for asked in ("query=ann.lee@contoso.example", "query=Ann Lee", "query=lee", "department=Sales; title=assist"):
+        assert do(office, f"outlook.find_people {asked}").text == ann
+    assert do(office, "outlook.find_people query=sales").text == "sales: a group of 2"
+    assert do(office, "outlook.find_people query=ray").text == "bob.ray: Bob Ray, bob.ray@contoso.example"
+    for asked in ("query=nobody", "query=eva@fabrikam.example", "query=bob; department=sales"):
+        assert do(office, f"outlook.find_people {asked}").text == "nobody"
+
+
+def test_any_part_of_what_is_to_be_deleted_is_agreed_to_and_nothing_beyond(desk: Desk, do: Do) -> None:
+    wishes = Persona(wishes=(Wish("outlook", "delete", {}, {"ids": ("m10", "m11", "m12")}),))
+    shown = "user.preview statement=this; call=outlook.delete ids\\=%s"
+    for ids in ("m10", "m12,m10", "m11,m12,m10"):
+        assert do(desk(wishes), shown % ids, "user.confirm").text == "yes, go on"
+    for ids in ("m13", "m10,m13"):
+        assert do(desk(wishes), shown % ids, "user.confirm").text.startswith("no")

@@ -200,11 +200,11 @@ def shown(mail: Mail) -> str:
 
 @APP.operation(FindPeople, is_reading=True)
 def find_people(workspace: Workspace, asked: FindPeople) -> Effect:
-    """Ids with names, titles, departments and addresses, people before groups."""
+    """Ids with names, titles, departments and addresses; groups with how many they are."""
     words = " ".join(person_of(asked.query).replace(".", " ").split())
     department, title = asked.department.lower(), asked.title.lower()
     lines = [
-        f"{each.id}: {each.name}, {each.title}, {each.department}, {each.id}@{COMPANY}"
+        f"{each.id}: " + ", ".join(filter(None, (each.name, each.title, each.department, f"{each.id}@{COMPANY}")))
         for each in workspace.people.values()
         if words in each.id.replace(".", " ")
         and department in each.department.lower()
