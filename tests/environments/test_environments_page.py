@@ -1,12 +1,13 @@
 """The page about environments: its tables are those of the code, and its example works."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from upturn.environments import EnvironmentKit
+from upturn.environments import EnvironmentKit, check_environment, resolve_kit
 from upturn.environments.office import FAMILIES, OPERATIONS, OfficeEnvironment, OfficeVerifier, make_task
 from upturn.environments.office.baseline import oracle
 from upturn.environments.office.kit import OfficeKit
@@ -81,3 +82,19 @@ def test_the_example_of_an_environment_works(capsys: pytest.CaptureFixture[str])
     total = int(count) * module["PRICES"][item]
     assert module["check"](Action("user", "answer", {"text": str(total)}), {"total": total}) is True
     assert module["check"](Action("user", "answer"), {"total": total}) is False
+
+
+def test_the_example_of_work_in_several_steps_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[1]
+    assert len([line for line in example.splitlines() if line.strip()]) <= 60
+    (tmp_path / "shelves.py").write_text(example)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    kit = resolve_kit("shelves:Kit")
+    check_environment(kit, 4)
+    [report] = validate_kit(kit, Plan(tasks=4, random_attempts=4))
+    assert [check.breach for check in report.checks if check.holds is False] == []
+    found = {check.name: check.value for check in report.checks}
+    assert found["oracle"] == found["ceiling"] == found["mutants"] == found["replay"] == found["isolation"] == 1
+    assert found["nothing"] == found["spam"] == found["neighbour"] == found["floor"] == 0
+    monkeypatch.delitem(sys.modules, "shelves")
