@@ -6,8 +6,8 @@ from upturn.environments.workspace import Workspace
 from upturn.environments.workspace.clock import moment
 from upturn.environments.workspace.person import COMPANY
 
-_OPENERS = ("", "", "please ", "hi, ", "when you can: ", "quick one: ", "one more thing: ")
-_CLOSERS = ("", "", ", thanks", ", please", ", thank you")
+OPENERS = ("", "", "please ", "hi, ", "when you can: ", "quick one: ", "one more thing: ")
+CLOSERS = ("", "", ", thanks", ", please", ", thank you")
 """Drawn independently of the template, so that templates differ from each other in more than their words."""
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _ORDERS = frozenset(
@@ -34,9 +34,14 @@ def briefing(workspace: Workspace) -> str:
     return f"you work for {who}. it is {_WEEKDAYS[now.weekday()]}, {workspace.begun}."
 
 
+def without_briefing(instruction: str) -> str:
+    """What is to be done, of an instruction that ``briefing`` may stand above."""
+    return instruction.rpartition("\n")[2]
+
+
 def request(rng: Random, words: str) -> str:
     """The words with an opener and a closer, as far as they go together."""
-    opener, closer = rng.choice(_OPENERS), rng.choice(_CLOSERS)
+    opener, closer = rng.choice(OPENERS), rng.choice(CLOSERS)
     if opener == "please " and (words.split(maxsplit=1)[0] not in _ORDERS or "please" in words):
         opener = ""
     if words.endswith("?") or ("please" in closer and "please" in f"{opener}{words}"):

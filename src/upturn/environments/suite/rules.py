@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from upturn.environments.suite.family import CLOSERS, FINISH, OPENERS, answer, call, refusal
+from upturn.environments.suite.family import FINISH, answer, call, refusal
+from upturn.environments.suite.request import CLOSERS, OPENERS, without_briefing
 from upturn.environments.suite.tasks import FAMILIES
 from upturn.records import Action, Observation, Turn
 
@@ -33,9 +34,10 @@ def act(instruction: str, turns: Sequence[Turn], observation: Observation) -> Ac
     results = [turn.observation.text for turn in turns[1:]] + ([observation.text] if turns else [])
     if turns and observation.is_error:
         return refusal(f"stopped at {observation.code}")
-    opener = max((each for each in OPENERS if instruction.startswith(each)), key=len)
+    words = without_briefing(instruction)
+    opener = max((each for each in OPENERS if words.startswith(each)), key=len)
     for rule in _rules():
-        match = rule.pattern.fullmatch(instruction, len(opener))
+        match = rule.pattern.fullmatch(words, len(opener))
         if match is not None:
             return rule.plan(match.groupdict(), results)
     return refusal("no rule for this")
