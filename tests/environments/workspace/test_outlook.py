@@ -1,12 +1,14 @@
 """The mailbox: exact answers, exact changes, and what is refused."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from upturn.environments.workspace import Effect, OperationError, Persona, Wish, Workspace, changes
+from upturn.environments.workspace import Effect, OperationError, Persona, Wish, Workspace, apply, changes
 from upturn.environments.workspace.person import Person
+from upturn.records import Action, JsonValue
 
 Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
@@ -204,3 +206,21 @@ def test_any_part_of_what_is_to_be_deleted_is_agreed_to_and_nothing_beyond(desk:
         assert do(desk(wishes), shown % ids, "user.confirm").text == "yes, go on"
     for ids in ("m13", "m10,m13"):
         assert do(desk(wishes), shown % ids, "user.confirm").text.startswith("no")
+
+
+def test_a_draft_is_agreed_to_by_what_stands_in_it(desk: Desk, do: Do) -> None:
+    wish = Wish("outlook", "send", {"to": ["bob.ray"], "subject": "hello", "body": "come at ten"}, is_whole=True)
+    shown = ("user.preview statement=this; call=outlook.send draft\\=m1000", "user.confirm")
+    for body, said in (("come at ten", "yes"), ("come at one", "no"), ("come at ten; cc=cid.moe", "no")):
+        draft = f"outlook.draft to=bob.ray; subject=hello; body={body}"
+        assert do(desk(Persona(wishes=(wish,))), draft, *shown).text.startswith(said)
+
+
+def test_what_the_user_wants_as_it_is_may_not_have_more_in_it(desk: Desk, do: Do) -> None:
+    given: dict[str, JsonValue] = {"to": ["bob.ray"], "subject": "a", "body": "b"}
+    more = json.dumps({"target_app": "outlook", "operation": "send", "parameters": {**given, "cc": "cid.moe"}})
+    shown = ("user", "preview", {"statement": "this", "call": more})
+    for is_whole, said in ((True, "no"), (False, "yes")):
+        persona = Persona(wishes=(Wish("outlook", "send", given, is_whole=is_whole),))
+        seen = apply(desk(persona), Action(*shown)).workspace
+        assert do(seen, "user.confirm").text.startswith(said)

@@ -124,9 +124,9 @@ def wish_for(operation: Operation[Any], given: Parameters) -> Wish:
     exact = canonical(operation, given)
     ids = exact.parameters.get("ids")
     if operation.name != "delete" or not isinstance(ids, list):
-        return Wish(exact.target, exact.operation, exact.parameters)
+        return Wish(exact.target, exact.operation, exact.parameters, is_whole=True)
     rest = {name: value for name, value in exact.parameters.items() if name != "ids"}
-    return Wish(exact.target, exact.operation, rest, {"ids": tuple(map(str, ids))})
+    return Wish(exact.target, exact.operation, rest, {"ids": tuple(map(str, ids))}, is_whole=True)
 
 
 def _outcome(workspace: Workspace, state: FaultState, action: Action) -> Outcome:

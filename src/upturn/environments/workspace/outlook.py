@@ -25,6 +25,7 @@ from upturn.environments.workspace.principal import principals
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import check_right, sensitivity
 from upturn.environments.workspace.workspace import Workspace
+from upturn.records import Action, JsonValue
 
 APP = App("outlook")
 _HIDDEN = frozenset({"deleted", "junk"})
@@ -271,6 +272,20 @@ def _to_be_sent(workspace: Workspace, asked: Send) -> Mail:
     if asked.on_behalf_of is None:
         return mail
     return replace(mail, on_behalf_of=_represented(workspace, asked.on_behalf_of))
+
+
+def spelled_out(workspace: Workspace, action: Action) -> Action:
+    """The sending of a draft as the sending of what stands in it; any other action as it is."""
+    draft = workspace.mails.get(str(action.parameters.get("draft")))
+    if (action.target, action.operation) != (APP.target, "send") or draft is None:
+        return action
+    rest = {name: value for name, value in action.parameters.items() if name != "draft"}
+    said: dict[str, JsonValue] = {"to": list(draft.to), "subject": draft.subject, "body": draft.body}
+    if draft.cc:
+        said["cc"] = list(draft.cc)
+    if draft.attachments:
+        said["attachments"] = list(draft.attachments)
+    return Action(action.target, action.operation, {**rest, **said})
 
 
 def _represented(workspace: Workspace, id_: str) -> str:

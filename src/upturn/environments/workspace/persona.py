@@ -14,14 +14,17 @@ class Wish:
     target: str
     operation: str
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Values that it must have; other parameters may have any."""
+    """Values that it must have."""
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Lists of which it may have any part, in any order, as many things are deleted at once or one by one."""
+    is_whole: bool = False
+    """True: other parameters must not be given, such as somebody in cc; otherwise they may have any value."""
 
     def matches(self, action: Action) -> bool:
         """Whether the action is this one, or part of it; blanks and the case of letters do not matter."""
         return (
             (action.target, action.operation) == (self.target, self.operation)
+            and not (self.is_whole and action.parameters.keys() - self.parameters.keys() - self.parts.keys())
             and all(_plain(action.parameters.get(name)) == _plain(value) for name, value in self.parameters.items())
             and all(_is_part(action.parameters.get(name), whole) for name, whole in self.parts.items())
         )

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from upturn.environments.workspace.operation import App, Effect, Parameters, Text
+from upturn.environments.workspace.outlook import spelled_out
 from upturn.environments.workspace.persona import Message, MessageKind
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import SOFT
@@ -83,7 +84,8 @@ def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # 
     if shown is None:
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
     decided = replace(said(workspace, "confirm"), shown=None)
-    if not workspace.persona.confirms(shown):
+    wants = workspace.persona.confirms
+    if not wants(shown) and not wants(spelled_out(workspace, shown)):
         return Effect(decided, workspace.persona.objection or "no: that is not what I asked for")
     return Effect(replace(decided, confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
 
