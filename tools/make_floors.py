@@ -1,0 +1,84 @@
+"""Writes the suite's table of floors and ceilings into docs/environments.md, from what validation found.
+
+    upturn env validate suite --tasks 20 --json > floors.json
+    python tools/make_floors.py floors.json
+
+Several files, each about some of the families (``--family``), make one table. Families that no file is about are
+named and nothing is written.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from upturn.environments import resolve_kit
+from upturn.environments.validation import PANEL
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "environments.md"
+BEGIN, END = "<!-- floors of the suite: made by tools/make_floors.py -->\n", "<!-- end of floors -->"
+_Found: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""By check, and ``own …``: the result as the command printed it."""
+
+
+def found_in(paths: Sequence[Path]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """By family: what was printed of each check."""
+    families: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for path in paths:
+        for result in json.loads(path.read_text(encoding="utf-8"))["results"]:
+            check, _, family = result["name"].rpartition(" ")
+            if check:
+                families.setdefault(family, {})[check] = result
+    return families
+
+
+def row(family: str, level: int, found: _Found) -> str:
+    """One line of the table."""
+    attacks = {name: each["value"] for name, each in found.items() if name in PANEL or name.startswith("own ")}
+    paid = {name: value for name, value in attacks.items() if isinstance(value, float | int)}
+    worst = max(paid.values(), default=0)
+    named = "" if worst == 0 else " " + ", ".join(f"`{name}`" for name, value in paid.items() if value == worst)
+    random, mutants = found["random"], found["mutants"]
+    cells = (
+        f"`{family}`",
+        str(level),
+        f"{_percent(found['oracle']['value'])}, {found['ceiling']['value']:g}",
+        f"{found['floor']['value']:g}",
+        f"{_percent(worst)}{named} of {len(paid)}",
+        f"{_percent(random['value'])} (≤ {_percent(random['high'])})",
+        f"{round(mutants['value'] * mutants['n'])} of {mutants['n']}",
+        _percent(found["constant"]["value"]),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2g} %" if value < 1 else "100 %"
+
+
+def table(families: Mapping[str, _Found], levels: Mapping[str, int]) -> str:
+    """All lines, the heading first."""
+    heading = ("family", "level", "perfect work, lowest score", "floor", "worst attack", "random", "mutants killed")
+    lines = [f"| {' | '.join((*heading, 'constant'))} |", f"|{'---|' * (len(heading) + 1)}"]
+    return "\n".join((*lines, *(row(name, level, families[name]) for name, level in levels.items()))) + "\n"
+
+
+def main() -> int:
+    """Exit code 1 where a family is missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path, help="what env validate suite --json printed")
+    families = found_in(parser.parse_args().files)
+    levels = resolve_kit("suite").families
+    if missing := [name for name in levels if name not in families]:
+        sys.stderr.write(f"no results of {', '.join(missing)}\n")
+        return 1
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}{table(families, levels)}{END}{rest.partition(END)[2]}", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
