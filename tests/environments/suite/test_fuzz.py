@@ -16,9 +16,13 @@ from upturn.records import Action, Observation, Task, Trajectory, Turn, fields_j
 from upturn.records.json import JsonValue
 
 ACTIONS_A_TASK = 200
+DEEP: JsonValue = [[["deep"]], {"a": {"b": [None]}}]
+NUMBERS: list[JsonValue] = [1] * 101
+NAMED: list[JsonValue] = ["m1"] * 101
 JUNK: tuple[JsonValue, ...] = (
+    *(DEEP, NUMBERS, NAMED),
     *(None, True, False, 0, -1, 10**30, 1e308, math.inf, math.nan, "", " ", "\x00", "\ud800", "ünï ✓ 漢字 \u202e"),
-    *("x" * 20_000, [], {}, [[["deep"]]], {"a": {"b": [None]}}, [1] * 101, ["m1"] * 101, "a;b=c\\n", "=", "=A1"),
+    *("x" * 20_000, [], {}, "a;b=c\\n", "=", "=A1"),
     *("=1/0", "=SUM(A1:XFD1048576)", "=" + "(" * 500, "=D1+D1", "A1:XFD1048576", "ZZZ99999999", "B2:A1", "B:D"),
     *(
         "2026-02-30 10:00",
@@ -80,7 +84,8 @@ class Sender:
             return rng.choice(JUNK)
         chosen = rng.choice(schema["anyOf"]) if "anyOf" in schema else schema
         if "enum" in chosen:
-            return rng.choice(chosen["enum"])
+            option: JsonValue = rng.choice(chosen["enum"])
+            return option
         if chosen.get("type") == "array":
             return [self._value(chosen.get("items")) for _ in range(rng.randint(1, 2))]
         if chosen.get("type", "string") == "string" and rng.random() < 0.6:

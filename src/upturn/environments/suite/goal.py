@@ -17,7 +17,8 @@ _CELL = re.compile(r"files/([^/]+)/sheets/(.+)/cells/([A-Z]+[0-9]+)")
 def unmet(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[str, JsonValue]) -> list[str]:
     """The paths at which the changes are not what the goal says.
 
-    ``workspace``: as it was at the beginning, files where they are in the end. Two formulas say the same when they compute the same (``alike``).
+    ``workspace``: as it was at the beginning, with files where they are in the end. Two formulas say the same when
+    they compute the same (``alike``).
     """
     different = [path for path, value in goal.items() if actual.get(path) != value]
     formulas = [path for path in different if _is_formula(goal[path]) and _is_formula(actual.get(path))]

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from upturn.environments.suite.family import Draft, Scenario
-from upturn.environments.suite.recovery import are_denials_heard
 from upturn.environments.suite.goal import unmet
+from upturn.environments.suite.recovery import are_denials_heard
 from upturn.environments.suite.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
 from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
