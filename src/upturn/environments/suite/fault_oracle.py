@@ -87,7 +87,7 @@ def recovered(workspace: Workspace, plan: FaultPlan, work: Iterable[Action]) -> 
 
     Raises WorldError where something is refused for what it is, and where it takes more than ``MOST_CALLS``.
     """
-    workspace, state = replace(workspace, persona=_agreeable()), FaultState(plan)
+    workspace, state = workspace.evolved(persona=_agreeable()), FaultState(plan)
     waiting, done = deque(work), []
     while waiting:
         action = waiting.popleft()
@@ -103,7 +103,7 @@ def recovered(workspace: Workspace, plan: FaultPlan, work: Iterable[Action]) -> 
 
 def performed(workspace: Workspace, plan: FaultPlan, actions: Iterable[Action]) -> Performed:
     """The workspace after these actions under the plan, and what of them needs agreement."""
-    workspace, state, wishes = replace(workspace, persona=_agreeable()), FaultState(plan), []
+    workspace, state, wishes = workspace.evolved(persona=_agreeable()), FaultState(plan), []
     for action in actions:
         operation = operation_of(action)
         if action.target != "user":

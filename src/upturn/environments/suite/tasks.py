@@ -110,7 +110,7 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     rng = Random(f"suite/1/{family_name}/{seed}")
     scene = Scene(rng)
     draft = family.draw(scene)
-    workspace = replace(scene.workspace, seed=seed)
+    workspace = scene.workspace.evolved(seed=seed)
     done, wishes = _performed(workspace, draft)
     persona = Persona(
         wishes if draft.wishes is None else draft.wishes,
@@ -119,7 +119,7 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
         draft.traps,
         draft.objection,
     )
-    workspace = replace(workspace, persona=persona)
+    workspace = workspace.evolved(persona=persona)
     before = FaultState(draft.faults).settled(workspace)
     words = _templates(family, split)[template].format(**draft.slots)
     instruction = f"{briefing(workspace)}\n{request(rng, words)}"

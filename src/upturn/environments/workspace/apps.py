@@ -1,7 +1,6 @@
 """All apps together: which operations there are, and what an action does to a workspace."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -36,7 +35,7 @@ def preview(workspace: Workspace, asked: Preview) -> Effect:
         raise OperationError(
             "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
         )
-    shown = replace(said(workspace, "preview", asked.statement), shown=canonical(operation, given))
+    shown = said(workspace, "preview", asked.statement).evolved(shown=canonical(operation, given))
     return Effect(shown, f"shown to the user:\n{impact.preview}")
 
 
@@ -73,9 +72,9 @@ def apply(workspace: Workspace, action: Action) -> Effect:
         agreed = fingerprint(exact)
         if agreed not in workspace.confirmed:
             raise unconfirmed(impact)
-        workspace = replace(workspace, confirmed=workspace.confirmed - {agreed})
+        workspace = workspace.evolved(confirmed=workspace.confirmed - {agreed})
     effect = operation.run(workspace, asked)
-    passed = replace(effect.workspace, elapsed=effect.workspace.elapsed + operation.seconds)
+    passed = effect.workspace.evolved(elapsed=effect.workspace.elapsed + operation.seconds)
     return effect._replace(workspace=passed)
 
 

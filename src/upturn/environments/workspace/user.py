@@ -1,7 +1,5 @@
 """The user as a target: telling, asking, showing what is about to be done, waiting for agreement, ending."""
 
-from dataclasses import replace
-
 from pydantic import Field
 
 from upturn.environments.workspace.operation import App, Effect, Parameters, Text
@@ -58,7 +56,7 @@ class Finish(Parameters):
 
 def said(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
     """The workspace in which the user was told something more."""
-    return replace(workspace, messages=(*workspace.messages, Message(kind, text)))
+    return workspace.evolved(messages=(*workspace.messages, Message(kind, text)))
 
 
 @APP.operation(Answer)
@@ -83,17 +81,17 @@ def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # 
     shown = workspace.shown
     if shown is None:
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
-    decided = replace(said(workspace, "confirm"), shown=None)
+    decided = said(workspace, "confirm").evolved(shown=None)
     wants = workspace.persona.confirms
     if not wants(shown) and not wants(spelled_out(workspace, shown)):
         return Effect(decided, workspace.persona.objection or "no: that is not what I asked for")
-    return Effect(replace(decided, confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
+    return Effect(decided.evolved(confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
 
 
 @APP.operation(Wait, seconds=0.0)
 def wait(workspace: Workspace, asked: Wait) -> Effect:
     """Nothing else happens."""
-    after = replace(workspace, elapsed=workspace.elapsed + asked.seconds)
+    after = workspace.evolved(elapsed=workspace.elapsed + asked.seconds)
     return Effect(after, f"it is {after.now}")
 
 

@@ -7,7 +7,7 @@ and the state of many environments that begin alike is held once.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from operator import attrgetter, is_
 from typing import Any, TypeAlias, cast
 
@@ -66,23 +66,29 @@ class Workspace:
         """The moment, to the minute."""
         return later(self.begun, minutes=self.elapsed // 60)
 
+    def evolved(self, **values: Any) -> "Workspace":
+        """The same with these fields. In half the time of ``dataclasses.replace``, which most of a step was."""
+        found = list(_FIELDS(self))
+        for name, value in values.items():
+            found[_PLACES[name]] = value
+        return Workspace(*found)
+
     def with_items(self, *items: Item) -> "Workspace":
         """The same with these items new or replaced, each in the table of its kind."""
         tables: dict[str, Any] = {}
         for item in items:
             name = _TABLE_OF[type(item)]
             tables[name] = tables.get(name, getattr(self, name)).with_item(item.id, item)
-        return replace(self, **tables)
+        return self.evolved(**tables)
 
     def without_item(self, item: Item) -> "Workspace":
         """The same without this item."""
         name = _TABLE_OF[type(item)]
-        changed: dict[str, Any] = {name: getattr(self, name).without(item.id)}
-        return replace(self, **changed)
+        return self.evolved(**{name: getattr(self, name).without(item.id)})
 
     def fresh(self, prefix: str) -> tuple["Workspace", str]:
         """An id that nothing has, and the workspace in which it is taken."""
-        return replace(self, made=self.made + 1), f"{prefix}{_FIRST_NEW + self.made}"
+        return self.evolved(made=self.made + 1), f"{prefix}{_FIRST_NEW + self.made}"
 
     def members(self, principal: str) -> frozenset[str]:
         """The people behind a person's or a group's id."""
@@ -95,6 +101,10 @@ class Workspace:
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest()) / 2**56
 
 
+_NAMES = tuple(each.name for each in fields(Workspace))
+_FIELDS = attrgetter(*_NAMES)
+_STATE = attrgetter(*(name for name in _NAMES if name != "elapsed"))
+_PLACES = {name: place for place, name in enumerate(_NAMES)}
 _TABLE_OF: Mapping[type, str] = {
     Mail: "mails",
     Rule: "rules",
@@ -145,9 +155,6 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
 def is_alike(one: Workspace, other: Workspace) -> bool:
     """Whether nothing but time passed between the two; False may also stand where they are equal all the same."""
     return all(map(is_, _STATE(one), _STATE(other)))
-
-
-_STATE = attrgetter(*(each.name for each in fields(Workspace) if each.name != "elapsed"))
 
 
 def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: JsonValue = None) -> str:
