@@ -86,7 +86,7 @@ def test_twenty_repetitions_of_a_milestone_pay_once() -> None:
 def test_quality_has_three_levels_and_none_without_right_content() -> None:
     task = make_task("onboarding", 0)
     *work, finish = compose(task).draft.oracle
-    neighbour = call("outlook.flag", ids="m7")
+    neighbour = call("outlook.flag", ids=next(iter(compose(task).workspace.mails)))
     clean = judged(task, [*work, finish]).rewards
     assert [clean[f"quality_{level}"] for level in ("format", "content", "semantics")] == [1, 1, 1]
     beside = judged(task, [*work, call("outlook.nonsense"), neighbour, finish])
