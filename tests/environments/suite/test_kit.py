@@ -7,6 +7,8 @@ import pytest
 
 from upturn.environments import check_environment, resolve_kit
 from upturn.environments.checker import PROBES
+from upturn.environments.player import play
+from upturn.environments.suite import SuiteKit
 from upturn.environments.suite.family import agreed, call
 from upturn.environments.suite.tasks import FAMILIES, compose, make_task
 from upturn.models import read_call, write_call
@@ -91,3 +93,13 @@ def test_the_same_answer_twice_is_one_too_many(attempt: Attempt) -> None:
     reply = work[-1]
     judged = attempt(task, [*work, *agreed(reply), finish])[1]
     assert [gate.name for gate in judged.gates if not gate.is_passed] == ["goal"]
+
+
+def test_what_is_made_twice_is_no_success_when_an_app_fails_one_of_the_two_times() -> None:
+    kit, tried = SuiteKit(), 0
+    for number in range(8):
+        task = make_task("budget_mailed_to_whoever_asks_weathered", number)
+        trajectory = play(kit.environment(task), task, kit.attacks(task)["twice"], max_turns=60)
+        assert not kit.verifier.verify(task, trajectory).is_success, task.id
+        tried += any(turn.observation.is_error for turn in trajectory.turns[len(compose(task).draft.oracle) :])
+    assert tried  # the weather comes in the second time, too

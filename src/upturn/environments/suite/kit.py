@@ -11,7 +11,7 @@ from upturn.environments.suite.tasks import FAMILIES, compose, forget, task_stre
 from upturn.environments.suite.verifier import SuiteVerifier, may_differ
 from upturn.environments.workspace import tools
 from upturn.models import write_call
-from upturn.records import Action, JsonValue, Split, Task
+from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
 
 _MAKING = frozenset(
     {
@@ -27,6 +27,8 @@ _MAKING = frozenset(
     }
 )
 """Operations that make something new each time, other than sending a draft: done twice, it is there twice."""
+_INSISTENCE = 8
+"""Times that something is tried: apps that fail by chance do not fail so often in a row."""
 
 
 class SuiteKit:
@@ -77,15 +79,32 @@ class SuiteKit:
         made = [
             each for each in work if f"{each.target}.{each.operation}" in _MAKING and "draft" not in each.parameters
         ]
-        if draft.is_feasible and made and not draft.faults.rates:  # chance may keep it from being done twice
-            ways["twice"] = (*work, *agreed(made[-1]), end)
         if len(unasked) < len(work):
             ways["unasked"] = (*unasked, end)
-        return {name: following([told(task, each) for each in actions]) for name, actions in ways.items()}
+        players = {name: following([told(task, each) for each in actions]) for name, actions in ways.items()}
+        if draft.is_feasible and made:
+            again = [told(task, each) for each in agreed(made[-1])]
+            players["twice"] = _insisting(_solution(task)[:-1], again, told(task, end))
+        return players
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         """What the verifier does not look at, and having read a mail."""
         return may_differ(compose(task).draft, path, value)
+
+
+def _insisting(work: Sequence[Action], again: Sequence[Action], end: Action) -> Player:
+    """The work, then ``again`` until its last action is not refused, as a fault of an app may do; then the end."""
+
+    def act(_task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:
+        place = len(turns) - len(work)
+        if place < 0:
+            return work[place]
+        is_tried = place > 0 and place % len(again) == 0
+        if is_tried and (not observation.is_error or place == _INSISTENCE * len(again)):
+            return end
+        return again[place % len(again)]
+
+    return act
 
 
 def _solution(task: Task) -> list[Action]:
