@@ -60,7 +60,15 @@ def _percent(value: float) -> str:
 
 def table(families: Mapping[str, _Found], levels: Mapping[str, int]) -> str:
     """All lines, the heading first."""
-    heading = ("family", "level", "perfect work, lowest score", "floor", "worst attack", "random", "mutants killed")
+    heading = (
+        "family of the suite",
+        "level",
+        "perfect work, lowest score",
+        "floor",
+        "worst attack",
+        "random",
+        "mutants killed",
+    )
     lines = [f"| {' | '.join((*heading, 'constant'))} |", f"|{'---|' * (len(heading) + 1)}"]
     return "\n".join((*lines, *(row(name, level, families[name]) for name, level in levels.items()))) + "\n"
 
