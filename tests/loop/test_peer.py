@@ -88,7 +88,7 @@ else:
     try:
         with peer.leading(world):
             time.sleep(2.0)  # longer than its own patience: peers have more
-            peer.agreed(world, lambda: peer._Work(None, "", (), {}, 1))
+            peer.agreed(world, lambda: peer._Work(None, "", None, (), {}, 1))
             started = time.monotonic()
             everyone(world, 0)
     except TrainingError as exc:
