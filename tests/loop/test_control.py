@@ -94,8 +94,8 @@ def test_random_rewards_gain_nothing_where_true_ones_gain(begun: Begun) -> None:
     )
     last = at_the_end(begun, "luck")
     assert last.low <= 0.0, f"{last}: an interval lies above 0 by chance in one of forty seeds"
-    # Five seeds gained .074 to .150, .125 on average with a deviation of .031, and .035 is enough: about one seed in
-    # five hundred misses this.
+    # Five seeds gained .074 to .150, .125 on average with a deviation of .031, and .035 is enough: about one
+    # seed in five hundred misses this.
     assert by_success.low > 0.0, f"{by_success}: true rewards under the same settings teach something"
     # Practice for luck was real: rewards that differ within every group and are .5 on average, over 3,840 draws
     # with a deviation of .0047, and steps.
