@@ -273,7 +273,7 @@ def test_malformed_tau_bench_rows_are_quarantined(pool: Pool, tmp_path: Path) ->
         (b"[]", "tau-bench", "no conversations"),
         (b"", "chat", "no conversations"),
         (b"\n \n", "chat", "no conversations"),
-        (gzip.compress(b"{}"), "chat", "is a gzip file; unpack it first"),
+        (gzip.compress(b"{}", mtime=0), "chat", "is a gzip file; unpack it first"),
         (b"PK\x03\x04rest", "tau-bench", "is a zip file; unpack it first"),
         ("{}".encode("utf-16"), "chat", "is UTF-16 text; save it as UTF-8 first"),
         (b"SQLite format 3\0", "chat", "is a SQLite database"),
