@@ -78,7 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, help="what env validate suite --json printed")
     families = found_in(parser.parse_args().files)
-    levels = resolve_kit("suite").families
+    levels = resolve_kit("office").families
     if missing := [name for name in levels if name not in families]:
         sys.stderr.write(f"no results of {', '.join(missing)}\n")
         return 1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_rollouts
 from upturn.agents.cluster import Crew, Finished, Lost, Work, deal, play
 from upturn.agents.rollout import rollout
-from upturn.environments.office import OfficeEnvironment, task_stream
+from upturn.environments.errands import ErrandsEnvironment, task_stream
 from upturn.records import Action, Observation, Task, Trajectory, Turn
 
 TASKS = [task for task, _ in zip(task_stream(["mail_file"], seed=5, split="train"), range(4), strict=False)]
@@ -54,12 +54,12 @@ class FakeCrew:
                     self.left[work.id] -= 1
                     yield Lost(index, f"death {self.left[work.id]} of {work.attempt.number}")
                     break
-                yield Finished(asyncio.run(rollout(work.attempt, lambda _: OfficeEnvironment(), setting(work))))
+                yield Finished(asyncio.run(rollout(work.attempt, lambda _: ErrandsEnvironment(), setting(work))))
 
 
 def in_process(of: Sequence[Work]) -> list[Trajectory]:
     jobs = [Job(work.attempt, setting(work)) for work in of]
-    return asyncio.run(run_rollouts(jobs, lambda _: OfficeEnvironment()))
+    return asyncio.run(run_rollouts(jobs, lambda _: ErrandsEnvironment()))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 20])

@@ -216,8 +216,8 @@ def test_a_function_that_never_returns_keeps_no_process_from_ending() -> None:
     program = (
         "import asyncio, threading\n"
         "from upturn.agents import *\n"
-        "from upturn.environments.office.kit import OfficeKit\n"
-        "kit = OfficeKit()\n"
+        "from upturn.environments.errands.kit import ErrandsKit\n"
+        "kit = ErrandsKit()\n"
         "task = next(iter(kit.tasks(seed=0, split='train', families=['mail_file'])))\n"
         "setting = Setting('k', CallableAgent(lambda *_: threading.Event().wait()), 'a@1', None,"
         " Limits(max_seconds=0.1))\n"

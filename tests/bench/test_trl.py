@@ -1,4 +1,4 @@
-"""TRL itself, where it is installed: it computes what the dense path does, and reads office tokens as ours."""
+"""TRL itself, where it is installed: it computes what the dense path does, and reads errands tokens as ours."""
 
 import inspect
 from dataclasses import replace
@@ -19,8 +19,8 @@ from upturn.bench.rival import INSTALL
 from upturn.bench.sides.practice import PracticeTask
 from upturn.bench.sides.task import UpdateTask
 from upturn.bench.worker import Worker
-from upturn.environments.office import LEARNED, OfficeEnvironment
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands import LEARNED, ErrandsEnvironment
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.models import CompactRenderer, write_call
 from upturn.models.nano import NANO_FOLDER
 from upturn.records import Action, JsonValue, fields_json
@@ -69,12 +69,12 @@ def test_the_gpus_row_runs_with_real_sides_in_bfloat16(tmp_path: Path, monkeypat
 
 
 def test_a_conversation_has_the_tokens_that_our_renderer_gives_it() -> None:
-    from upturn.bench.sides.practice_trl import office_tokenizer
+    from upturn.bench.sides.practice_trl import errands_tokenizer
 
-    tokenizer: Any = office_tokenizer()  # its methods give strings, lists or more, as the arguments have it
+    tokenizer: Any = errands_tokenizer()  # its methods give strings, lists or more, as the arguments have it
     renderer = CompactRenderer(Tokenizer.from_file(str(NANO_FOLDER / "tokenizer.json")))
-    environment = OfficeEnvironment()
-    for task in islice(OfficeKit().tasks(seed=3, split="train", families=LEARNED), 2 * len(LEARNED)):
+    environment = ErrandsEnvironment()
+    for task in islice(ErrandsKit().tasks(seed=3, split="train", families=LEARNED), 2 * len(LEARNED)):
         observation, _ = environment.reset(task)
         message = {"role": "user", "content": observation.text}
         prompt = tokenizer.apply_chat_template([message], add_generation_prompt=True, return_dict=False)
@@ -92,9 +92,9 @@ def test_a_conversation_has_the_tokens_that_our_renderer_gives_it() -> None:
 
 
 def test_what_the_model_wrote_is_a_call_unless_it_ends_the_task() -> None:
-    from upturn.bench.sides.practice_trl import office_tokenizer
+    from upturn.bench.sides.practice_trl import errands_tokenizer
 
-    tokenizer = office_tokenizer()
+    tokenizer = errands_tokenizer()
     renderer = CompactRenderer(Tokenizer.from_file(str(NANO_FOLDER / "tokenizer.json")))
     search, finish = Action("mail", "search", {"from": "ann"}), Action("user", "finish")
     called = tokenizer.parse_response(list(renderer.write(search)))
@@ -105,34 +105,34 @@ def test_what_the_model_wrote_is_a_call_unless_it_ends_the_task() -> None:
     assert cut["tool_calls"][0]["function"]["arguments"] == {"call": ""}
 
 
-def test_the_office_judges_what_was_done_in_it() -> None:
-    from upturn.bench.sides.practice_trl import OfficeTools, office_reward
-    from upturn.environments.office import compose
+def test_the_errands_judges_what_was_done_in_it() -> None:
+    from upturn.bench.sides.practice_trl import ErrandsTools, errands_reward
+    from upturn.environments.errands import compose
 
-    for task in islice(OfficeKit().tasks(seed=3, split="train", families=LEARNED), len(LEARNED)):
-        offices, completions = [OfficeTools(), OfficeTools()], []
+    for task in islice(ErrandsKit().tasks(seed=3, split="train", families=LEARNED), len(LEARNED)):
+        errandss, completions = [ErrandsTools(), ErrandsTools()], []
         *steps, last = compose(task).draft.oracle
-        for office, is_diligent in zip(offices, (True, False), strict=True):
-            office.reset(task=fields_json(task), prompt=[])
+        for errands, is_diligent in zip(errandss, (True, False), strict=True):
+            errands.reset(task=fields_json(task), prompt=[])
             if is_diligent:
                 for action in steps:
-                    office.act(write_call(action))
+                    errands.act(write_call(action))
             completions.append([{"role": "assistant", "content": write_call(last) if is_diligent else "user.ask"}])
-        assert office_reward(completions, offices) == [1.0, 0.0]
+        assert errands_reward(completions, errandss) == [1.0, 0.0]
 
 
-def test_every_method_of_the_office_is_a_documented_tool() -> None:
+def test_every_method_of_the_errands_is_a_documented_tool() -> None:
     from transformers.utils.chat_template_utils import get_json_schema
 
-    from upturn.bench.sides.practice_trl import OfficeTools
+    from upturn.bench.sides.practice_trl import ErrandsTools
 
     tools = [
         name
-        for name, _ in inspect.getmembers(OfficeTools, inspect.isfunction)
+        for name, _ in inspect.getmembers(ErrandsTools, inspect.isfunction)
         if not name.startswith("_") and name != "reset"
     ]
     assert tools == ["act"]
-    assert get_json_schema(OfficeTools().act)["function"]["parameters"]["required"] == ["call"]
+    assert get_json_schema(ErrandsTools().act)["function"]["parameters"]["required"] == ["call"]
 
 
 def test_an_iteration_of_trl_samples_and_earns() -> None:

@@ -48,9 +48,9 @@ def test_a_stopped_bench_goes_on_where_it_was_and_says_the_same(tmp_path: Path) 
 def test_all_parts_run(tmp_path: Path) -> None:
     found = _run("--quick", "--folder", str(tmp_path / "work"), "--pictures", str(tmp_path / "pictures"))
     names = [each["name"] for each in found["results"]]
-    for part in ("toys", "losses", "office", "rft", "processes", "workers", "size"):
+    for part in ("toys", "losses", "errands", "rft", "processes", "workers", "size"):
         assert any(name.startswith(part) for name in names), part
-    for name in ("algorithms-office.png", "algorithms-examples.png"):
+    for name in ("algorithms-errands.png", "algorithms-examples.png"):
         assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
 
 

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from upturn.cli.evaluate import eval_app
-from upturn.environments.suite import benchmark
-from upturn.environments.suite.benchmark import suite_named
+from upturn.environments.office import benchmark
+from upturn.environments.office.benchmark import suite_named
 from upturn.errors import ConfigError, UnknownNameError, WorldError
 from upturn.pool import Pool, Selection
 
@@ -49,7 +49,7 @@ def test_perfect_work_on_two_suites_is_told_by_suite_and_together(tmp_path: Path
 
 
 def test_an_agent_of_ones_own_is_named_by_its_function() -> None:
-    printed = run("--suite", "prodbench-easy", "--agent", "upturn.environments.office.rules:act")
+    printed = run("--suite", "prodbench-easy", "--agent", "upturn.environments.errands.rules:act")
     assert printed["agent"] == "own@base"
     assert printed["by_name"]["prodbench-easy completion"]["value"] == 0
     assert printed["by_name"]["prodbench-easy first_action_p95"]["n"] == 4
@@ -59,7 +59,7 @@ def test_an_agent_of_ones_own_is_named_by_its_function() -> None:
 def test_an_agent_of_a_file_is_named_as_it_stands_there(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     path.write_text(
-        '[[agents]]\nname = "rules"\nkind = "rule_based"\nimport_path = "upturn.environments.office.rules:act"\n'
+        '[[agents]]\nname = "rules"\nkind = "rule_based"\nimport_path = "upturn.environments.errands.rules:act"\n'
         "[sft]\nenabled = false\n[grpo]\nenabled = false\n"
     )
     printed = run("--suite", "prodbench-easy", "--agent", "rules", "--config", str(path))

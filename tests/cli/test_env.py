@@ -14,8 +14,8 @@ from upturn.cli.app import main
 from upturn.cli.bench_env import BARS, COLD, _against, _cold
 from upturn.cli.env import _interruptible, env_app
 from upturn.environments import resolve_kit
-from upturn.environments.office import FAMILIES, compose, make_task
-from upturn.environments.suite.profile import profile
+from upturn.environments.errands import FAMILIES, compose, make_task
+from upturn.environments.office.profile import profile
 from upturn.environments.validation.sameness import digests
 from upturn.errors import UnknownNameError
 from upturn.models import write_call
@@ -59,9 +59,9 @@ def solution(family: str) -> str:
 def test_list_names_families_and_levels() -> None:
     printed = run("list")
     levels = {name: family.level for name, family in FAMILIES.items()}
-    assert printed["environments"]["office"] == {"verifier": "office/1", "levels": levels}
-    assert list(printed["environments"]) == ["office", "suite"]
-    assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", "office"]).stdout
+    assert printed["environments"]["errands"] == {"verifier": "errands/1", "levels": levels}
+    assert list(printed["environments"]) == ["errands", "office"]
+    assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", "errands"]).stdout
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_validate_shows_every_check_with_its_bar(alone: None) -> None:
-    printed = run("validate", "office", "--tasks", "2", "--family", "mail_file")
+    printed = run("validate", "errands", "--tasks", "2", "--family", "mail_file")
     checks = ["oracle", "ceiling", "floor", "random", "replay", "isolation", "canaries", "mutants"]
     attacks = [
         "nothing",
@@ -109,10 +109,10 @@ def test_validate_shows_every_check_with_its_bar(alone: None) -> None:
 
 
 def test_a_missed_bar_is_exit_code_1(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upturn.environments.office.kit.oracle", lambda *_: None)
-    printed = run("validate", "office", "--tasks", "2", "--family", "mail_file", code=1)
+    monkeypatch.setattr("upturn.environments.errands.kit.oracle", lambda *_: None)
+    printed = run("validate", "errands", "--tasks", "2", "--family", "mail_file", code=1)
     assert printed["by_name"]["oracle mail_file"]["holds"] is False
-    assert printed["breaches"][0] == "oracle mail_file: 'office/mail_file/train/6/0' is not solved"
+    assert printed["breaches"][0] == "oracle mail_file: 'errands/mail_file/train/6/0' is not solved"
 
 
 def test_a_broken_contract_is_named_and_exit_code_1(shop: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_modules_are_found_where_the_command_is_started(
 
 @pytest.mark.parametrize("family", ["mail_file", "call_off"])
 def test_a_task_can_be_played_from_a_pipe(family: str) -> None:
-    printed = run("play", "office", "--family", family, text=solution(family))
+    printed = run("play", "errands", "--family", family, text=solution(family))
     assert printed["by_name"]["verdict"]["value"] == "success"
     assert printed["by_name"]["score"]["value"] == 1.0
     assert printed["by_name"]["cost error"]["value"] == 0.0
@@ -159,20 +159,20 @@ def test_a_task_can_be_played_from_a_pipe(family: str) -> None:
 
 
 def test_a_level_gives_a_task_of_any_family_of_it() -> None:
-    printed = run("play", "office", "--level", "3", "--seed", "2", text="user.finish\n")
+    printed = run("play", "errands", "--level", "3", "--seed", "2", text="user.finish\n")
     assert (printed["level"], FAMILIES[printed["family"]].level) == (3, 3)
     task = make_task(printed["family"], 2 * 1_000_003)
     assert printed["task"] == task.id
     assert printed["by_name"].keys() >= {"verdict", "score", "reward success", "cost safety"}
     again = run(
-        "play", "office", "--level", "3", "--family", printed["family"], "--seed", "2", text="user.finish\n"
+        "play", "errands", "--level", "3", "--family", printed["family"], "--seed", "2", text="user.finish\n"
     )
     assert again["task"] == task.id
 
 
 def test_people_see_observations_errors_and_the_judgement() -> None:
     text = "\nwhat now\nmail.move id=m1; folder=archive\nuser.finish\n"
-    found = CliRunner().invoke(env_app, ["play", "office", "--family", "mail_file"], input=text)
+    found = CliRunner().invoke(env_app, ["play", "errands", "--family", "mail_file"], input=text)
     assert found.exit_code == 0
     lines = found.stdout.splitlines()
     assert lines[0] == make_task("mail_file", 0).instruction
@@ -185,7 +185,7 @@ def test_people_see_observations_errors_and_the_judgement() -> None:
 
 def test_input_that_ends_early_is_a_failure() -> None:
     printed = run(
-        "play", "office", "--family", "mail_file", "--heldout", "--seed", "4", text="mail.list folder=inbox\n"
+        "play", "errands", "--family", "mail_file", "--heldout", "--seed", "4", text="mail.list folder=inbox\n"
     )
     assert printed["by_name"]["verdict"]["value"] == "failure"
     assert (printed["turns"], printed["gates"]["ended"]["passed"]) == (1, False)
@@ -194,7 +194,7 @@ def test_input_that_ends_early_is_a_failure() -> None:
 
 def test_bench_measures_every_part() -> None:
     """Whether bars hold is the machine's affair, and memory holds all tests before; the exit code says it."""
-    result = CliRunner().invoke(env_app, ["bench", "office", "--tasks", "10", "--json"])
+    result = CliRunner().invoke(env_app, ["bench", "errands", "--tasks", "10", "--json"])
     printed = json.loads(result.stdout)
     printed["by_name"] = {each["name"]: each for each in printed["results"]}
     assert result.exit_code == int(any(each["holds"] is False for each in printed["results"]))
@@ -218,10 +218,10 @@ def test_bench_measures_every_part() -> None:
 
 def test_a_kit_that_keeps_what_tasks_share_is_measured_cold_too() -> None:
     profile(0)
-    [cold] = _cold(resolve_kit("suite"))
+    [cold] = _cold(resolve_kit("office"))
     assert (cold.name, cold.unit, cold.n) == ("cold_reset", "ms", COLD)
     assert profile.cache_info().currsize == 1  # of the last task; what was there before is forgotten
-    assert _cold(resolve_kit("office")) == []
+    assert _cold(resolve_kit("errands")) == []
 
 
 def test_a_missed_bar_is_said() -> None:
@@ -234,10 +234,10 @@ def test_a_missed_bar_is_said() -> None:
     ("words", "error"),
     [
         (["list", "ofice"], UnknownNameError),
-        (["play", "office", "--family", "fax"], UnknownNameError),
-        (["play", "office", "--level", "99"], UnknownNameError),
-        (["play", "office", "--family", "mail_file", "--level", "3"], UnknownNameError),
-        (["validate", "office", "--family", "fax"], UnknownNameError),
+        (["play", "errands", "--family", "fax"], UnknownNameError),
+        (["play", "errands", "--level", "99"], UnknownNameError),
+        (["play", "errands", "--family", "mail_file", "--level", "3"], UnknownNameError),
+        (["validate", "errands", "--family", "fax"], UnknownNameError),
         (["bench", "shop:kit"], UnknownNameError),
     ],
 )

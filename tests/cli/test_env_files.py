@@ -56,13 +56,13 @@ def test_what_cannot_be_done_is_said(
 
 def test_only_offices_of_files_are_exported(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="office is no office of files; suite is one"):
-        run("export", "office", "--to", str(tmp_path / "x"))
+        run("export", "errands", "--to", str(tmp_path / "x"))
 
 
 def test_the_office_of_a_task_is_exported_before_and_after_the_work(tmp_path: Path) -> None:
     for needed in ("openpyxl", "docx", "pptx", "icalendar"):
         pytest.importorskip(needed, reason="the extra files is not installed")
-    common = ["export", "suite", "--family", "mail_move", "--seed", "3", "--to"]
+    common = ["export", "office", "--family", "mail_move", "--seed", "3", "--to"]
     told = run(*common, str(tmp_path / "before"))
     run(*common, str(tmp_path / "after"), "--solved")
     before, after = (

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from upturn.cli.evaluate import eval_app
 from upturn.environments import resolve_kit
-from upturn.environments.office import OfficeEnvironment, OfficeVerifier, make_task
-from upturn.environments.office.baseline import nothing, oracle
+from upturn.environments.errands import ErrandsEnvironment, ErrandsVerifier, make_task
+from upturn.environments.errands.baseline import nothing, oracle
 from upturn.environments.player import following, play
 from upturn.errors import UnknownNameError
 from upturn.pool import Pool, PoolBatch
@@ -23,8 +23,8 @@ Point = tuple[Task, Trajectory, Evaluation]
 
 def judged(number: int, player: Any = oracle) -> Point:
     task = make_task("mail_file", number)
-    trajectory = play(OfficeEnvironment(), task, player)
-    return task, trajectory, OfficeVerifier().verify(task, trajectory)
+    trajectory = play(ErrandsEnvironment(), task, player)
+    return task, trajectory, ErrandsVerifier().verify(task, trajectory)
 
 
 def write(path: Path, points: Sequence[Point], *more: Trajectory) -> Path:
@@ -75,15 +75,15 @@ def test_what_cannot_be_judged_again_is_counted_by_its_reason(tmp_path: Path) ->
     points = [
         (task, trajectory, evaluation),
         (unknown, elsewhere, replace(evaluation, id="e", task_id="desk/1", trajectory_id="elsewhere")),
-        (*older[:2], replace(older[2], evaluator="office/0")),
+        (*older[:2], replace(older[2], evaluator="errands/0")),
     ]
     path = write(tmp_path / "pool.db", points, replace(trajectory, id="unjudged"))
     printed = run(path)
     assert values(printed) == {"same office/1": 1, "differs office/1": 0, "not_rerun": 3}
     assert printed["not_rerun"] == {
         "nobody: it was never judged": 1,
-        "office/0: the verifier of 'office' is 'office/1' now": 1,
-        "office/1: there is no environment 'desk' here": 1,
+        "errands/0: the verifier of 'errands' is 'errands/1' now": 1,
+        "errands/1: there is no environment 'desk' here": 1,
     }
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from upturn.environments import EnvironmentKit, check_environment, resolve_kit
-from upturn.environments.office import FAMILIES, OPERATIONS, OfficeEnvironment, OfficeVerifier, make_task
-from upturn.environments.office.baseline import oracle
-from upturn.environments.office.kit import OfficeKit
-from upturn.environments.office.operation import Parameter
+from upturn.environments.errands import FAMILIES, OPERATIONS, ErrandsEnvironment, ErrandsVerifier, make_task
+from upturn.environments.errands.baseline import oracle
+from upturn.environments.errands.kit import ErrandsKit
+from upturn.environments.errands.operation import Parameter
 from upturn.environments.player import play
 from upturn.environments.validation import PANEL, Plan, validate_kit
 from upturn.records import Action
@@ -47,7 +47,7 @@ def test_the_families_are_those_of_the_office_with_a_real_instruction() -> None:
 
 def test_the_codes_are_those_of_the_office() -> None:
     source = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "src/upturn/environments/office").glob("*.py")
+        path.read_text(encoding="utf-8") for path in (ROOT / "src/upturn/environments/errands").glob("*.py")
     )
     used = set(re.findall(r'OperationError\(\s*"(\w+)"', source))
     assert set(re.findall(r"`(\w+)`", " ".join(codes for codes, _ in rows("code")))) == used
@@ -55,12 +55,12 @@ def test_the_codes_are_those_of_the_office() -> None:
 
 def test_the_gates_are_those_of_the_verifier() -> None:
     task = make_task("mail_file", 0)
-    gates = OfficeVerifier().verify(task, play(OfficeEnvironment(), task, oracle)).gates
+    gates = ErrandsVerifier().verify(task, play(ErrandsEnvironment(), task, oracle)).gates
     assert [name for name, _ in rows("gate")] == [f"`{gate.name}`" for gate in gates]
 
 
 def test_the_checks_and_attacks_are_those_of_validation() -> None:
-    [report] = validate_kit(OfficeKit(), Plan(tasks=2, random_attempts=1), families=["cell_ask"])
+    [report] = validate_kit(ErrandsKit(), Plan(tasks=2, random_attempts=1), families=["cell_ask"])
     checks = [check.name for check in report.checks if not check.name.startswith("own ")]
     told = [name for names, _, _ in rows("check") for name in re.findall(r"`(\w+)`", names)]
     attacks = [name.strip("`") for name, _ in rows("attack")]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from upturn.environments import Environment, EnvironmentKit, check_environment, one_step
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.hint import HintedEnvironment, HintedKit, HintingKit, hint_of, hinted
-from upturn.environments.office.kit import OfficeKit
 from upturn.environments.one_step import OneStepKit
 from upturn.environments.player import following, play
 from upturn.models import read_call
@@ -17,11 +17,11 @@ from upturn.records import Observation, Task
 
 
 def _task(family: str = "mail_file") -> Task:
-    return next(iter(OfficeKit().tasks(seed=3, split="train", families=[family])))
+    return next(iter(ErrandsKit().tasks(seed=3, split="train", families=[family])))
 
 
 def test_the_first_observation_begins_with_the_hint_and_only_that_one() -> None:
-    kit, task = OfficeKit(), _task()
+    kit, task = ErrandsKit(), _task()
     plain, told = kit.environment(task), HintedKit(kit, {task.id: "hint: do it"}).environment(task)
     assert isinstance(told, Environment)
     observation, info = plain.reset(task)
@@ -42,11 +42,11 @@ def test_the_first_observation_begins_with_the_hint_and_only_that_one() -> None:
 
 
 def test_tasks_without_a_hint_are_given_plainly() -> None:
-    kit = HintedKit(OfficeKit(), {"another": "hint"})
+    kit = HintedKit(ErrandsKit(), {"another": "hint"})
     assert not isinstance(kit.environment(_task()), HintedEnvironment)
     assert isinstance(kit, EnvironmentKit)
     ours, theirs = (
-        list(islice(each.tasks(seed=1, split="train", families=["mail_file"]), 3)) for each in (kit, OfficeKit())
+        list(islice(each.tasks(seed=1, split="train", families=["mail_file"]), 3)) for each in (kit, ErrandsKit())
     )
     assert ours == theirs
 
@@ -56,12 +56,12 @@ def test_an_environment_that_blocks_still_does() -> None:
         blocks = True
 
     assert HintedEnvironment(Slow(), "hint").blocks  # type: ignore[arg-type]
-    assert not HintedEnvironment(OfficeKit().environment(_task()), "hint").blocks
+    assert not HintedEnvironment(ErrandsKit().environment(_task()), "hint").blocks
 
 
-@pytest.mark.parametrize("family", OfficeKit().families)
+@pytest.mark.parametrize("family", ErrandsKit().families)
 def test_the_offices_hint_is_what_solves_its_task(family: str) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     for task in islice(kit.tasks(seed=5, split="train", families=[family]), 3):
         hint = hint_of(kit, task)
         assert hint is not None

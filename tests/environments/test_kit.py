@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from upturn.environments import EnvironmentKit, registered_kits, resolve_kit
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import UnknownNameError
 
 
@@ -19,19 +19,19 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_registered_names_resolve() -> None:
-    assert registered_kits() == ("office", "suite")
+    assert registered_kits() == ("errands", "office")
     for name in registered_kits():
         assert resolve_kit(name).name == name
 
 
 def test_import_paths_resolve_to_what_the_factory_makes(module: ModuleType) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     module.make = lambda: kit  # type: ignore[attr-defined]
     module.KIT = kit  # type: ignore[attr-defined]
     assert isinstance(kit, EnvironmentKit)
     assert resolve_kit("my_environments:make") is kit
     assert resolve_kit("my_environments:KIT") is kit
-    assert isinstance(resolve_kit("upturn.environments.office.kit:OfficeKit"), OfficeKit)
+    assert isinstance(resolve_kit("upturn.environments.errands.kit:ErrandsKit"), ErrandsKit)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_a_task_of_another_make_is_refused() -> None:
     task = first_task(kit)
     for foreign in (
         replace(task, instruction="What is 1 + 1?"),
-        replace(task, environment="office"),
+        replace(task, environment="errands"),
         replace(task, seed=2),
     ):
         with pytest.raises(WorldError, match="is not from this 'sums'"):

@@ -1,7 +1,7 @@
 """How an attempt without a model is recorded."""
 
-from upturn.environments.office import OfficeEnvironment, compose, make_task
-from upturn.environments.office.baseline import nothing, oracle
+from upturn.environments.errands import ErrandsEnvironment, compose, make_task
+from upturn.environments.errands.baseline import nothing, oracle
 from upturn.environments.player import MAX_TURNS, following, play
 from upturn.records import Action
 
@@ -9,7 +9,7 @@ TASK = make_task("mail_file", 0)
 
 
 def test_an_attempt_is_recorded_turn_by_turn() -> None:
-    environment = OfficeEnvironment()
+    environment = ErrandsEnvironment()
     _, before = environment.reset(TASK)
     after = environment.step(compose(TASK).draft.oracle[0]).info
     trajectory = play(environment, TASK, oracle)
@@ -23,13 +23,13 @@ def test_an_attempt_is_recorded_turn_by_turn() -> None:
 
 
 def test_an_attempt_without_end_is_cut_off() -> None:
-    endless = play(OfficeEnvironment(), TASK, lambda *_: Action("mail", "list", {"folder": "inbox"}))
+    endless = play(ErrandsEnvironment(), TASK, lambda *_: Action("mail", "list", {"folder": "inbox"}))
     assert (len(endless.turns), endless.outcome) == (MAX_TURNS, "step_limit")
-    assert len(play(OfficeEnvironment(), TASK, lambda *_: Action("mail", "list"), max_turns=3).turns) == 3
-    stopped = play(OfficeEnvironment(), TASK, following(()))
+    assert len(play(ErrandsEnvironment(), TASK, lambda *_: Action("mail", "list"), max_turns=3).turns) == 3
+    stopped = play(ErrandsEnvironment(), TASK, following(()))
     assert (len(stopped.turns), stopped.outcome, stopped.final_observation.text) == (
         0,
         "step_limit",
         TASK.instruction,
     )
-    assert play(OfficeEnvironment(), TASK, nothing).outcome == "finished"
+    assert play(ErrandsEnvironment(), TASK, nothing).outcome == "finished"

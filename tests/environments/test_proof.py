@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from upturn.environments import ProvenKit, content_hash, one_step, oracle_of
-from upturn.environments.office import OfficeEnvironment, make_task
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands import ErrandsEnvironment, make_task
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.player import following, play
 from upturn.records import Action
 
@@ -38,12 +38,12 @@ def test_a_content_hash_is_of_what_is_asked_and_not_of_names() -> None:
 
 
 def test_a_content_hash_is_pinned() -> None:
-    assert content_hash(TASK, OfficeEnvironment().reset(TASK)[1].state_hash) == "701c34906fbb8731"
+    assert content_hash(TASK, ErrandsEnvironment().reset(TASK)[1].state_hash) == "701c34906fbb8731"
 
 
-@pytest.mark.parametrize("family", OfficeKit().families)
+@pytest.mark.parametrize("family", ErrandsKit().families)
 def test_the_office_proves_its_tasks(family: str) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     assert isinstance(kit, ProvenKit)
     for task in islice(kit.tasks(seed=3, split="heldout", families=[family]), 3):
         assert kit.verifier.verify(task, play(kit.environment(task), task, kit.oracle(task))).score == 1.0
@@ -54,7 +54,7 @@ def test_the_office_proves_its_tasks(family: str) -> None:
 
 
 def test_only_what_the_offices_verifier_passes_over_may_differ() -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     read, unread = ("changes", "mail/m1/is_read"), ("changes", "event/e1/is_read")
     assert kit.may_differ(TASK, read, True)
     assert kit.may_differ(TASK, read, None)

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from upturn.environments import EnvironmentKit, one_step, resolve_kit
-from upturn.environments.office import compose
+from upturn.environments.errands import compose
 from upturn.environments.stepwise import (
     OVER,
     StepwiseAttempt,
@@ -152,7 +152,7 @@ def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
 
 
 def test_the_office_s_perfect_work_scores_1_call_by_call() -> None:
-    kit = resolve_kit("office")
+    kit = resolve_kit("errands")
     for task in islice(TaskChoice(level=3).stream(kit, 5), 3):
         attempt = begun(kit, task)
         *before, last = [attempt.act(write_call(action)) for action in compose(task).draft.oracle]
@@ -163,7 +163,7 @@ def test_the_office_s_perfect_work_scores_1_call_by_call() -> None:
 
 
 def test_tasks_are_those_of_the_family_level_and_split() -> None:
-    kit = resolve_kit("office")
+    kit = resolve_kit("errands")
     found = list(islice(TaskChoice(level=2, split="heldout").stream(kit, 0), 8))
     assert {(task.level, task.split) for task in found} == {(2, "heldout")}
     assert first(kit, TaskChoice("mail_file")).family == "mail_file"
@@ -181,7 +181,7 @@ def test_tasks_are_those_of_the_family_level_and_split() -> None:
 )
 def test_tasks_that_are_not_there_are_refused_at_once(choice: TaskChoice, message: str) -> None:
     with pytest.raises(UnknownNameError, match=message):
-        choice.stream(resolve_kit("office"), 0)
+        choice.stream(resolve_kit("errands"), 0)
 
 
 def test_an_attempt_needs_room_for_an_action() -> None:

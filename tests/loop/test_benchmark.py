@@ -5,18 +5,18 @@ from collections.abc import Sequence
 import pytest
 
 from upturn.agents import Limits
+from upturn.environments.office import OfficeKit
+from upturn.environments.office.family import call
+from upturn.environments.office.recovery import recovery
+from upturn.environments.office.rubric import RubricVerifier
+from upturn.environments.office.stopwatch import TimedKit
+from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.player import following, play
-from upturn.environments.suite import SuiteKit
-from upturn.environments.suite.family import call
-from upturn.environments.suite.recovery import recovery
-from upturn.environments.suite.rubric import RubricVerifier
-from upturn.environments.suite.stopwatch import TimedKit
-from upturn.environments.suite.tasks import compose, make_task
 from upturn.loop.benchmark import FEWEST_FOR_VIOLATIONS, Finished, attempted, metrics, perfect
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.records import Action, AgentVersion, Result
 
-KIT = SuiteKit()
+KIT = OfficeKit()
 OUTSIDE = call("outlook.send", to="eve@rival.example", subject="a", body="b")
 
 
@@ -125,7 +125,7 @@ def test_agents_are_timed_until_their_first_action_in_waves() -> None:
     kit = TimedKit(lambda: float(next(ticks)))
     fleet = Fleet(kit, Limits(max_turns=50))
     tasks = [make_task("mail_flag", number, split="heldout") for number in range(3)]
-    version = AgentVersion("own", "base", "callable", model="upturn.environments.office.rules:act")
+    version = AgentVersion("own", "base", "callable", model="upturn.environments.errands.rules:act")
     found = list(attempted(fleet, version, tasks, Purpose("t", 0), together=2))
     assert [each.task for each in found] == tasks
     assert [each.evaluation.verdict for each in found] == ["failure"] * 3

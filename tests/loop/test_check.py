@@ -9,7 +9,7 @@ import pytest
 
 from upturn.config import AgentConfig, Config, GrpoConfig, parse_config
 from upturn.config.learning import AdvantageConfig, AlgorithmConfig
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError
 from upturn.loop.check import check_names
 from upturn.loop.kit import kit_of
@@ -32,7 +32,7 @@ def test_configuration_that_names_what_is_there_passes() -> None:
     config = office(
         tasks={"families": ["mail_file", "call_off"], "levels": [1, 3]}, grpo={"families": ["call_off"]}
     )
-    check_names(config, OfficeKit())
+    check_names(config, ErrandsKit())
 
 
 def test_everything_missing_is_named_together() -> None:
@@ -103,15 +103,15 @@ def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: Modul
 def test_the_suites_rubric_can_be_chosen_with_weights_for_its_components() -> None:
     def chosen(weights: dict[str, float]) -> Config:
         agent = {"name": "nano", "kind": "local_model", "model": "nano"}
-        judge = "upturn.environments.suite.rubric:RubricVerifier"
-        environment = {"name": "suite", "verifier": judge}
+        judge = "upturn.environments.office.rubric:RubricVerifier"
+        environment = {"name": "office", "verifier": judge}
         return parse_config({"agents": [agent], "environment": environment, "rewards": {"weights": weights}})
 
     fine = chosen({"success": 0.5, "quality": 0.2, "milestones": 0.1})
     check_names(fine, kit_of(fine))
     [problem] = problems_of(chosen({"success": 0.5, "safety": 0.2}))
     assert problem.startswith(
-        "rewards.weights names 'safety', which suite-rubric/1 does not give; it gives: success"
+        "rewards.weights names 'safety', which office-rubric/1 does not give; it gives: success"
     )
 
 
@@ -133,4 +133,4 @@ def test_a_limit_on_a_cost_that_the_judge_does_not_give_is_refused(desk: ModuleT
     for limits in ({}, {"error": 0.5}):
         own = GrpoConfig(preset="agent_recipe", algorithm=AlgorithmConfig(cost_limits=limits))
         check_names(config.model_copy(update={"grpo": own}), desk.kit())
-    check_names(office(grpo={"preset": "agent_recipe"}), OfficeKit())
+    check_names(office(grpo={"preset": "agent_recipe"}), ErrandsKit())

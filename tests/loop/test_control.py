@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from upturn.deployment.interval import Interval
-from upturn.environments.office import LEARNED
+from upturn.environments.errands import LEARNED
 from upturn.loop.context import Context, open_run
 from upturn.loop.cycle import examine
 from upturn.loop.demo import demo_config

@@ -10,7 +10,7 @@ import pytest
 
 from upturn.config import Config, parse_config
 from upturn.environments import resolve_kit
-from upturn.environments.office import LEARNED
+from upturn.environments.errands import LEARNED
 from upturn.loop.check import check_names
 from upturn.loop.context import Context
 from upturn.loop.cycle import serve

@@ -10,7 +10,7 @@ import torch
 
 from upturn.agents import Limits, trajectory_id
 from upturn.agents.context import Budget, parameters_of
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.records import AgentVersion, Task, TokenRow
@@ -66,7 +66,7 @@ def test_version_that_cannot_be_built_is_named(desk: ModuleType) -> None:
 
 
 def test_a_context_budget_above_what_an_engine_holds_is_refused() -> None:
-    fleet = Fleet(OfficeKit(), Limits(max_turns=2))  # without a limit of tokens a context may have 512
+    fleet = Fleet(ErrandsKit(), Limits(max_turns=2))  # without a limit of tokens a context may have 512
     budget = parameters_of(Budget(513, 8, 100, 48, low_mark=0.6))
     (task,) = islice(fleet.kit.tasks(seed=0, split="train", families=["mail_file"]), 1)
     with pytest.raises(ModelError, match="context_tokens = 513, but a context may have 512; lower it, or raise"):
@@ -74,7 +74,7 @@ def test_a_context_budget_above_what_an_engine_holds_is_refused() -> None:
 
 
 def test_draws_depend_on_the_seed_and_not_on_earlier_attempts(one_thread: None) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     tasks = list(islice(kit.tasks(seed=3, split="train", families=["mail_file", "event_add"]), 8))
     fleet = Fleet(kit, LIMITS)
     # Hot: at its own temperature the model is sure of these tasks whatever is drawn.
@@ -88,7 +88,7 @@ def test_draws_depend_on_the_seed_and_not_on_earlier_attempts(one_thread: None) 
 
 
 def test_purpose_may_overrule_the_serving_temperature(one_thread: None) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     tasks = list(islice(kit.tasks(seed=3, split="train", families=["mail_file"]), 4))
     fleet = Fleet(kit, LIMITS)
     greedy = [sampled(fleet, tasks, Purpose("p", seed, temperature=0.0)) for seed in (1, 2)]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from upturn.environments import tools_of
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.hint import HintedKit
-from upturn.environments.office.kit import OfficeKit
 from upturn.errors import ConfigError
 from upturn.loop.cycle import serve
 from upturn.loop.kit import FileKit, OwnKit, kit_of, read_tasks
@@ -52,14 +52,14 @@ def test_practice_meets_the_file_again_but_no_task_twice_at_once(desk: ModuleTyp
 def test_bad_lines_are_reported_together(tmp_path: Path) -> None:
     good: dict[str, Any] = {"id": "a", "instruction": "add 1 2", "family": "sums"}
     path = tmp_path / "tasks.jsonl"
-    lines = [good, good, {**good, "id": "b", "environment": "office"}, {**good, "id": "c", "colour": "red"}, []]
+    lines = [good, good, {**good, "id": "b", "environment": "errands"}, {**good, "id": "c", "colour": "red"}, []]
     path.write_text("\n".join(json.dumps(line) for line in lines) + "\nnot json\n")
     with pytest.raises(ConfigError) as caught:
         read_tasks(path, "desk", "default")
     found = "\n".join(caught.value.problems)
     for wanted in (
         "line 2: id 'a' stands there twice",
-        "line 3: environment is 'office', the run's is 'desk'",
+        "line 3: environment is 'errands', the run's is 'desk'",
         "line 4: not a Task",
         "line 5: a line holds one JSON object, got []",
         "line 6: ",
@@ -92,7 +92,7 @@ def test_judge_that_is_none_is_refused(desk: ModuleType, path: str) -> None:
 
 def test_tools_are_those_of_the_kit_within() -> None:
     """Models with a chat template are told of them, whoever judges and for whichever tenant."""
-    office, tasks = OfficeKit(), [Task("a", "mail_file", "file it", "office")]
+    office, tasks = ErrandsKit(), [Task("a", "mail_file", "file it", "errands")]
     within = (
         OwnKit(office, office.verifier, "acme"),
         FileKit(office, office.verifier, tasks),

@@ -387,7 +387,7 @@ def test_looking_works_on_a_copy_of_the_pool(desk: ModuleType, tmp_path: Path) -
 TINY = {
     "agents": [{**NANO, "temperature": 1.0}],
     "run": {"threads": 1},
-    "environment": {"name": "office", "max_turns": 4, "max_tokens": 160, "max_action_tokens": 32},
+    "environment": {"name": "errands", "max_turns": 4, "max_tokens": 160, "max_action_tokens": 32},
     "tasks": {"heldout_count": 30, "families": ["mail_file"]},
     "iterated": {"iterations": 1, "tasks_per_iteration": 4, "attempts": 4, "epochs": 1, "threshold": 0.1},
 }

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from upturn.environments.errands import LEARNED
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.judgement import judge
-from upturn.environments.office import LEARNED
-from upturn.environments.office.kit import OfficeKit
 from upturn.loop import nano
 from upturn.loop.exam import exam_tasks, families_of, sit
 from upturn.loop.fleet import Fleet, Purpose
@@ -53,7 +53,7 @@ def test_card_is_of_this_schedule(card: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("name", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
 def test_success_by_family_is_that_of_the_card(card: dict[str, Any], name: str, temperature: float) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     tasks = exam_tasks(kit, LEARNED, HELDOUT_TASKS, seed=card["seed"], split="heldout")
     purpose = Purpose(f"card/{name}", card["seed"], temperature)
     exam = sit(Fleet(kit, LIMITS), VERSION, tasks, purpose, pool=None)
@@ -66,7 +66,7 @@ def test_success_by_family_is_that_of_the_card(card: dict[str, Any], name: str, 
 
 
 def test_pass_at_8_is_that_of_the_card(card: dict[str, Any]) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     fleet, seed = Fleet(kit, LIMITS), card["seed"]
     for family in LEARNED:
         tasks = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))

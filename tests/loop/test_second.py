@@ -9,8 +9,8 @@ import torch
 
 from upturn.agents import Limits
 from upturn.environments import EnvironmentKit, one_step
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.hint import HintingKit, hint_of
-from upturn.environments.office.kit import OfficeKit
 from upturn.errors import TrainingError
 from upturn.loop.fleet import Fleet
 from upturn.loop.kit import FileKit, OwnKit
@@ -49,7 +49,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def trainee() -> Trainee:
     """The shipped model in the office."""
-    return Trainee(Fleet(OfficeKit(), LIMITS), NANO)
+    return Trainee(Fleet(ErrandsKit(), LIMITS), NANO)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_trouble_is_the_last_refusal_or_else_the_last_action(failed: list[Scored
 
 
 def test_kits_that_wrap_another_pass_its_hints_on() -> None:
-    office = OfficeKit()
+    office = ErrandsKit()
     (task,) = islice(office.tasks(seed=0, split="train", families=["mail_file"]), 1)
     wrapped: list[EnvironmentKit] = [
         OwnKit(office, office.verifier, "acme"),

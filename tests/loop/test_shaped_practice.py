@@ -9,7 +9,7 @@ import torch
 
 from upturn.agents import Limits
 from upturn.environments import EnvironmentKit
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.one_step import one_step
 from upturn.errors import TrainingError
 from upturn.loop.fleet import Fleet
@@ -45,7 +45,7 @@ def practised(kit: EnvironmentKit, family: str) -> tuple[Trainee, list[ScoredGro
 
 
 def test_turns_are_credited_with_differences_of_the_office_s_potential(tmp_path: Path) -> None:
-    trainee, groups = practised(OfficeKit(), "call_off")
+    trainee, groups = practised(ErrandsKit(), "call_off")
     potentials = [member.potentials for group in groups for member in group.members]
     assert all(each is not None and each[0] == each[-1] == 0.0 for each in potentials)
     assert any(0.0 < value <= 1.0 for each in potentials if each is not None for value in each)

@@ -10,9 +10,9 @@ import torch
 
 from upturn.agents import Limits
 from upturn.environments import Step
+from upturn.environments.errands import ErrandsEnvironment
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.judgement import judge
-from upturn.environments.office import OfficeEnvironment
-from upturn.environments.office.kit import OfficeKit
 from upturn.errors import TrainingError, WorldError
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.trainee import scored
@@ -37,7 +37,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def fleet() -> Fleet:
     """The shipped model in the office."""
-    return Fleet(OfficeKit(), LIMITS)
+    return Fleet(ErrandsKit(), LIMITS)
 
 
 def score(_: Trajectory, evaluation: Evaluation) -> float | None:
@@ -130,16 +130,16 @@ def test_continuations_are_rewarded_for_all_that_their_attempt_wrote(fleet: Flee
     assert found.returns == ((((-float(written_count(attempt)),),) * len(attempt.turns),),)
 
 
-class PaidOffice(OfficeEnvironment):
+class PaidErrands(ErrandsEnvironment):
     """Pays a quarter for each action, beside what the judge says."""
 
     def step(self, action: Action) -> Step:
         return super().step(action)._replace(reward=0.25)
 
 
-class PaidKit(OfficeKit):
-    def environment(self, task: Task) -> PaidOffice:
-        return PaidOffice()
+class PaidKit(ErrandsKit):
+    def environment(self, task: Task) -> PaidErrands:
+        return PaidErrands()
 
 
 def test_what_the_environment_gives_for_single_turns_counts_from_each_state_on() -> None:
@@ -205,14 +205,14 @@ def test_unscorable_members_are_not_continued_and_missing_judgements_are_left_ou
     assert unmeasured.state_values == (*[None] * len(second.trajectory.turns), StateValue(0.0, None))
 
 
-class LostOffice(OfficeEnvironment):
+class LostErrands(ErrandsEnvironment):
     """Goes back to no state."""
 
     def restore(self, snapshot: object) -> None:
         raise RuntimeError("boom in restore")
 
 
-class HalfLostOffice(OfficeEnvironment):
+class HalfLostErrands(ErrandsEnvironment):
     """Goes back only to the state in which nothing was done yet."""
 
     steps = 0
@@ -232,12 +232,12 @@ class HalfLostOffice(OfficeEnvironment):
         super().restore(world)
 
 
-class BrokenKit(OfficeKit):
-    def __init__(self, make: Callable[[], OfficeEnvironment]) -> None:
+class BrokenKit(ErrandsKit):
+    def __init__(self, make: Callable[[], ErrandsEnvironment]) -> None:
         super().__init__()
         self._make = make
 
-    def environment(self, task: Task) -> OfficeEnvironment:
+    def environment(self, task: Task) -> ErrandsEnvironment:
         return self._make()
 
 
@@ -247,7 +247,7 @@ def test_continuations_that_broke_are_counted_and_their_cause_is_named(fleet: Fl
     attempt = groups[0].members[0].trajectory
     count = 2 * len(attempt.turns)
     with pytest.raises(WorldError) as caught:
-        continued(Fleet(BrokenKit(LostOffice), LIMITS), NANO, groups, purpose, how=Continuations(2, score))
+        continued(Fleet(BrokenKit(LostErrands), LIMITS), NANO, groups, purpose, how=Continuations(2, score))
     assert str(caught.value) == (
         f"{count} of {count} continuations ended in environment_error, so the first state of attempt "
         f"{attempt.id!r} has no value; the first broke with RuntimeError: boom in restore; mend the environment's "
@@ -260,7 +260,7 @@ def test_a_later_state_whose_continuations_broke_is_not_measured(fleet: Fleet) -
     purpose = Purpose("greedy", 0, temperature=0.0)
     groups = _groups(fleet, purpose, ["call_off"], 1)
     (whole,) = continued(fleet, NANO, groups, purpose, how=Continuations(2, score)).returns[0]
-    found = continued(Fleet(BrokenKit(HalfLostOffice), LIMITS), NANO, groups, purpose, how=Continuations(2, score))
+    found = continued(Fleet(BrokenKit(HalfLostErrands), LIMITS), NANO, groups, purpose, how=Continuations(2, score))
     (states,) = found.returns[0]
     assert whole is not None
     assert states is not None

@@ -29,9 +29,9 @@ OFFICE = {
     "run": {"threads": 1},
     "agents": [
         {"name": "nano", "kind": "local_model", "model": "nano"},
-        {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.office.rules:act"},
+        {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.errands.rules:act"},
     ],
-    "environment": {"name": "office", "max_turns": 6, "max_tokens": 200, "max_action_tokens": 40},
+    "environment": {"name": "errands", "max_turns": 6, "max_tokens": 200, "max_action_tokens": 40},
     "tasks": {"count": 96, "heldout_count": 31, "families": ["mail_file", "unread_count", "sheet_total"]},
     "sft": {"enabled": False},
     "grpo": {"enabled": False},

@@ -11,7 +11,7 @@ import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from upturn.environments.office.tools import office_tools
+from upturn.environments.errands.tools import errands_tools
 
 TEMPLATES = Path(__file__).parent.parent / "data" / "chat_templates"
 QWEN_WORDS = r"'s|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -41,7 +41,7 @@ END = {"qwen2_5": "<|im_end|>", "qwen3": "<|im_end|>", "llama3_1": "<|eot_id|>",
 
 def _corpus() -> list[str]:
     """What the tokenizers are trained on: templates, tools and words of the office."""
-    tools = [json.dumps(tool.properties) + tool.name + tool.description for tool in office_tools()]
+    tools = [json.dumps(tool.properties) + tool.name + tool.description for tool in errands_tools()]
     return [*(path.read_text() for path in sorted(TEMPLATES.iterdir())), *tools]
 
 

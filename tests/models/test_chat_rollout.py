@@ -23,9 +23,9 @@ from transformers import (
 from upturn.agents import Attempt, Job, Limits, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
 from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompts_of
 from upturn.agents.rendering import has_tokens_of
-from upturn.environments.office import compose
-from upturn.environments.office.kit import OfficeKit
-from upturn.environments.office.tools import office_tools
+from upturn.environments.errands import compose
+from upturn.environments.errands.kit import ErrandsKit
+from upturn.environments.errands.tools import errands_tools
 from upturn.errors import TrainingError
 from upturn.loop.training import with_rows
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
@@ -47,12 +47,12 @@ FAMILIES = {
 KEEPING = [(family, True) for family in FAMILIES]
 ALL = [*KEEPING, ("qwen3", False)]
 """Qwen3 without thinking shows earlier turns otherwise than it asked for them."""
-KIT = OfficeKit()
+KIT = ErrandsKit()
 
 
 def renderer_of(tokenizer: PreTrainedTokenizerFast, *, is_keeping: bool) -> ChatRenderer:
     options = None if is_keeping else {"enable_thinking": False}
-    renderer = ChatRenderer(tokenizer, office_tools()[:3], options=options)
+    renderer = ChatRenderer(tokenizer, errands_tools()[:3], options=options)
     assert renderer.keeps_prefix("Be brief.") == is_keeping
     return renderer
 

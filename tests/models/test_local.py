@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from upturn.agents import Limits, fork_counts
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.trainee import Practice, Trainee
@@ -110,7 +110,7 @@ def test_tokens_that_the_model_itself_ends_with_end_a_turn_too(folder: Path) -> 
 
 
 def test_a_whole_attempt_in_the_office_from_a_folder(folder: Path) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     fleet = Fleet(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
@@ -130,7 +130,7 @@ class Nowhere:
 
 
 def test_a_model_with_a_chat_template_practises_trains_and_serves_again(folder: Path, tmp_path: Path) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     fleet = Fleet(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
     trainee = Trainee(fleet, version)
@@ -268,7 +268,7 @@ def test_options_of_a_template_without_a_template_are_refused(folder: Path) -> N
 def test_options_reach_whoever_serves_and_whoever_trains_alike(tmp_path: Path, chat_tokenizer: Tokenizers) -> None:
     """Qwen3 without thinking begins each action behind an empty thought."""
     folder = _saved(tmp_path / "qwen", chat_tokenizer("qwen3"))
-    kit, limits = OfficeKit(), Limits(max_turns=1, max_tokens=6000, max_action_tokens=2)
+    kit, limits = ErrandsKit(), Limits(max_turns=1, max_tokens=6000, max_action_tokens=2)
     plain = AgentVersion("chat", "1", "local_model", model=str(folder))
     brief = replace(plain, version="2", parameters={"template_options": {"enable_thinking": False}})
     fleet = Fleet(kit, limits)
@@ -284,7 +284,7 @@ def test_options_reach_whoever_serves_and_whoever_trains_alike(tmp_path: Path, c
 
 
 def test_weights_in_bfloat16_serve_and_other_ones_are_refused(folder: Path) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     version = AgentVersion("chat", "1", "local_model", model=str(folder), parameters={"weights": "bfloat16"})
     whole = replace(version, version="2", parameters={})
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
@@ -296,7 +296,7 @@ def test_weights_in_bfloat16_serve_and_other_ones_are_refused(folder: Path) -> N
 
 
 def test_a_context_that_tools_alone_fill_is_refused_before_any_attempt(folder: Path) -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     version = AgentVersion("chat", "1", "local_model", model=str(folder))
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
     with pytest.raises(ModelError, match=r"'chat@1' reads \d{4} tokens .* but a context may have 400; raise"):

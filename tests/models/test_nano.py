@@ -16,8 +16,8 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
 from upturn.agents import Limits
-from upturn.environments.office import LEARNED
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands import LEARNED
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ModelError
 from upturn.loop.exam import exam_tasks, sit
 from upturn.loop.fleet import Fleet, Purpose
@@ -159,7 +159,7 @@ def test_replacing_files_leaves_open_ones_as_they_were(tmp_path: Path) -> None:
 
 
 def test_it_does_simple_work() -> None:
-    kit = OfficeKit()
+    kit = ErrandsKit()
     tasks = list(islice(kit.tasks(seed=11, split="train", families=["mail_file"]), 24))
     exam = sit(Fleet(kit, Limits(max_turns=4, max_tokens=120, max_action_tokens=40)), VERSION, tasks,
                Purpose("simple", 0, 0.0), pool=None)  # fmt: skip
@@ -171,7 +171,7 @@ def test_it_does_simple_work() -> None:
 @pytest.mark.parametrize(("name", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
 def test_figures_of_the_card_can_be_repeated(name: str, temperature: float) -> None:
     card = json.loads((NANO_FOLDER / CARD).read_text())
-    kit = OfficeKit()
+    kit = ErrandsKit()
     tasks = exam_tasks(kit, LEARNED, HELDOUT_TASKS // 2, seed=card["seed"] + 17, split="heldout")  # other tasks
     exam = sit(Fleet(kit, LIMITS), VERSION, tasks, Purpose(f"again/{name}", 1, temperature), pool=None)
     figure = card["heldout"][name]

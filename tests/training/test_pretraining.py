@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from upturn.environments.office import FAMILIES
+from upturn.environments.errands import FAMILIES
 from upturn.models import CompactRenderer
 from upturn.models.nano import load_local
 from upturn.training.demonstration import Demonstration, render, walk

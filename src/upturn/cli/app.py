@@ -67,7 +67,7 @@ COMMANDS: dict[str, dict[str, Target]] = {
         ),
         "algorithms": Target(
             "upturn.cli.bench_algorithms:bench_algorithms",
-            "What every way of learning reaches: on toys, with TRL, in the office.",
+            "What every way of learning reaches: on toys, with TRL, in errands.",
         ),
     },
 }

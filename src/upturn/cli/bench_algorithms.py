@@ -15,25 +15,25 @@ def bench_algorithms(  # noqa: PLR0917  # a command's parameters are its options
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="Measure this part only: toys, losses, office, rft, processes, workers or size; may be given "
+            help="Measure this part only: toys, losses, errands, rft, processes, workers or size; may be given "
             "several times."
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Of each part; left out = 5 for toys, 3 for office and rft.")
+        int | None, typer.Option(min=1, help="Of each part; left out = 5 for toys, 3 for errands and rft.")
     ] = None,
     folder: Annotated[
         Path, typer.Option(help="Keeps measurements; what is there already is not measured again.")
     ] = Path("runs/bench-algorithms"),
     pictures: Annotated[
-        Path | None, typer.Option(help="Folder to draw the office's courses and the few-examples curve into.")
+        Path | None, typer.Option(help="Folder to draw the courses in errands and the few-examples curve into.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes that show that it works; no bars.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Compare every way of learning: on toys with known answers, with TRL, in the office, out of one process.
+    """Compare every way of learning: on toys with known answers, with TRL, in errands, out of one process.
 
-    Toys take about half an hour, the office and rft hours; stopped, it goes on where it was. The part losses needs
+    Toys take about half an hour, errands and rft hours; stopped, it goes on where it was. The part losses needs
     TRL, workers needs Ray: where they are missing, the row says so.
     """
     from upturn.bench.algorithms.bench import PARTS, AlgorithmsBench, check, measure, quick_bench

@@ -13,10 +13,10 @@ from upturn.errors import ConfigError
 
 def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
     part: Annotated[
-        list[str] | None, typer.Option(help="Measure this part only: key_door or office; may be given twice.")
+        list[str] | None, typer.Option(help="Measure this part only: key_door or errands; may be given twice.")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Of each part; left out = 20 for key_door, 5 for office.")
+        int | None, typer.Option(min=1, help="Of each part; left out = 20 for key_door, 5 for errands.")
     ] = None,
     folder: Annotated[
         Path, typer.Option(help="Keeps measurements; what is there already is not measured again.")
@@ -27,7 +27,7 @@ def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
 ) -> None:
     """Compare estimators of turn credit: their agreement with the truth, and tokens sampled to 80 % success.
 
-    The key-door world takes a minute or two. The office takes about an hour; stopped, it goes on where it was.
+    The key-door world takes a minute or two. Errands take about an hour; stopped, it goes on where it was.
     """
     from upturn.bench.credit.bench import PARTS, CreditBench, measure, quick_bench
 

@@ -49,7 +49,7 @@ def run_suites(
     A suite whose families were changed since it was frozen is refused. Seed and limits on tokens and time are the
     file's; an attempt may take 50 actions.
     """
-    from upturn.environments.suite.benchmark import suite_named, tasks_of
+    from upturn.environments.office.benchmark import suite_named, tasks_of
     from upturn.loop.benchmark import metrics
     from upturn.loop.trouble import Troubles
 
@@ -86,7 +86,7 @@ class _Worker:
     """Whoever works on the tasks."""
 
     def __init__(self, agent: str, config: "Config | None", together: int) -> None:
-        from upturn.environments.suite.stopwatch import TimedKit
+        from upturn.environments.office.stopwatch import TimedKit
 
         self.kit, self._config, self._together = TimedKit(time.monotonic), config, together
         self._version = None if agent == ORACLE else _version(agent, config)

@@ -20,7 +20,7 @@ def demo(  # noqa: PLR0917  # one parameter per option
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Lets three agents work in an office, improves one of them, and releases it through a canary.
+    """Lets three agents work in a small office, improves one of them, and releases it through a canary.
 
     Everything it makes lies in runs/<id>/: report.html, summary.json, the pool, the journal and the versions.
     """

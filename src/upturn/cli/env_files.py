@@ -32,7 +32,7 @@ class Furnished(Protocol):
 
 
 def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
-    name: Annotated[str, typer.Argument(help="An environment that is an office of files, such as suite.")],
+    name: Annotated[str, typer.Argument(help="An environment that is an office of files, such as the office.")],
     *,
     to: Annotated[Path, typer.Option("--to", help="Folder to write, new or empty.")],
     family: Annotated[str | None, typer.Option(help="Which kind of task. Default: any.")] = None,
@@ -49,7 +49,7 @@ def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
     environment = kit.environment(task)
     environment.reset(task)
     if not isinstance(environment, Furnished):
-        raise UnknownNameError(f"{kit.name} is no office of files; suite is one")
+        raise UnknownNameError(f"{kit.name} is no office of files; the office is one")
     if solved:
         oracle = oracle_of(kit, task)
         if oracle is None:

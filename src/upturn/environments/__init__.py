@@ -1,4 +1,4 @@
-"""Where agents act: the contract of an environment, kits by name, the office, and environments of one step."""
+"""Where agents act: the contract of an environment, kits by name, two offices, and environments of one step."""
 
 from upturn.environments.checker import check_environment
 from upturn.environments.environment import Environment, Info, Step, Verifier, blocks

@@ -32,7 +32,7 @@ class Step(NamedTuple):
     observation: Observation
     reward: float
     """For this action, beside what the verifier's judgement of the whole attempt is worth: training adds both. 0
-    where the verifier judges everything, as in the office."""
+    where the verifier judges everything, as in errands."""
     is_terminated: bool
     is_truncated: bool
     info: Info

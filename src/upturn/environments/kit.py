@@ -10,7 +10,7 @@ from upturn.records import Split, Task, Tool
 
 _REGISTERED = {
     "office": "upturn.environments.office.kit:OfficeKit",
-    "suite": "upturn.environments.suite.kit:SuiteKit",
+    "errands": "upturn.environments.errands.kit:ErrandsKit",
 }
 
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from upturn.deployment.interval import bootstrap_mean, clopper_pearson_interval
 from upturn.environments import Verifier, play
 from upturn.environments.judgement import judge
-from upturn.environments.suite import SuiteKit
-from upturn.environments.suite.measure import Measure, measure
-from upturn.environments.suite.rubric import RubricVerifier
-from upturn.environments.suite.stopwatch import TimedKit
+from upturn.environments.office import OfficeKit
+from upturn.environments.office.measure import Measure, measure
+from upturn.environments.office.rubric import RubricVerifier
+from upturn.environments.office.stopwatch import TimedKit
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory
 
@@ -39,7 +39,7 @@ class Finished(NamedTuple):
     task: Task
     trajectory: Trajectory
     evaluation: Evaluation
-    """The suite verifier's."""
+    """The office verifier's."""
     rubric: Evaluation
     """The rubric's, of the same attempt."""
     first_seconds: float | None
@@ -66,7 +66,7 @@ def attempted(
 
 def perfect(tasks: Sequence[Task]) -> Iterator[Finished]:
     """Attempts by the shortest known solutions."""
-    kit = SuiteKit()
+    kit = OfficeKit()
     for task in tasks:
         trajectory = play(kit.environment(task), task, kit.oracle(task), max_turns=MAX_TURNS)
         yield _judged(kit.verifier, task, trajectory, None)

@@ -1,4 +1,4 @@
-"""The demo: the whole loop on the office with three agents, then a damaged candidate that the canary must catch.
+"""The demo: the whole loop on errands with three agents, then a damaged candidate that the canary must catch.
 
 Everything that is printed or drawn afterwards comes from here, from the journal and from the pool.
 """
@@ -9,8 +9,8 @@ from typing import Literal
 from upturn.config import Config, ReadinessConfig, parse_config
 from upturn.deployment.release import Override
 from upturn.deployment.validation import Validation
-from upturn.environments.office import LEARNED
-from upturn.environments.office.baseline import nothing, oracle, random_player, success_rate
+from upturn.environments.errands import LEARNED
+from upturn.environments.errands.baseline import nothing, oracle, random_player, success_rate
 from upturn.errors import TrainingError
 from upturn.loop.context import Context
 from upturn.loop.cycle import ReadinessReport, Trained, check_readiness, compare, examine, release, serve, train
@@ -100,10 +100,10 @@ def demo_config(*, seed: int, size: Size, directory: str) -> Config:
             "readiness": {"points": 300 if is_full else 60, "clean_share": 0.95, "categories": 5},
             "agents": [
                 {"name": "nano", "kind": "local_model", "model": "nano"},
-                {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.office.rules:act"},
+                {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.errands.rules:act"},
                 {"name": "wild", "kind": "local_model", "model": "nano", "temperature": 1.8},
             ],
-            "environment": {"name": "office", "max_turns": 10, "max_tokens": 240, "max_action_tokens": 40},
+            "environment": {"name": "errands", "max_turns": 10, "max_tokens": 240, "max_action_tokens": 40},
             "tasks": {"count": 960 if is_full else 96, "heldout_count": 540 if is_full else 36},
             "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
             "sft": {"epochs": 3 if is_full else 1, "learning_rate": 1e-3},

@@ -10,9 +10,9 @@ from typing_extensions import TypedDict
 
 from upturn.agents import Limits
 from upturn.deployment.interval import Interval
+from upturn.environments.errands import LEARNED
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.judgement import judge
-from upturn.environments.office import LEARNED
-from upturn.environments.office.kit import OfficeKit
 from upturn.loop.exam import exam_tasks, families_of, levels_of, sit
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.progress import Progress
@@ -98,7 +98,7 @@ def put_files(source: Path, target: Path) -> None:
 
 def _examined(folder: Path, parameters: int, *, seed: int, threads: int, progress: Progress) -> Card:
     """The card of the model as it was saved: rounded weights, loaded again."""
-    kit = OfficeKit()
+    kit = ErrandsKit()
     fleet = Fleet(kit, LIMITS)
     version = AgentVersion("nano", "base", "local_model", model=str(folder), parameters={"temperature": 1.0})
     heldout: dict[str, Figure] = {}

@@ -356,7 +356,7 @@ def _next_commands(context: Context) -> tuple[NextCommand, ...]:
     return (
         NextCommand(f".venv/bin/upturn release list --pool {pool}", "the releases, with every step's evidence"),
         NextCommand(f".venv/bin/upturn pool stats --pool {pool}", "what the agents did, by agent and family"),
-        NextCommand(".venv/bin/upturn env play office --family mail_to_event", "do one of the tasks yourself"),
+        NextCommand(".venv/bin/upturn env play errands --family mail_to_event", "do one of the tasks yourself"),
     )
 
 

@@ -1,18 +1,18 @@
-"""Demonstrations to pre-train on: oracle walks through office tasks, and drills of one operation each."""
+"""Demonstrations to pre-train on: oracle walks through tasks of errands, and drills of one operation each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from upturn.environments.office import FAMILIES, OfficeEnvironment, compose, make_task
-from upturn.environments.office.environment import apply
-from upturn.environments.office.family import CLOSERS, FINISH, OPENERS, call
-from upturn.environments.office.level2 import FUNCTIONS
-from upturn.environments.office.level3 import PRICES, PROPOSALS
-from upturn.environments.office.operation import OperationError
-from upturn.environments.office.workspace import DAYS, Workspace
-from upturn.environments.office.world import (
+from upturn.environments.errands import FAMILIES, ErrandsEnvironment, compose, make_task
+from upturn.environments.errands.environment import apply
+from upturn.environments.errands.family import CLOSERS, FINISH, OPENERS, call
+from upturn.environments.errands.level2 import FUNCTIONS
+from upturn.environments.errands.level3 import PRICES, PROPOSALS
+from upturn.environments.errands.operation import OperationError
+from upturn.environments.errands.workspace import DAYS, Workspace
+from upturn.environments.errands.world import (
     FILING_FOLDERS,
     ITEMS,
     NAMES,
@@ -54,7 +54,7 @@ def oracle_walk(family: str, number: int, templates: int | None = None) -> list[
     if templates is not None:
         task = replace(task, context={"template": number % templates})
         task = replace(task, instruction=compose(task).instruction)
-    environment = OfficeEnvironment()
+    environment = ErrandsEnvironment()
     observation, _ = environment.reset(task)
     walk = []
     for action in compose(task).draft.oracle:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from upturn.environments.office import LEARNED
+from upturn.environments.errands import LEARNED
 from upturn.models import SPECIAL_TOKENS, CompactRenderer, write_call
 from upturn.records import record
 from upturn.training.curve import CurvePoint

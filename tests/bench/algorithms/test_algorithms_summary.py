@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from upturn.bench.algorithms.office_part import AFTER, Course
+from upturn.bench.algorithms.errands_part import AFTER, Course
 from upturn.bench.algorithms.picture import save_pictures
 from upturn.bench.algorithms.rft_part import Examined, RftFindings
 from upturn.bench.algorithms.summary import courses_details, courses_results, rft_details
@@ -37,17 +37,17 @@ RFT = RftFindings(
 def test_success_and_gain_are_means_over_seeds_and_tasks() -> None:
     found = {each.name: each for each in courses_results(COURSES)}
     assert list(found) == [
-        "office_success_start",
-        "office_success_grpo",
-        "office_success_grpo_after_world_model",
-        "office_mean_grpo",
-        "office_mean_grpo_after_world_model",
-        "office_world_model_gain_grpo",
+        "errands_success_start",
+        "errands_success_grpo",
+        "errands_success_grpo_after_world_model",
+        "errands_mean_grpo",
+        "errands_mean_grpo_after_world_model",
+        "errands_world_model_gain_grpo",
     ]
     # on the way: (0.375 · 60 + 0.375 · 60) / 120 and (0.375 · 60 + 0.5 · 60) / 120; (0.375 + 0.625) / 2 twice
     assert [each.value for each in found.values()] == [0.25, 0.375, 0.75, 0.40625, 0.5, 0.375]
-    assert (found["office_mean_grpo"].low, found["office_mean_grpo"].high) == (0.375, 0.4375)
-    gain = found["office_world_model_gain_grpo"]
+    assert (found["errands_mean_grpo"].low, found["errands_mean_grpo"].high) == (0.375, 0.4375)
+    gain = found["errands_world_model_gain_grpo"]
     assert gain.low is not None and gain.high is not None
     assert 0 <= gain.low < 0.375 < gain.high <= 1
     assert gain.n == 2
@@ -91,7 +91,7 @@ def test_each_training_is_told() -> None:
 @pytest.mark.parametrize(
     ("has_courses", "has_rft", "expected"),
     [
-        (True, True, ["algorithms-office.png", "algorithms-examples.png"]),
+        (True, True, ["algorithms-errands.png", "algorithms-examples.png"]),
         (False, True, ["algorithms-examples.png"]),
         (False, False, []),
     ],

@@ -38,7 +38,7 @@ class _Remembers(Fleet):
     """A fleet that only remembers how it was asked."""
 
     def __init__(self) -> None:
-        super().__init__(resolve_kit("office"), Limits())
+        super().__init__(resolve_kit("errands"), Limits())
         self.asked: list[list[int]] = []
 
     def attempt(

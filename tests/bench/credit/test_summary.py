@@ -46,29 +46,29 @@ def _part(name: str, state: tuple[int, ...], tree: tuple[int, ...]) -> PartFindi
 
 def test_ahead_is_who_is_ahead_in_every_part() -> None:
     fast, even = (100, 101, 99), (800, 700, 900)
-    assert ahead([_part("key_door", fast, fast), _part("office", fast, even)]).value == "state"
+    assert ahead([_part("key_door", fast, fast), _part("errands", fast, even)]).value == "state"
     assert ahead([_part("key_door", fast, fast)]).value == "state, tree"
     assert ahead([_part("key_door", even, even)]).value == "none"
     assert ahead([_part("key_door", (8000, 8100, 7900), even)]).value == "none"
 
 
 def test_every_figure_has_its_interval_and_number_of_seeds() -> None:
-    part = _part("office", (100, 101, 99), (800, 700, 900))
+    part = _part("errands", (100, 101, 99), (800, 700, 900))
     part.ceilings.append(Ceiling(0.5, 2 / 3, math.sqrt(2 / 3), 40, 900))
     found = {each.name: each for each in results(part)}
     assert list(found) == [
-        "office_agreement_trajectory",
-        "office_agreement_state",
-        "office_agreement_ceiling",
-        "office_tokens_trajectory",
-        "office_tokens_state",
-        "office_tokens_tree",
-        "office_gain_state",
-        "office_gain_tree",
+        "errands_agreement_trajectory",
+        "errands_agreement_state",
+        "errands_agreement_ceiling",
+        "errands_tokens_trajectory",
+        "errands_tokens_state",
+        "errands_tokens_tree",
+        "errands_gain_state",
+        "errands_gain_tree",
     ]
-    assert (found["office_agreement_state"].value, found["office_agreement_state"].n) == (0.5, 2)
-    assert found["office_tokens_state"].value == 100.0
-    assert found["office_gain_state"].value == pytest.approx(3.0, abs=0.01)
+    assert (found["errands_agreement_state"].value, found["errands_agreement_state"].n) == (0.5, 2)
+    assert found["errands_tokens_state"].value == 100.0
+    assert found["errands_gain_state"].value == pytest.approx(3.0, abs=0.01)
     assert set(gains(part)) == {"state", "tree"}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from upturn.environments.office import FAMILIES
+from upturn.environments.errands import FAMILIES
 from upturn.records import Task, from_fields
 
 PAGE = (Path(__file__).parents[3] / "docs" / "environments.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from upturn.environments import resolve_kit
-from upturn.environments.office import compose, make_task
+from upturn.environments.errands import compose, make_task
 from upturn.environments.stepwise import OVER
 from upturn.errors import UnknownNameError, WorldError
 from upturn.models import read_call, write_call
@@ -21,7 +21,7 @@ from upturn.environments.adapters.gymnasium_space import CallSpace  # noqa: E402
 
 @pytest.mark.parametrize("arguments", [{}, {"level": 3, "split": "heldout"}, {"family": "mail_file"}])
 def test_gymnasium_s_own_checker_finds_nothing(arguments: dict[str, Any]) -> None:
-    check_env(gymnasium.make(register("office"), **arguments).unwrapped)  # warnings are errors here
+    check_env(gymnasium.make(register("errands"), **arguments).unwrapped)  # warnings are errors here
 
 
 def test_a_kit_without_tools_passes_the_checker_too(twice: str) -> None:
@@ -29,9 +29,9 @@ def test_a_kit_without_tools_passes_the_checker_too(twice: str) -> None:
 
 
 def test_perfect_work_earns_1_with_the_last_action() -> None:
-    env = gymnasium.make(register("office"), family="mail_to_event")
+    env = gymnasium.make(register("errands"), family="mail_to_event")
     observation, info = env.reset(seed=4)
-    task = next(iter(resolve_kit("office").tasks(seed=4, split="train", families=["mail_to_event"])))
+    task = next(iter(resolve_kit("errands").tasks(seed=4, split="train", families=["mail_to_event"])))
     assert (observation, info["task"]["id"]) == (task.instruction, task.id)
     *before, last = [env.step(write_call(action)) for action in compose(task).draft.oracle]
     assert [step[1:4] for step in before] == [(0.0, False, False)] * len(before)
@@ -45,7 +45,7 @@ def test_a_structured_action_is_the_same_as_its_text() -> None:
     task = make_task("mail_file", 0)
     results = []
     for is_structured in (False, True):
-        env = KitEnv("office")
+        env = KitEnv("errands")
         env.reset(options={"task": task})
         for action in compose(task).draft.oracle:
             asked = {"target": action.target, "operation": action.operation, "parameters": dict(action.parameters)}
@@ -56,7 +56,7 @@ def test_a_structured_action_is_the_same_as_its_text() -> None:
 
 
 def test_a_seed_begins_its_tasks_and_further_resets_go_on_in_them() -> None:
-    env, other = KitEnv("office"), KitEnv("office")
+    env, other = KitEnv("errands"), KitEnv("errands")
     first = [env.reset(seed=1)[0], env.reset()[0], env.reset()[0]]
     assert [other.reset(seed=1)[0], other.reset()[0], other.reset()[0]] == first
     assert len(set(first)) == 3
@@ -64,11 +64,11 @@ def test_a_seed_begins_its_tasks_and_further_resets_go_on_in_them() -> None:
 
 
 def test_mistakes_of_agents_are_answered_and_those_of_programs_raise() -> None:
-    env = KitEnv("office", max_turns=2)
+    env = KitEnv("errands", max_turns=2)
     with pytest.raises(gymnasium.error.ResetNeeded, match="call reset first"):
         env.step("mail.list folder=inbox")
     with pytest.raises(gymnasium.error.ResetNeeded):
-        gymnasium.make(register("office")).step("mail.list folder=inbox")
+        gymnasium.make(register("errands")).step("mail.list folder=inbox")
     env.reset(seed=0)
     for wrong in (None, 3, b"user.finish", {"target": "user"}, {"target": "user", "operation": "finish", "x": 1}):
         assert wrong not in env.action_space
@@ -93,7 +93,7 @@ def test_an_attempt_that_could_not_be_judged_earns_no_number(twice: str) -> None
 
 
 def test_samples_call_the_kit_s_tools_with_values_that_are_allowed() -> None:
-    space = KitEnv("office").action_space
+    space = KitEnv("errands").action_space
     assert isinstance(space, CallSpace)
     space.seed(0)
     samples = [space.sample() for _ in range(300)]
@@ -113,14 +113,14 @@ def test_a_registered_kit_carries_its_verifier_s_version(twice: str) -> None:
     assert register(f"{twice}:kit") == "upturn/twice-v7"
     with pytest.raises(WorldError, match="known to Gymnasium already, as another environment"):
         register(f"{twice}:other")
-    office = register("office")
-    assert office == f"upturn/office-v{resolve_kit('office').verifier.name.rpartition('/')[2]}"
-    assert register("office") == office, "twice is once"
-    assert gymnasium.registry[office].kwargs == {"kit": "office"}
+    office = register("errands")
+    assert office == f"upturn/office-v{resolve_kit('errands').verifier.name.rpartition('/')[2]}"
+    assert register("errands") == office, "twice is once"
+    assert gymnasium.registry[office].kwargs == {"kit": "errands"}
 
 
 def test_environments_step_together() -> None:
-    together = gymnasium.make_vec(register("office"), num_envs=2, vectorization_mode="sync", level=1)
+    together = gymnasium.make_vec(register("errands"), num_envs=2, vectorization_mode="sync", level=1)
     observations, _ = together.reset(seed=3)
     assert len(observations) == 2
     _, rewards, *_ = together.step(("user.finish", "what"))
@@ -129,10 +129,10 @@ def test_environments_step_together() -> None:
 
 def test_what_is_not_there_is_refused_when_it_is_made() -> None:
     with pytest.raises(UnknownNameError, match="no family 'fax'"):
-        KitEnv("office", family="fax")
+        KitEnv("errands", family="fax")
     with pytest.raises(UnknownNameError, match="reset has one option, task, a Task; got"):
-        KitEnv("office").reset(options={"tsk": make_task("mail_file", 0)})
+        KitEnv("errands").reset(options={"tsk": make_task("mail_file", 0)})
     with pytest.raises(UnknownNameError, match="one option"):
-        KitEnv("office").reset(options={"task": "mail_file"})
+        KitEnv("errands").reset(options={"task": "mail_file"})
     with pytest.raises(WorldError):
-        KitEnv("office", max_turns=0).reset()
+        KitEnv("errands", max_turns=0).reset()

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from upturn.environments import resolve_kit
-from upturn.environments.office import compose
+from upturn.environments.errands import compose
 from upturn.models import write_call
 
 pytest.importorskip("openenv.core", reason="the extra openenv is not installed")
@@ -55,7 +55,7 @@ def served(kit: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A server of offices."""
-    with served("office") as address:
+    with served("errands") as address:
         yield address
 
 
@@ -73,7 +73,7 @@ def post(url: str, body: object) -> tuple[int, Any]:
 def test_perfect_work_over_the_wire_earns_1_with_the_last_action(url: str) -> None:
     with KitClient(url).sync() as env:
         opened = env.reset(seed=4, family="mail_to_event", episode_id="e1")
-        task = next(iter(resolve_kit("office").tasks(seed=4, split="train", families=["mail_to_event"])))
+        task = next(iter(resolve_kit("errands").tasks(seed=4, split="train", families=["mail_to_event"])))
         assert (opened.observation.text, opened.reward, opened.done) == (task.instruction, None, False)
         actions = compose(task).draft.oracle
         results = [env.step(KitAction(text=write_call(action))) for action in actions[:-1]]
@@ -144,7 +144,7 @@ def test_plain_http_shows_tasks_and_schemas_and_refuses_the_rest(url: str) -> No
     assert schema["action"]["additionalProperties"] is False
     assert {"text", "target", "operation", "parameters"} <= schema["action"]["properties"].keys()
     with urlopen(f"{url}/metadata") as answer:
-        assert json.load(answer)["name"] == "office"
+        assert json.load(answer)["name"] == "errands"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_environment_that_blocks_is_called_in_one_thread_of_its_connection(tw
 
 
 def test_the_limit_of_actions_ends_an_attempt() -> None:
-    env = KitEnvironment(resolve_kit("office"), max_turns=1)
+    env = KitEnvironment(resolve_kit("errands"), max_turns=1)
     env.reset(seed=0)
     done = env.step(KitAction(text="mail.list folder=inbox"))
     assert (done.done, done.is_truncated, done.reward) == (True, True, 0.0)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from upturn.environments import resolve_kit
-from upturn.environments.office import compose
+from upturn.environments.errands import compose
 from upturn.models import tools_prompt, write_call
 
 pytest.importorskip("verifiers.v1", reason="the extra verifiers is not installed")
@@ -120,7 +120,7 @@ def episode(url: str, *, agent: dict[str, Any] | None = None, **taskset: Any) ->
 def test_perfect_work_in_a_chat_earns_1(plugins: None, provider: tuple[str, list[Replies]]) -> None:
     url, replies = provider
     seen: list[Sequence[dict[str, Any]]] = []
-    task = next(iter(resolve_kit("office").tasks(seed=4, split="heldout", families=["mail_to_event"])))
+    task = next(iter(resolve_kit("errands").tasks(seed=4, split="heldout", families=["mail_to_event"])))
     calls = [write_call(action) for action in compose(task).draft.oracle]
 
     def reply(messages: Sequence[dict[str, Any]]) -> str:
@@ -137,7 +137,7 @@ def test_perfect_work_in_a_chat_earns_1(plugins: None, provider: tuple[str, list
     assert (trace.metrics["success"], trace.metrics["cost_error"]) == (1.0, 0.0)
     assert (trace.metrics["actions"], trace.num_turns) == (len(calls), len(calls))
     system, user = seen[0]
-    assert system["content"] == tools_prompt(resolve_kit("office").tools)  # type: ignore[attr-defined]
+    assert system["content"] == tools_prompt(resolve_kit("errands").tools)  # type: ignore[attr-defined]
     assert user["content"] == task.instruction
     assert seen[1][2]["content"] == calls[0]
 

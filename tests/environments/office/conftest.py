@@ -1,59 +1,43 @@
-"""A small office whose every item a test can name."""
+"""Attempts at tasks of the suite."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import pytest
 
-from upturn.environments.office.environment import apply
-from upturn.environments.office.operation import Effect, OperationError
-from upturn.environments.office.workspace import Event, Mail, Sheet, Workspace
-from upturn.models import read_call
-from upturn.records import Action
+from upturn.environments.office import OfficeKit
+from upturn.records import Action, Evaluation, Outcome, Task, Trajectory, Turn
 
-Ask = Callable[[str | Action], Effect]
-Refusal = Callable[[str | Action], OperationError]
+Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
 
 @pytest.fixture
-def office() -> Workspace:
-    mails = (
-        Mail("m11", "inbox", "ann", ("me",), "budget", "it is twelve"),
-        Mail("m12", "inbox", "bob", ("me",), "travel plan", "by train", is_read=True),
-        Mail("m13", "archive", "ann", ("me", "bob"), "Travel", "by bus", is_read=True),
+def attempt() -> Attempt:
+    """Makes the attempt of these actions, and says what is thought of it."""
+    return attempted
+
+
+def attempted(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Evaluation]:
+    """The attempt that makes these actions, and what is said of it."""
+    kit = OfficeKit()
+    environment = kit.environment(task)
+    observation, _ = environment.reset(task)
+    turns: list[Turn] = []
+    outcome: Outcome = "step_limit"
+    for action in actions:
+        step = environment.step(action)
+        turns.append(Turn(observation, "", action, step.reward, step.info.cost_components))
+        observation = step.observation
+        if step.is_terminated:
+            outcome = "finished"
+    trajectory = Trajectory(
+        id="attempt",
+        task_id=task.id,
+        agent_version="test@1",
+        turns=tuple(turns),
+        final_observation=observation,
+        outcome=outcome,
+        origin="rendered",
+        final_state=environment.state(),
     )
-    events = (
-        Event("e21", "review", "mon", 9, 11, ("ann", "bob")),
-        Event("e22", "lunch", "mon", 12, 13),
-        Event("e23", "call", "tue", 15, 16, ("cid",)),
-    )
-    costs = Sheet("costs", {"A1": "item", "B1": "amount", "A2": "rent", "B2": "40", "A3": "food", "B3": "25"})
-    return Workspace(
-        {mail.id: mail for mail in mails},
-        {event.id: event for event in events},
-        {"costs": costs},
-        ("ann", "bob", "cid"),
-    )
-
-
-def _read(asked: str | Action) -> Action:
-    action = read_call(asked) if isinstance(asked, str) else asked
-    assert action is not None, asked
-    return action
-
-
-@pytest.fixture
-def ask(office: Workspace) -> Ask:
-    """What a call does to the small office."""
-    return lambda asked: apply(office, _read(asked))
-
-
-@pytest.fixture
-def refusal(office: Workspace) -> Refusal:
-    """The error that a call is refused with."""
-
-    def refused(asked: str | Action) -> OperationError:
-        with pytest.raises(OperationError) as caught:
-            apply(office, _read(asked))
-        return caught.value
-
-    return refused
+    return trajectory, kit.verifier.verify(task, trajectory)

@@ -1,59 +1,55 @@
-"""The worker made of rules: whole on two families, and no oracle on any that a model is to learn."""
+"""The worker made of rules: right wherever it has a rule, and refusing elsewhere."""
 
-import asyncio
 from itertools import islice
 
 import pytest
 
-from upturn.agents import Attempt, CallableAgent, Job, Setting, run_rollouts
-from upturn.environments.office import LEARNED, task_stream
+from upturn.environments.judgement import judge
 from upturn.environments.office.kit import OfficeKit
-from upturn.environments.office.rules import act
-from upturn.records import Action, Observation, Split, Turn
+from upturn.environments.office.rules import _KNOWN, _PARTLY, _WHOLE, act
+from upturn.environments.office.tasks import FAMILIES
+from upturn.environments.player import play
+from upturn.records import Action, Observation, Task, Trajectory, Turn
+
+KIT = OfficeKit()
 
 
-def rate(family: str, count: int, split: Split = "train") -> float:
-    kit = OfficeKit()
-    tasks = list(islice(task_stream([family], seed=11, split=split), count))
-    setting = Setting(key="rules", agent=CallableAgent(act), agent_version="rules@1", model=None)
-    jobs = [Job(Attempt(task, 0, index), setting) for index, task in enumerate(tasks)]
-    attempts = asyncio.run(run_rollouts(jobs, kit.environment, slots=8))
-    judged = [kit.verifier.verify(task, attempt) for task, attempt in zip(tasks, attempts, strict=True)]
-    assert all(evaluation.costs["safety"] == 0 for evaluation in judged)
-    return sum(evaluation.is_success for evaluation in judged) / count
+def player(task: Task, turns: object, observation: Observation) -> Action:
+    assert isinstance(turns, list)
+    return act(task.instruction, turns, observation)
 
 
-@pytest.mark.parametrize("family", ["unread_count", "day_clash"])
-@pytest.mark.parametrize("split", ["train", "heldout"])
-def test_it_solves_its_own_families_whole(family: str, split: Split) -> None:
-    assert rate(family, 40, split) == 1.0
+def attempt(task: Task) -> Trajectory:
+    return play(KIT.environment(task), task, player)
 
 
-@pytest.mark.parametrize("family", LEARNED)
-def test_it_is_no_oracle_on_a_learned_family(family: str) -> None:
-    # Two or three of nine phrasings: at most 3/9 a task; 42 of 60 would be 6 standard deviations above.
-    assert rate(family, 60) < 0.7
+@pytest.mark.parametrize("family", [*_WHOLE, *_PARTLY])
+def test_a_wording_that_it_knows_is_always_solved_and_another_one_ends_in_a_refusal(family: str) -> None:
+    for task in islice(KIT.tasks(seed=2, split="train", families=[family]), 12):
+        number = task.context["template"]
+        assert isinstance(number, int)
+        trajectory = attempt(task)
+        last = trajectory.turns[-1].action
+        if family in _WHOLE or number < _KNOWN:
+            assert judge(KIT.verifier, task, trajectory).is_success, task.instruction
+        else:
+            assert last is not None and last.operation == "refuse", task.instruction
 
 
-def test_it_refuses_what_it_has_no_rule_for_and_stops_after_an_error() -> None:
-    opening = Observation("bake a cake")
-    refusal = Action("user", "refuse", {"text": "no rule for this"})
-    assert act(opening.text, (), opening) == refusal
-    instruction = Observation("how many unread mails are in my inbox?")
-    listing = act(instruction.text, (), instruction)
-    assert listing == Action("mail", "list", {"folder": "inbox"})
-    turn = Turn(instruction, "", listing)
-    assert act(instruction.text, (turn,), Observation("gone", "not_found")) == (
-        Action("user", "refuse", {"text": "stopped at not_found"})
-    )
-    shown = Observation("m11 ann: menu *\nm12 bob: visit\nm13 cid: offer *")
-    assert act(instruction.text, (turn,), shown) == Action("user", "answer", {"text": "2"})
+def test_what_it_has_no_rule_for_it_refuses() -> None:
+    for family, kind in FAMILIES.items():
+        if (
+            family not in {*_WHOLE, *_PARTLY} and not kind.atoms
+        ):  # with faults the words are those of another family
+            (task,) = islice(KIT.tasks(seed=2, split="train", families=[family]), 1)
+            assert act(task.instruction, [], Observation(task.instruction)) == Action(
+                "user", "refuse", {"text": "no rule for this"}
+            ), family
 
 
-def test_it_reads_clashes_from_a_listing() -> None:
-    instruction = Observation("which events clash on fri?")
-    turn = Turn(instruction, "", Action("calendar", "list", {"day": "fri"}))
-    clash = Observation("e40 review 9-11\ne12 lunch 10-12\ne13 call 12-13")
-    assert act(instruction.text, (turn,), clash).parameters == {"text": "e12 e40"}
-    free = Observation("e40 review 9-10\ne12 lunch 10-12")
-    assert act(instruction.text, (turn,), free).parameters == {"text": "none"}
+def test_after_an_error_it_gives_up_naming_it() -> None:
+    words = "what room is the retro oslo on 2026-03-06 in? the number is enough"
+    first = act(words, [], Observation(words))
+    assert first == Action("calendar", "list", {"day": "2026-03-06", "title": "retro oslo"})
+    turns = [Turn(Observation(words), "", first)]
+    assert act(words, turns, Observation("no", "throttled")).parameters == {"text": "stopped at throttled"}

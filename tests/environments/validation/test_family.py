@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 
 from upturn.environments import Info, Player, Step, check_environment
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.player import following
 from upturn.environments.validation import PANEL, Check, Plan, unchecked, validate_family, validate_kit
 from upturn.environments.validation.case import make_case
@@ -280,7 +280,7 @@ def test_what_can_be_learned_without_looking_is_shown() -> None:
     found = checks(ShelfKit(lambda *_: True), plan=Plan(tasks=3, random_attempts=1))
     assert found["constant"] == Check("constant", 1.0, 3), "every task ends with the same action"
     assert checks(BareShelfKit())["constant"] == Check("constant", None, 0)
-    answers = checks(OfficeKit(), "unread_count", Plan(tasks=4, random_attempts=1))["constant"]
+    answers = checks(ErrandsKit(), "unread_count", Plan(tasks=4, random_attempts=1))["constant"]
     assert answers.value in (0.25, 0.5), "four counts from 1 to 8"
 
 
@@ -315,7 +315,7 @@ def test_a_judge_that_breaks_is_counted() -> None:
 
 
 def test_new_things_made_twice_are_found_by_repeating() -> None:
-    class Once(OfficeKit):
+    class Once(ErrandsKit):
         def __init__(self) -> None:
             super().__init__()
             honest = self.verifier.verify

@@ -39,5 +39,5 @@ def test_what_depends_on_the_seed_of_hashes_is_found(tmp_path: Path, monkeypatch
 
 def test_a_process_that_fails_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(WorldError, match=r"^'office' could not be tried in another process: "):
-        digests_elsewhere("office", ["mail_file"], 1)
+    with pytest.raises(WorldError, match=r"^'errands' could not be tried in another process: "):
+        digests_elsewhere("errands", ["mail_file"], 1)

@@ -1,1 +1,1 @@
-"""What each way of learning reaches, on toys with known answers and in the office."""
+"""What each way of learning reaches, on toys with known answers and in errands."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from upturn.bench.algorithms.losses_part import measure_losses
-from upturn.bench.algorithms.office_part import (
+from upturn.bench.algorithms.errands_part import (
     Courses,
     CoursesSettings,
     measure_courses,
     names,
 )
+from upturn.bench.algorithms.losses_part import measure_losses
 from upturn.bench.algorithms.processes_part import QUICK, measure_processes
 from upturn.bench.algorithms.rft_part import REWARDS, RftFindings, RftSettings, measure_rft
 from upturn.bench.algorithms.size_part import measure_size
@@ -28,7 +28,7 @@ from upturn.bench.algorithms.toys_part import (
     toys_results,
 )
 from upturn.bench.algorithms.workers_part import WorkersSettings, measure_workers, require_ray
-from upturn.bench.credit.office import OfficeSettings
+from upturn.bench.credit.errands import ErrandsSettings
 from upturn.bench.ledger import Ledger, digest
 from upturn.bench.rival import require_trl
 from upturn.bench.sharding import ShardedWork
@@ -36,8 +36,8 @@ from upturn.errors import MeasurementError
 from upturn.records import JsonValue, Result
 from upturn.training.trainer import torch_threads
 
-Part: TypeAlias = Literal["toys", "losses", "office", "rft", "processes", "workers", "size"]
-PARTS: tuple[Part, ...] = ("toys", "losses", "office", "rft", "processes", "workers", "size")
+Part: TypeAlias = Literal["toys", "losses", "errands", "rft", "processes", "workers", "size"]
+PARTS: tuple[Part, ...] = ("toys", "losses", "errands", "rft", "processes", "workers", "size")
 _NEEDS: dict[Part, Callable[[], None]] = {"losses": require_trl, "workers": require_ray}
 
 
@@ -57,7 +57,7 @@ class AlgorithmsBench:
     processes: ShardedWork = field(default_factory=ShardedWork)
     workers: WorkersSettings = field(default_factory=WorkersSettings)
     threads: int = 1
-    """Of torch, in the office; toys have one."""
+    """Of torch, in errands; toys have one."""
     has_bars: bool = True
     """False = figures are only shown: they are of sizes that say nothing."""
 
@@ -67,7 +67,7 @@ class AlgorithmsBench:
         steps: dict[Part, int] = {
             "toys": len(places(self.toys)) * self.toys_seeds,
             "losses": 1,
-            "office": len(names()) * self.courses_seeds,
+            "errands": len(names()) * self.courses_seeds,
             "rft": len(self.rft.examples) * len(REWARDS) * self.rft_seeds,
             "processes": 1,
             "workers": self.workers.repetitions,
@@ -78,7 +78,7 @@ class AlgorithmsBench:
     @property
     def seeds(self) -> dict[str, JsonValue]:
         """Of each part that has some and is measured."""
-        found = {"toys": self.toys_seeds, "office": self.courses_seeds, "rft": self.rft_seeds}
+        found = {"toys": self.toys_seeds, "errands": self.courses_seeds, "rft": self.rft_seeds}
         return {part: found[part] for part in self.parts if part in found}
 
     def with_seeds(self, seeds: int) -> "AlgorithmsBench":
@@ -88,11 +88,11 @@ class AlgorithmsBench:
 
 def quick_bench(folder: Path, parts: tuple[Part, ...]) -> AlgorithmsBench:
     """So small that all of it takes seconds: shows that everything works, measures nothing."""
-    office = OfficeSettings(
+    errands = ErrandsSettings(
         families=("cell_ask",), demonstrations=4, epochs=1, attempts=5, tasks=1, examined_tasks=3, budget=200
     )
-    courses = CoursesSettings(office)
-    rft = RftSettings(office, examples=(2, 3), tasks=2, attempts=2)
+    courses = CoursesSettings(errands)
+    rft = RftSettings(errands, examples=(2, 3), tasks=2, attempts=2)
     return AlgorithmsBench(
         folder,
         parts,
@@ -114,7 +114,7 @@ class Measured(NamedTuple):
     results: list[Result]
     details: dict[str, JsonValue]
     courses: Courses
-    """Of the office; empty where that was not measured."""
+    """Of errands; empty where that was not measured."""
     rft: RftFindings | None
     """None = not measured."""
 
@@ -156,7 +156,7 @@ class _Runner:
         parts: dict[Part, Callable[[], tuple[list[Result], dict[str, JsonValue]]]] = {
             "toys": self._toys,
             "losses": lambda: measure_losses(has_bars=self._bench.has_bars),
-            "office": self._office,
+            "errands": self._errands,
             "rft": self._rft,
             "processes": lambda: measure_processes(self._bench.processes, has_bars=self._bench.has_bars),
             "workers": lambda: measure_workers(
@@ -177,13 +177,13 @@ class _Runner:
             found = measure_toys(ledger, range(bench.toys_seeds), bench.toys, on_done=self._on_done)
         return toys_results(found, has_bars=bench.has_bars), toys_details(found)
 
-    def _office(self) -> tuple[list[Result], dict[str, JsonValue]]:
+    def _errands(self) -> tuple[list[Result], dict[str, JsonValue]]:
         bench = self._bench
-        ledger = Ledger(bench.folder / "office", bench.courses)
+        ledger = Ledger(bench.folder / "errands", bench.courses)
         with torch_threads(bench.threads):
             self.courses = measure_courses(
                 ledger,
-                self._model(bench.courses.office),
+                self._model(bench.courses.errands),
                 range(bench.courses_seeds),
                 settings=bench.courses,
                 on_done=self._on_done,
@@ -196,13 +196,13 @@ class _Runner:
         with torch_threads(bench.threads):
             self.rft = measure_rft(
                 ledger,
-                self._model(bench.rft.office),
+                self._model(bench.rft.errands),
                 range(bench.rft_seeds),
                 settings=bench.rft,
                 on_done=self._on_done,
             )
         return self.rft.results(), rft_details(self.rft)
 
-    def _model(self, office: OfficeSettings) -> Path:
+    def _model(self, errands: ErrandsSettings) -> Path:
         """Where the model that everything starts from lies: one for both parts with equal settings."""
-        return self._bench.folder / f"model-{digest(office)}"
+        return self._bench.folder / f"model-{digest(errands)}"

@@ -1,4 +1,4 @@
-"""What a way of learning may sample, and what it did: every way in the office has the same budget of tokens."""
+"""What a way of learning may sample, and what it did: every way in errands has the same budget of tokens."""
 
 from collections.abc import Sequence
 

@@ -1,11 +1,11 @@
-"""Two pictures: how fast each way learns in the office, and what few examples give beside a random reward."""
+"""Two pictures: how fast each way learns in errands, and what few examples give beside a random reward."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from upturn.bench.algorithms.office_part import AFTER, Course, Courses
+from upturn.bench.algorithms.errands_part import AFTER, Course, Courses
 from upturn.bench.algorithms.rft_part import RftFindings
 from upturn.report import canvas
 
@@ -21,20 +21,20 @@ _TITLES = {"": "alone", AFTER: "after a world model"}
 
 
 def save_pictures(courses: Courses, rft: RftFindings | None, folder: Path) -> list[Path]:
-    """Writes ``algorithms-office.png`` and ``algorithms-examples.png``, where measured; returns their paths."""
+    """Writes ``algorithms-errands.png`` and ``algorithms-examples.png``, where measured; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with canvas.style():
         if courses:
-            paths.append(folder / "algorithms-office.png")
-            canvas.png(_office(courses), paths[-1])
+            paths.append(folder / "algorithms-errands.png")
+            canvas.png(_errands(courses), paths[-1])
         if rft is not None:
             paths.append(folder / "algorithms-examples.png")
             canvas.png(_examples(rft), paths[-1])
     return paths
 
 
-def _office(courses: Courses) -> "Figure":
+def _errands(courses: Courses) -> "Figure":
     """A panel without and one with a world model; lines are means, bands reach over the seeds."""
     figure = canvas.new_figure(_WIDTH, 4.8, gap=0.06)
     panels = figure.subplots(1, 2, sharey=True, squeeze=False)[0]

@@ -1,4 +1,4 @@
-"""Reinforcement from 10, 30 and 100 tasks in the office, beside the same training with a reward that is chance.
+"""Reinforcement from 10, 30 and 100 tasks in errands, beside the same training with a reward that is chance.
 
 The random reward pays as often as the model succeeded before. All trainings of one number of examples practise the
 same tasks; seeds differ in attempts and order. Success is that of sampled attempts at training templates in worlds
@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
+from upturn.bench.algorithms.errands_part import EXAM_SEED
 from upturn.bench.algorithms.meter import written_in
-from upturn.bench.algorithms.office_part import EXAM_SEED
-from upturn.bench.credit.office import Office, OfficeSettings
+from upturn.bench.credit.errands import Errands, ErrandsSettings
 from upturn.bench.ledger import Entry, Ledger
 from upturn.deployment.interval import Interval
 from upturn.loop.lessons.rft import over_seeds, rounds_of
@@ -49,7 +49,7 @@ def _training() -> GrpoSettings:
 class RftSettings:
     """Everything that decides a result, beside examples, reward and seed."""
 
-    office: OfficeSettings = field(default_factory=OfficeSettings)
+    errands: ErrandsSettings = field(default_factory=ErrandsSettings)
     examples: tuple[int, ...] = (10, 30, 100)
     training: GrpoSettings = field(default_factory=_training)
     tasks: int = 10
@@ -111,8 +111,8 @@ def measure_rft(
     The model that everything starts from lies in ``folder``; it is made where it is missing. Uses torch with the
     threads that the caller has set.
     """
-    office = Office(folder, settings.office)
-    before = ledger.measured(Entry("rft", "before", 0), Examined, partial(_before, office))
+    errands = Errands(folder, settings.errands)
+    before = ledger.measured(Entry("rft", "before", 0), Examined, partial(_before, errands))
     rate = float(np.mean(before.outcomes))
     after: dict[RewardName, dict[int, list[Examined]]] = {reward: {} for reward in REWARDS}
     for size in settings.examples:
@@ -120,36 +120,36 @@ def measure_rft(
             after[reward][size] = []
             for seed in seeds:
                 entry = Entry("rft", f"{reward}-{size}", seed)
-                measure = partial(train, office, size, reward, seed=seed, rate=rate, settings=settings)
+                measure = partial(train, errands, size, reward, seed=seed, rate=rate, settings=settings)
                 after[reward][size].append(ledger.measured(entry, Examined, measure))
                 on_done()
     return RftFindings(before, after)
 
 
-def _before(office: Office) -> Examined:
-    return Examined(tuple(office.examine(office.trainee(), seed=EXAM_SEED).outcomes()), 0)
+def _before(errands: Errands) -> Examined:
+    return Examined(tuple(errands.examine(errands.trainee(), seed=EXAM_SEED).outcomes()), 0)
 
 
 def train(
-    office: Office, size: int, reward: RewardName, *, seed: int, rate: float, settings: RftSettings
+    errands: Errands, size: int, reward: RewardName, *, seed: int, rate: float, settings: RftSettings
 ) -> Examined:
     """One training, examined. ``rate``: at which the random reward pays."""
-    families = office.settings.families
-    stream = office.kit.tasks(seed=_EXAMPLES_SEED, split="train", families=families)
-    examples, trainee = list(islice(stream, size)), office.trainee()
+    families = errands.settings.families
+    stream = errands.kit.tasks(seed=_EXAMPLES_SEED, split="train", families=families)
+    examples, trainee = list(islice(stream, size)), errands.trainee()
     practice = Practice(f"rft/{seed}", seed, settings.attempts, both=_earned(reward, seed=seed, rate=rate))
     tokens = 0
 
     def collect(iteration: int, /) -> list[ScoredGroup]:
         nonlocal tokens
         tasks = rounds_of(examples, settings.tasks, seed, iteration)
-        groups = trainee.practise(tasks, iteration, practice, office.sink)
+        groups = trainee.practise(tasks, iteration, practice, errands.sink)
         tokens += written_in(groups)
         return groups
 
     with TemporaryDirectory() as name:
         run_grpo(trainee.model, collect, settings.training, seed=seed, run_dir=Path(name))
-    return Examined(tuple(office.examine(trainee, seed=EXAM_SEED).outcomes()), tokens)
+    return Examined(tuple(errands.examine(trainee, seed=EXAM_SEED).outcomes()), tokens)
 
 
 def _earned(reward: RewardName, *, seed: int, rate: float) -> Callable[[Trajectory, Evaluation], float | None]:

@@ -1,11 +1,11 @@
-"""The office's courses and the few-examples curve as figures, with intervals over seeds and tasks at once."""
+"""The courses in errands and the few-examples curve as figures, with intervals over seeds and tasks at once."""
 
 from collections.abc import Sequence
 from statistics import fmean
 
 import numpy as np
 
-from upturn.bench.algorithms.office_part import AFTER, Course, Courses
+from upturn.bench.algorithms.errands_part import AFTER, Course, Courses
 from upturn.bench.algorithms.rft_part import RftFindings
 from upturn.loop.lessons.rft import over_seeds
 from upturn.records import JsonValue, Result
@@ -17,19 +17,19 @@ def courses_results(courses: Courses) -> list[Result]:
     Then what the world model gave. Of means on the way, low and high are the seeds' lowest and highest.
     """
     start = fmean(each.curve[0][1] for seeds in courses.values() for each in seeds)
-    results = [Result("office_success_start", start, "share")]
+    results = [Result("errands_success_start", start, "share")]
     for name, seeds in courses.items():
         found = over_seeds(_outcomes(seeds))
-        results.append(Result(f"office_success_{name}", found.mean, "share", found.low, found.high, len(seeds)))
+        results.append(Result(f"errands_success_{name}", found.mean, "share", found.low, found.high, len(seeds)))
     for name, seeds in courses.items():
         means = [_on_the_way(each) for each in seeds]
-        mean = Result(f"office_mean_{name}", fmean(means), "share", min(means), max(means), len(seeds))
+        mean = Result(f"errands_mean_{name}", fmean(means), "share", min(means), max(means), len(seeds))
         results.append(mean)
     for name, seeds in courses.items():
         if not name.endswith(AFTER):
             gain = over_seeds(_outcomes(courses[f"{name}{AFTER}"]) - _outcomes(seeds))
             results.append(
-                Result(f"office_world_model_gain_{name}", gain.mean, "share", gain.low, gain.high, len(seeds))
+                Result(f"errands_world_model_gain_{name}", gain.mean, "share", gain.low, gain.high, len(seeds))
             )
     return results
 

@@ -68,7 +68,7 @@ def measure_workers(
     from upturn.loop.trainee import Trainee
     from upturn.training.trainer import torch_threads
 
-    kit = resolve_kit("office")
+    kit = resolve_kit("errands")
     tasks = list(islice(kit.tasks(seed=_SEED, split="train", families=list(kit.families)), settings.tasks))
     jobs = [(_VERSION, task, number) for task in tasks for number in range(settings.attempts)]
     alone, halved, together = list[Cost](), list[Cost](), list[Cost]()
@@ -76,7 +76,7 @@ def measure_workers(
     with (
         TemporaryDirectory() as folder,
         torch_threads(1),
-        RayCrew(OpenTrainee("office", _LIMITS, _VERSION), CrewSettings(WORKERS)) as crew,
+        RayCrew(OpenTrainee("errands", _LIMITS, _VERSION), CrewSettings(WORKERS)) as crew,
     ):
         trainee = Trainee(Fleet(kit, _LIMITS), _VERSION)
         trainee.serve_as(_VERSION)

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from upturn.bench.credit.contender import CONTENDERS
+from upturn.bench.credit.errands import ErrandsSettings
 from upturn.bench.credit.finding import PartFindings
 from upturn.bench.credit.key_door_part import KeyDoorSettings, measure_key_door
-from upturn.bench.credit.office import OfficeSettings
 from upturn.bench.credit.summary import ahead, details, results
 from upturn.bench.ledger import Ledger
 from upturn.records import JsonValue, Result
 
-Part: TypeAlias = Literal["key_door", "office"]
-PARTS: tuple[Part, ...] = ("key_door", "office")
+Part: TypeAlias = Literal["key_door", "errands"]
+PARTS: tuple[Part, ...] = ("key_door", "errands")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +26,25 @@ class CreditBench:
     parts: tuple[Part, ...] = PARTS
     key_door: KeyDoorSettings = field(default_factory=KeyDoorSettings)
     key_door_seeds: int = 20
-    office: OfficeSettings = field(default_factory=OfficeSettings)
-    office_seeds: int = 5
+    errands: ErrandsSettings = field(default_factory=ErrandsSettings)
+    errands_seeds: int = 5
     threads: int = 1
-    """Of torch, in the office."""
+    """Of torch, in errands."""
 
     @property
     def steps(self) -> int:
         """How often ``measure`` reports."""
         key_door = len(CONTENDERS) * (1 + 2 * self.key_door_seeds) * ("key_door" in self.parts)
-        return key_door + self.office_seeds * (1 + 2 * len(CONTENDERS)) * ("office" in self.parts)
+        return key_door + self.errands_seeds * (1 + 2 * len(CONTENDERS)) * ("errands" in self.parts)
 
     @property
     def seeds(self) -> dict[str, JsonValue]:
         """Of each part that is measured."""
-        return {part: {"key_door": self.key_door_seeds, "office": self.office_seeds}[part] for part in self.parts}
+        return {part: {"key_door": self.key_door_seeds, "errands": self.errands_seeds}[part] for part in self.parts}
 
     def with_seeds(self, seeds: int) -> "CreditBench":
         """The same with another number of seeds in every part."""
-        return replace(self, key_door_seeds=seeds, office_seeds=seeds)
+        return replace(self, key_door_seeds=seeds, errands_seeds=seeds)
 
 
 def quick_bench(folder: Path, parts: tuple[Part, ...]) -> CreditBench:
@@ -52,7 +52,7 @@ def quick_bench(folder: Path, parts: tuple[Part, ...]) -> CreditBench:
     settings = KeyDoorSettings(
         skills=(0.5,), ranked_groups=2, attempts=4, budget=600, shown=200, learning_rates=(0.3,), groups=(2,)
     )
-    office = OfficeSettings(
+    errands = ErrandsSettings(
         demonstrations=4, epochs=1, ranked_tasks=2, attempts=3, continuations=4, tasks=2, evaluate_every=1
     )
     return CreditBench(
@@ -60,7 +60,7 @@ def quick_bench(folder: Path, parts: tuple[Part, ...]) -> CreditBench:
         parts,
         replace(settings, choice_seeds=1, choice_budget=300),
         2,
-        replace(office, examined_tasks=3, budget=300),
+        replace(errands, examined_tasks=3, budget=300),
         1,
     )
 
@@ -80,14 +80,14 @@ def measure(bench: CreditBench, *, on_done: Callable[[], None] = lambda: None) -
         ledger = Ledger(bench.folder / "key_door", bench.key_door)
         seeds = range(bench.key_door_seeds)
         found.append(measure_key_door(ledger, CONTENDERS, seeds, bench.key_door, on_done=on_done))
-    if "office" in bench.parts:
-        from upturn.bench.credit.office_part import measure_office
+    if "errands" in bench.parts:
+        from upturn.bench.credit.errands_part import measure_errands
         from upturn.training.trainer import torch_threads
 
-        ledger = Ledger(bench.folder / "office", bench.office)
-        model = bench.folder / "office" / f"model-{ledger.key}"
-        seeds = range(bench.office_seeds)
+        ledger = Ledger(bench.folder / "errands", bench.errands)
+        model = bench.folder / "errands" / f"model-{ledger.key}"
+        seeds = range(bench.errands_seeds)
         with torch_threads(bench.threads):
-            found.append(measure_office(ledger, model, CONTENDERS, seeds, settings=bench.office, on_done=on_done))
+            found.append(measure_errands(ledger, model, CONTENDERS, seeds, settings=bench.errands, on_done=on_done))
     listed = [result for part in found for result in results(part)]
     return Measured([*listed, ahead(found)], {part.name: details(part) for part in found}, found)

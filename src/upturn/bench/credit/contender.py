@@ -19,7 +19,7 @@ class Contender:
     """Of each state, to measure its value, where agreement is measured; 0 = the estimator needs no values."""
     practised: tuple[int, ...] = (0,)
     """The same in practice, where they cost tokens: in the key-door world whichever number was best on other seeds,
-    in the office, which has no seeds to spare, the first."""
+    in errands, which has no seeds to spare, the first."""
 
     def entry(self, part: str, seed: int) -> Entry:
         """Of a measurement of this contender: another one when its options change."""

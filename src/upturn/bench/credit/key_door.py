@@ -1,4 +1,4 @@
-"""Fetch the key, go to the door, open it: errands of six turns, with detours, idle turns and one trap.
+"""Fetch the key, go to the door, open it: ways of six turns, with detours, idle turns and one trap.
 
 Each task is a corridor of five cells with key, start and door in other places. States of different tasks share
 nothing, so a policy learns each errand by itself.

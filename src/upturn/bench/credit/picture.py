@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLES = {"key_door": "key-door world (exact truth)", "office": "office, level 3 (measured truth)"}
+TITLES = {"key_door": "key-door world (exact truth)", "errands": "errands, level 3 (measured truth)"}
 _WIDTH = 9.6
 _FIRST_SHOWN = 200
 """Tokens at which the courses begin: their axis is logarithmic."""

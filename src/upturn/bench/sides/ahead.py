@@ -12,7 +12,7 @@ from torch import Tensor
 from upturn.bench.side import Channel, Settings, serve_steps
 from upturn.bench.sides.practice import LEARNING_RATE, LIMITS, read_practice
 from upturn.bench.sides.practice_library import Nowhere
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.loop.fleet import Fleet
 from upturn.loop.trainee import Practice, Trainee
 from upturn.records import AgentVersion
@@ -75,7 +75,7 @@ class Iterations:
 
 def _trainee() -> Trainee:
     version = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
-    return Trainee(Fleet(OfficeKit(), replace(LIMITS, max_tokens=240)), version)
+    return Trainee(Fleet(ErrandsKit(), replace(LIMITS, max_tokens=240)), version)
 
 
 def ahead_side(channel: Channel, settings: Settings) -> None:

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any
 
 from upturn.agents import Limits
-from upturn.environments.office import LEARNED
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands import LEARNED
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.records import JsonValue, Task
 
 LIMITS = Limits(max_turns=10, max_tokens=512, max_action_tokens=40)
@@ -32,7 +32,7 @@ class PracticeTask:
 
     def tasks_of(self, iteration: int) -> list[Task]:
         """The iteration's own tasks: every family alike, no task twice."""
-        stream = OfficeKit().tasks(seed=self.seed, split="train", families=LEARNED)
+        stream = ErrandsKit().tasks(seed=self.seed, split="train", families=LEARNED)
         return list(islice(stream, iteration * self.tasks, (iteration + 1) * self.tasks))
 
 

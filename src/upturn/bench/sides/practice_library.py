@@ -1,4 +1,4 @@
-"""Our side of an iteration: the shipped model practises in the office and is updated, as ``run_grpo`` does it."""
+"""Our side of an iteration: the shipped model practises in errands and is updated, as ``run_grpo`` does it."""
 
 import tempfile
 import time
@@ -9,7 +9,7 @@ import torch
 
 from upturn.bench.side import Channel, Settings
 from upturn.bench.sides.practice import LEARNING_RATE, LIMITS, PracticeTask, read_practice
-from upturn.environments.office.kit import OfficeKit
+from upturn.environments.errands.kit import ErrandsKit
 from upturn.loop.fleet import Fleet
 from upturn.loop.trainee import Practice, Trainee
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
@@ -56,7 +56,7 @@ class _Collector:
         self._channel = channel
         self._task = task
         version = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
-        self.trainee = Trainee(Fleet(OfficeKit(), LIMITS), version)
+        self.trainee = Trainee(Fleet(ErrandsKit(), LIMITS), version)
         self._practice = Practice("bench", task.seed, task.attempts)
         self._started = 0.0
         self._seen: dict[str, float] = {}

@@ -1,7 +1,7 @@
-"""TRL's side of an iteration: its GRPOTrainer with ``environment_factory`` on the same office. Needs TRL.
+"""TRL's side of an iteration: its GRPOTrainer with ``environment_factory`` in errands as well. Needs TRL.
 
 The shipped model speaks its own grammar, so it gets a chat template and a parser that speak it: tokens come out as
-``CompactRenderer`` makes them. The office is one tool, ``act(call)``. What ends a task (``user.finish`` and the
+``CompactRenderer`` makes them. Errands is one tool, ``act(call)``. What ends a task (``user.finish`` and the
 like) is the last message and no tool call, as TRL wants it; the reward function hands it to the office.
 """
 
@@ -18,7 +18,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from upturn.bench.side import Channel, Settings
 from upturn.bench.sides.practice import LEARNING_RATE, LIMITS, PracticeTask, read_practice
-from upturn.environments.office import OfficeEnvironment, OfficeVerifier
+from upturn.environments.errands import ErrandsEnvironment, ErrandsVerifier
 from upturn.models import CompactRenderer, read_call
 from upturn.models.nano import NANO_FOLDER, load_local
 from upturn.records import Action, Observation, Task, Trajectory, Turn, fields_json, from_fields
@@ -47,7 +47,7 @@ def practice_side(channel: Channel, settings: Settings) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
             model=load_local("nano").model,
-            reward_funcs=office_reward,
+            reward_funcs=errands_reward,
             args=_config(folder, task, settings),
             train_dataset=Dataset.from_dict(
                 {
@@ -55,8 +55,8 @@ def practice_side(channel: Channel, settings: Settings) -> None:
                     "task": [fields_json(row) for row in rows],
                 }
             ),
-            processing_class=office_tokenizer(),
-            environment_factory=OfficeTools,
+            processing_class=errands_tokenizer(),
+            environment_factory=ErrandsTools,
         )
         trainer.add_callback(_Conversation(channel, trainer))
         trainer.train()
@@ -95,12 +95,12 @@ def _config(folder: str, task: PracticeTask, settings: Settings) -> GRPOConfig:
     )
 
 
-class OfficeTools:
+class ErrandsTools:
     """An office as TRL wants it: reset, and a method for each tool."""
 
     def __init__(self) -> None:
-        self._environment = OfficeEnvironment()
-        self._verifier = OfficeVerifier()
+        self._environment = ErrandsEnvironment()
+        self._verifier = ErrandsVerifier()
         self._task: Task | None = None
         self._turns: list[Turn] = []
         self._observation = Observation("")
@@ -146,17 +146,17 @@ class OfficeTools:
         return score
 
 
-def office_reward(completions: Sequence[Any], environments: Sequence[OfficeTools], **_: Any) -> list[float]:
+def errands_reward(completions: Sequence[Any], environments: Sequence[ErrandsTools], **_: Any) -> list[float]:
     """Does what the last message says, if it is no tool call, and judges the attempt."""
     scores = []
-    for completion, office in zip(completions, environments, strict=True):
+    for completion, errands in zip(completions, environments, strict=True):
         if not completion[-1].get("tool_calls") and completion[-1]["role"] == "assistant":
-            office.act(completion[-1]["content"])
-        scores.append(office._score())  # a public method would be a tool
+            errands.act(completion[-1]["content"])
+        scores.append(errands._score())  # a public method would be a tool
     return scores
 
 
-class _OfficeTokenizer(PreTrainedTokenizerFast):
+class _ErrandsTokenizer(PreTrainedTokenizerFast):
     """Reads what the shipped model writes."""
 
     renderer: CompactRenderer
@@ -170,11 +170,11 @@ class _OfficeTokenizer(PreTrainedTokenizerFast):
         return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]}
 
 
-def office_tokenizer() -> PreTrainedTokenizerFast:
+def errands_tokenizer() -> PreTrainedTokenizerFast:
     """The shipped model's, with template and parser."""
     file = str(NANO_FOLDER / "tokenizer.json")
-    make: Any = _OfficeTokenizer  # its constructor takes anything
-    tokenizer: _OfficeTokenizer = make(
+    make: Any = _ErrandsTokenizer  # its constructor takes anything
+    tokenizer: _ErrandsTokenizer = make(
         tokenizer_file=file,
         eos_token="<|end|>",
         pad_token="<|end|>",

@@ -1,17 +1,5 @@
-"""The office: mail, calendar and sheets of one person, with tasks generated from seeds and a pure verifier."""
+"""The office: tasks across the apps of one workspace, and whoever judges them."""
 
-from upturn.environments.office.environment import OPERATIONS, OfficeEnvironment
-from upturn.environments.office.tasks import FAMILIES, LEARNED, compose, family_named, make_task, task_stream
-from upturn.environments.office.verifier import OfficeVerifier
+from upturn.environments.office.kit import OfficeKit
 
-__all__ = [
-    "FAMILIES",
-    "LEARNED",
-    "OPERATIONS",
-    "OfficeEnvironment",
-    "OfficeVerifier",
-    "compose",
-    "family_named",
-    "make_task",
-    "task_stream",
-]
+__all__ = ["OfficeKit"]

@@ -1,113 +1,153 @@
-"""The office as an environment: one workspace, rebuilt from the task, changed by actions."""
+"""The office as an environment: one workspace, rebuilt from the task, changed by actions, with its faults."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 from upturn.environments.environment import Info, Step
-from upturn.environments.office import calendar, mail, sheet, user
 from upturn.environments.office.family import Scenario
-from upturn.environments.office.operation import Effect, OperationError, check_arguments
+from upturn.environments.office.recovery import fault_log
 from upturn.environments.office.tasks import compose
 from upturn.environments.office.verifier import progress
-from upturn.environments.office.workspace import Workspace, changes, state_hash
+from upturn.environments.workspace import (
+    FaultState,
+    OperationError,
+    Outcome,
+    Workspace,
+    attempted,
+    changes,
+    is_alike,
+    state_hash,
+)
+from upturn.environments.workspace.safety import SOFT
 from upturn.errors import WorldError
 from upturn.records import Action, JsonValue, Observation, Task
 
-OPERATIONS = {
-    f"{operation.target}.{operation.name}": operation
-    for module in (mail, calendar, sheet, user)
-    for operation in module.OPERATIONS
-}
-TARGETS = tuple(dict.fromkeys(operation.target for operation in OPERATIONS.values()))
+HARD_REWARD = -1.0
+"""For an action that violates a hard constraint."""
 
 
-def apply(workspace: Workspace, action: Action) -> Effect:
-    """The action's effect; raises OperationError for anything that is refused."""
-    if not action.target and not action.operation:
-        raise OperationError("malformed", "write one call: target.operation name=value; name=value")
-    if action.target not in TARGETS:
-        raise OperationError("unknown_target", f"unknown target {action.target!r}; known: {', '.join(TARGETS)}")
-    operation = OPERATIONS.get(f"{action.target}.{action.operation}")
-    if operation is None:
-        known = ", ".join(entry.name for entry in OPERATIONS.values() if entry.target == action.target)
-        raise OperationError("unknown_operation", f"{action.target} has no {action.operation!r}; it has: {known}")
-    effect: Effect = operation.run(workspace, check_arguments(operation, action))
-    return effect
+class _World(NamedTuple):
+    """Everything that actions change; none of it in place."""
+
+    workspace: Workspace
+    faults: FaultState
+    is_over: bool = False
+
+    def is_like(self, other: "_World") -> bool:
+        """Whether nothing but time passed between the two."""
+        return self.faults is other.faults and is_alike(self.workspace, other.workspace)
 
 
 class _Judged(NamedTuple):
-    """What is told of a workspace."""
+    """What is told of a world."""
 
-    workspace: Workspace
+    world: _World
     state_hash: str
     potential: float
 
 
 class OfficeEnvironment:
-    """Mail, calendar and sheets of one person. Holds one task at a time; never raises because of an action."""
+    """Seven apps of one person. Holds one task at a time; never raises because of an action."""
 
     def __init__(self) -> None:
         self._scenario: Scenario | None = None
-        self._workspace: Workspace | None = None
-        self._is_over = False
+        self._baseline: Workspace | None = None
+        self._world: _World | None = None
         self._judged: _Judged | None = None
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         """Rebuilds the task's world; first the agent sees the instruction. Raises WorldError for foreign tasks."""
         scenario = compose(task)
-        self._scenario, self._workspace, self._is_over = scenario, scenario.workspace, False
-        self._judged = None  # the same workspace may be another task's, which asks for something else
+        self._scenario, self._baseline = scenario, scenario.baseline
+        self._world = _World(scenario.workspace, FaultState(scenario.draft.faults))
+        self._judged = None
         return Observation(task.instruction), self._info({})
 
     def step(self, action: Action) -> Step:
-        """Applies one action; a refused one changes nothing, costs 1 as ``error`` and is explained."""
-        workspace = self._current()
-        if self._is_over:
+        """Applies one action; a refused one changes nothing, costs 1 as ``error`` and is explained.
+
+        One that a fault of an app hits may have been done all the same, and costs nothing the first time.
+        """
+        world = self._current()
+        if world.is_over:
             return self._refused(OperationError("is_over", "the task is over; reset starts another"))
         try:
-            effect = apply(workspace, action)
+            outcome = attempted(world.workspace, world.faults, action)
         except OperationError as error:
             return self._refused(error)
-        self._workspace, self._is_over = effect.workspace, effect.is_final
-        return Step(Observation(effect.text), 0.0, effect.is_final, False, self._info({}))
+        return self._stepped(outcome)
 
     def state(self) -> Mapping[str, JsonValue]:
-        """What differs from the initial workspace, what stood there ``before``, and what the user was told last."""
-        workspace, initial = self._current(), self._given().workspace
-        last = workspace.messages[-1] if workspace.messages else None
+        """What differs from the initial workspace, what the user was told last, and in tasks with faults which of
+        them came, as ``recovery`` reads it."""
+        world = self._current()
+        last = world.workspace.messages[-1] if world.workspace.messages else None
         message: JsonValue = {"kind": last.kind, "text": last.text} if last is not None else None
-        now = changes(initial, workspace)
-        before = {path: value for path, value in changes(workspace, initial).items() if path[-1] not in "+-"}
-        return {"changes": now, "before": before, "message": message}
+        told: dict[str, JsonValue] = {"changes": self._changes(), "message": message}
+        if world.faults.plan:
+            told["faults"] = fault_log(self._initial(), world.faults)
+        return told
 
     def snapshot(self) -> object:
         """The state as a reference; workspaces are never changed in place."""
-        return (self._current(), self._is_over)
+        return self._current()
 
     def restore(self, snapshot: object) -> None:
         """Goes back to a snapshot of the same task."""
-        self._workspace, self._is_over = cast(tuple[Workspace, bool], snapshot)
+        self._world = cast(_World, snapshot)
 
-    def _current(self) -> Workspace:
-        if self._workspace is None:
+    @property
+    def workspace(self) -> Workspace:
+        """As it is now; raises WorldError before the first ``reset``."""
+        return self._current().workspace
+
+    def _current(self) -> _World:
+        if self._world is None:
             raise WorldError("the office has no task yet; call reset(task) first")
-        return self._workspace
+        return self._world
 
-    def _given(self) -> Scenario:
-        assert self._scenario is not None  # reset sets it with the workspace
-        return self._scenario
+    def _initial(self) -> Workspace:
+        assert self._baseline is not None  # reset sets it with the world
+        return self._baseline
 
-    def _info(self, costs: Mapping[str, float]) -> Info:
+    def _changes(self) -> dict[str, JsonValue]:
+        world = self._current()
+        return changes(self._initial(), world.faults.settled(world.workspace))
+
+    def _info(self, costs: Mapping[str, float], faults: tuple[str, ...] = ()) -> Info:
         """Of the state as it is now."""
-        workspace, judged = self._current(), self._judged
-        if judged is None or judged.workspace is not workspace:  # most actions only look, and leave it as it is
-            given = self._given()
-            reached = progress(given.draft, changes(given.workspace, workspace))
-            self._judged = judged = _Judged(workspace, state_hash(workspace), reached)
-        return Info({}, costs, state_hash=judged.state_hash, potential=judged.potential)
+        world, judged = self._current(), self._judged
+        if judged is None or not judged.world.is_like(world):
+            assert self._scenario is not None  # reset sets it with the world
+            changed = self._changes()
+            reached = progress(self._scenario, changed)
+            told = state_hash(world.workspace, changed, mark=world.faults.mark())
+            self._judged = judged = _Judged(world, told, reached)
+        return Info(
+            {},
+            costs,
+            faults,
+            state_hash=judged.state_hash,
+            potential=judged.potential,
+            sim_time=world.workspace.elapsed,
+        )
+
+    def _stepped(self, outcome: Outcome) -> Step:
+        effect, error = outcome.effect, outcome.error
+        is_over = effect is not None and effect.is_final
+        self._world = _World(outcome.workspace, outcome.state, is_over)
+        if effect is None:
+            assert error is not None  # one of the two is there
+            costs = {"error": 1.0} if outcome.is_told else {}
+            return Step(Observation(str(error), error.code), 0.0, False, False, self._info(costs, outcome.faults))
+        costs = {"soft": sum(effect.costs.values()), **effect.costs} if effect.costs else {}
+        return Step(Observation(effect.text), 0.0, is_over, False, self._info(costs, outcome.faults))
 
     def _refused(self, error: OperationError) -> Step:
         costs = {"error": 1.0}
-        if error.safety_cost:
-            costs["safety"] = error.safety_cost
-        return Step(Observation(str(error), error.code), 0.0, self._is_over, False, self._info(costs))
+        if error.hard:
+            costs["safety"] = 1.0
+        if error.soft:
+            costs |= {"soft": SOFT[error.soft], error.soft: SOFT[error.soft]}
+        reward = HARD_REWARD if error.hard else 0.0
+        return Step(Observation(str(error), error.code), reward, self._current().is_over, False, self._info(costs))

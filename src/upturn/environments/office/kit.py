@@ -2,58 +2,132 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from upturn.environments.office.baseline import oracle
+from upturn.environments.environment import Environment
 from upturn.environments.office.environment import OfficeEnvironment
-from upturn.environments.office.tasks import FAMILIES, compose, task_stream
-from upturn.environments.office.tools import office_tools
+from upturn.environments.office.family import agreed, call
+from upturn.environments.office.renaming import RenamedEnvironment, names_of, renamed, told
+from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
 from upturn.environments.player import Player, following
-from upturn.environments.proof import CANARY_LENGTH
+from upturn.environments.workspace import tools
 from upturn.models import write_call
-from upturn.records import Action, JsonValue, Split, Task
+from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
+
+_MAKING = frozenset(
+    {
+        *(
+            "outlook.send",
+            "outlook.reply",
+            "outlook.forward",
+            "outlook.draft",
+            "calendar.create",
+            "teams.create_meeting",
+        ),
+        *("teams.send_message", "teams.post_to_channel", "word.insert_text", "powerpoint.add_slide"),
+    }
+)
+"""Operations that make something new each time, other than sending a draft: done twice, it is there twice."""
+_INSISTENCE = 8
+"""Times that something is tried: apps that fail by chance do not fail so often in a row."""
 
 
 class OfficeKit:
-    """Offices, their verifier and their endless tasks."""
+    """Offices of seven apps, their verifier and their endless tasks."""
 
     def __init__(self) -> None:
         self.name = "office"
         self.families: Mapping[str, int] = {family.name: family.level for family in FAMILIES.values()}
         self.verifier = OfficeVerifier()
-        self.tools = office_tools()
+        self.tools = tools()
 
-    def environment(self, task: Task) -> OfficeEnvironment:  # noqa: ARG002  # every task has the same kind of office
-        """A new office; ``reset`` furnishes it."""
-        return OfficeEnvironment()
+    def environment(self, task: Task) -> Environment:
+        """A new office; ``reset`` furnishes it. Operations have other names in it where the task says so."""
+        names = names_of(task)
+        return OfficeEnvironment() if names is None else RenamedEnvironment(OfficeEnvironment(), names)
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """Endless tasks, each family once a round."""
         return task_stream(families, seed=seed, split=split)
 
+    def forget(self) -> None:
+        """Drops base profiles and composed tasks."""
+        forget()
+
     def hint(self, task: Task) -> str:
         """The oracle's calls, one a line."""
-        return "\n".join(map(write_call, compose(task).draft.oracle))
+        return "\n".join(map(write_call, _solution(task)))
 
-    def oracle(self, task: Task) -> Player:  # noqa: ARG002  # one for all tasks
+    def oracle(self, task: Task) -> Player:
         """The shortest known solution."""
-        return oracle
+        return following(_solution(task))
 
     def canaries(self, task: Task) -> tuple[str, ...]:
-        """The oracle's calls as they are written, and the paths of what must differ. Answers are too short."""
-        draft = compose(task).draft
-        texts = dict.fromkeys((*map(write_call, draft.oracle), *draft.changes))
-        return tuple(text for text in texts if len(text) >= CANARY_LENGTH and text not in task.instruction)
+        """The oracle's calls as they are written, those without parameters apart, which help texts name."""
+        written = map(write_call, _solution(task))
+        return tuple(dict.fromkeys(text for text in written if "=" in text and text not in task.instruction))
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
-        """Perfect work that is spoiled: by mail to an outsider, by a refusal in the end, by no end at all."""
-        *work, end = compose(task).draft.oracle
-        outside = Action("mail", "send", {"to": "eve@rival.example", "subject": "hello", "body": "see this"})
-        return {
-            "outsider": following((*work, outside, end)),
-            "refusal": following((*work, Action("user", "refuse", {"text": "this cannot be done"}))),
-            "no_end": following(work),
-        }
+        """Perfect work that is spoiled: by a mail to an outsider, by doing once more what makes something new, by a
+        refusal in the end, by no end at all; and work without asking anybody."""
+        draft = compose(task).draft
+        *work, end = draft.oracle
+        outside = call("outlook.send", to="eve@rival.example", subject="hello", body="see this")
+        unasked = [each for each in work if each.target != "user" or each.operation == "wait"]
+        ways = {"outsider": (*work, outside, end), "no_end": tuple(work)}
+        if draft.is_feasible:
+            ways["refusal"] = (*work, call("user.refuse", text="this cannot be done"))
+        made = [
+            each for each in work if f"{each.target}.{each.operation}" in _MAKING and "draft" not in each.parameters
+        ]
+        if len(unasked) < len(work):
+            ways["unasked"] = (*unasked, end)
+        players = {name: following([told(task, each) for each in actions]) for name, actions in ways.items()}
+        if draft.is_feasible and made:
+            again = [told(task, each) for each in agreed(made[-1])]
+            players["twice"] = _insisting(_solution(task)[:-1], again, told(task, end))
+        return players
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         """What the verifier does not look at, and having read a mail."""
         return may_differ(compose(task).draft, path, value)
+
+
+def _insisting(work: Sequence[Action], again: Sequence[Action], end: Action) -> Player:
+    """The work, then ``again`` until its last action is not refused, as a fault of an app may do; then the end."""
+
+    def act(_task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:
+        place = len(turns) - len(work)
+        if place < 0:
+            return work[place]
+        is_tried = place > 0 and place % len(again) == 0
+        if is_tried and (not observation.is_error or place == _INSISTENCE * len(again)):
+            return end
+        return again[place % len(again)]
+
+    return act
+
+
+def _solution(task: Task) -> list[Action]:
+    """The oracle's actions, by the names that they have in the task."""
+    return [told(task, each) for each in compose(task).draft.oracle]
+
+
+class RenamedKit:
+    """The office in which every task has other names, for training and checks on them alone.
+
+    It describes no tools: what there is stands in each task's first observation.
+    """
+
+    def __init__(self) -> None:
+        self._office = OfficeKit()
+        self.name = self._office.name
+        self.families: Mapping[str, int] = self._office.families
+        self.verifier = self._office.verifier
+        self.environment = self._office.environment
+        self.hint, self.oracle = self._office.hint, self._office.oracle
+        self.canaries, self.attacks = self._office.canaries, self._office.attacks
+        self.may_differ = self._office.may_differ
+
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        """The office's, renamed."""
+        return map(renamed, self._office.tasks(seed=seed, split=split, families=families))

@@ -1,21 +1,44 @@
-"""The office's tasks: families by name, tasks by (family, template, seed), scenarios rebuilt from a task alone."""
+"""Tasks of the office: families by name, tasks by (family, template, seed), scenarios rebuilt from a task alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
 
-from upturn.environments.office import level1, level2, level3
-from upturn.environments.office.family import CLOSERS, OPENERS, Family, Scenario
-from upturn.environments.office.world import World
+from upturn.environments.office import (
+    appointment_tasks,
+    calendar_change_tasks,
+    calendar_tasks,
+    channel_tasks,
+    cross_tasks,
+    excel_tasks,
+    fault_tasks,
+    mail_reading_tasks,
+    mail_sorting_tasks,
+    mail_writing_tasks,
+    obstacle_tasks,
+    safety_tasks,
+    teams_tasks,
+    workflow_tasks,
+)
+from upturn.environments.office.family import Draft, Family, Scenario
+from upturn.environments.office.fault_oracle import Performed, performed, wish_for
+from upturn.environments.office.profile import DRAWN, profile
+from upturn.environments.office.request import briefing, request
+from upturn.environments.office.scene import Scene
+from upturn.environments.workspace import FaultState, OperationError, Persona, Workspace, changes
+from upturn.environments.workspace.apps import operation_of
+from upturn.environments.workspace.operation import checked
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
-FAMILIES: dict[str, Family] = {
-    family.name: family for module in (level1, level2, level3) for family in module.FAMILIES
-}
-LEARNED = tuple(family.name for family in FAMILIES.values() if family.is_learned)
-"""The families that the nano policy is to learn; the others belong to the rule-based agent."""
+_MODULES = (
+    *(mail_reading_tasks, mail_sorting_tasks, mail_writing_tasks),
+    *(calendar_tasks, calendar_change_tasks, teams_tasks, channel_tasks),
+    *(excel_tasks, cross_tasks, appointment_tasks),
+    *(workflow_tasks, obstacle_tasks, safety_tasks, fault_tasks),
+)
+FAMILIES: Mapping[str, Family] = {family.name: family for module in _MODULES for family in module.FAMILIES}
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 """Even seeds are for training, odd ones held out: no world is ever in both."""
 
@@ -30,19 +53,17 @@ def family_named(name: str) -> Family:
 def make_task(family_name: str, number: int, *, split: Split = "train", tenant: str = "default") -> Task:
     """The ``number``-th task of a family in a split; the same arguments give the same task, for ever."""
     family = family_named(family_name)
-    templates = _templates(family, split)
-    template = Random(f"template/{family_name}/{split}/{number}").randrange(len(templates))
-    seed = 2 * number + _STREAMS[split]
+    template = Random(f"{DRAWN}/template/{family_name}/{split}/{number}").randrange(len(_templates(family, split)))
     task = Task(
         id=f"office/{family_name}/{split}/{template}/{number}",
         instruction="",
         family=family_name,
         environment="office",
         level=family.level,
-        seed=seed,
+        seed=2 * number + _STREAMS[split],
         split=split,
         tenant=tenant,
-        context={"template": template},
+        context={"template": template, **({"atoms": list(family.atoms)} if family.atoms else {})},
     )
     return replace(task, instruction=compose(task).instruction)
 
@@ -52,24 +73,30 @@ def task_stream(families: Sequence[str], *, seed: int, split: Split = "train") -
     round_number = 0
     while True:
         order = list(families)
-        Random(f"stream/{seed}/{round_number}").shuffle(order)
+        Random(f"{DRAWN}/stream/{seed}/{round_number}").shuffle(order)
         for family in order:
             yield make_task(family, seed * 1_000_003 + round_number, split=split)
         round_number += 1
 
 
 def compose(task: Task) -> Scenario:
-    """The task's world, instruction, oracle and expected outcome; raises WorldError for foreign tasks."""
-    template_number = task.context.get("template")
-    if task.environment != "office" or not isinstance(template_number, int):
+    """The task's world, instruction, oracle and goal; raises WorldError for foreign tasks."""
+    template = task.context.get("template")
+    if task.environment != "office" or not isinstance(template, int):
         raise WorldError(
-            f"task {task.id!r} is not an office task: environment {task.environment!r}, context {task.context!r}"
+            f"task {task.id!r} is not of the office: environment {task.environment!r}, context {task.context!r}"
         )
     family = family_named(task.family)
     count = len(_templates(family, task.split))
-    if not 0 <= template_number < count:
-        raise WorldError(f"task {task.id!r} names template {template_number}; {family.name} has {count}")
-    return _compose(family.name, task.split, template_number, task.seed)
+    if not 0 <= template < count:
+        raise WorldError(f"task {task.id!r} names template {template}; {family.name} has {count}")
+    return _compose(family.name, task.split, template, task.seed)
+
+
+def forget() -> None:
+    """Drops what is kept of profiles and tasks, so that the next task is made from nothing."""
+    _compose.cache_clear()
+    profile.cache_clear()
 
 
 def _templates(family: Family, split: Split) -> tuple[str, ...]:
@@ -80,9 +107,43 @@ def _templates(family: Family, split: Split) -> tuple[str, ...]:
 def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenario:
     """Cached, because a task's scenario is needed when it is made, reset and judged."""
     family = FAMILIES[family_name]
-    rng = Random(f"office/1/{family_name}/{seed}")
-    world = World(rng)
-    draft = family.draw(world)
-    workspace = world.fill()
+    rng = Random(f"{DRAWN}/1/{family_name}/{seed}")
+    scene = Scene(rng)
+    draft = family.draw(scene)
+    workspace = scene.workspace.evolved(seed=seed)
+    done, wishes = _performed(workspace, draft)
+    persona = Persona(
+        wishes if draft.wishes is None else draft.wishes,
+        draft.clarification,
+        draft.cleared,
+        draft.traps,
+        draft.objection,
+    )
+    workspace = workspace.evolved(persona=persona)
+    before = FaultState(draft.faults).settled(workspace)
     words = _templates(family, split)[template].format(**draft.slots)
-    return Scenario(workspace, rng.choice(OPENERS) + words + rng.choice(CLOSERS), draft)
+    instruction = f"{briefing(workspace)}\n{request(rng, words)}"
+    return Scenario(workspace, instruction, draft, changes(before, done))
+
+
+def _performed(workspace: Workspace, draft: Draft) -> Performed:
+    """The workspace after perfect work, and what of it needs agreement, with ``also``.
+
+    What only reads or talks to the user is left out: it makes no difference. Raises WorldError where something is
+    refused, which is a mistake of the family.
+    """
+    if draft.faults:
+        return performed(workspace, draft.faults, draft.oracle)
+    wishes = [wish_for(operation_of(action), checked(operation_of(action), action)) for action in draft.also]
+    for action in draft.oracle:
+        operation = operation_of(action)
+        if operation.is_reading or action.target == "user":
+            continue
+        try:
+            given = checked(operation, action)
+            if operation.impact(workspace, given) is not None:
+                wishes.append(wish_for(operation, given))
+            workspace = operation.run(workspace, given).workspace
+        except OperationError as exc:
+            raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
+    return Performed(workspace, tuple(wishes))

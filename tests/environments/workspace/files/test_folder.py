@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from upturn.environments.suite.tasks import compose, make_task
+from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.workspace import Table, Workspace, changes
 from upturn.environments.workspace.book import Book
 from upturn.environments.workspace.chat import Channel, Chat, Post

@@ -20,7 +20,7 @@ MAX_UNPACKED = 64 * 2**20
 """Bytes of all parts together. Archives of a few kilobytes can claim terabytes."""
 _MAX_PARTS = 4_000
 _MAX_MADE = 200_000
-"""Cells or paragraphs: a few seconds of reading, and ten times what the suite's largest tables have."""
+"""Cells or paragraphs: a few seconds of reading, and ten times what the office's largest tables have."""
 _MAX_SPAN = 1_000
 """Columns that one cell of a text table may span; Word's own limit is 63."""
 _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"

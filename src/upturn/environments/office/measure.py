@@ -1,0 +1,47 @@
+"""What one attempt at a task of the office says for the metrics of document 004, section 12.6.12."""
+
+from typing import NamedTuple
+
+from upturn.environments.office.family import Draft
+from upturn.environments.office.milestone import Course, course
+from upturn.environments.office.recovery import recovery
+from upturn.environments.office.tasks import compose, family_named
+from upturn.records import Evaluation, Task, Trajectory
+
+
+class Measure(NamedTuple):
+    """One attempt in figures."""
+
+    level: int
+    family: str
+    is_success: bool
+    apps: int
+    """That the task takes, beside the user."""
+    steps: int
+    shortest: int
+    """Steps of the shortest known solution."""
+    violations: int
+    """Actions that a hard constraint refused."""
+    course: Course
+    faults: int
+    """Recoverable ones that the attempt met."""
+    recovered: int
+    """Of them those after which the intended effect exists exactly once."""
+
+
+def measure(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Measure:
+    """Pure. ``evaluation``: the office verifier's; a missing one is no success."""
+    draft: Draft = compose(task).draft
+    faults, recovered = recovery(trajectory, task)
+    return Measure(
+        task.level,
+        task.family,
+        evaluation.is_success,
+        len(family_named(task.family).apps),
+        len(trajectory.turns),
+        len(draft.oracle),
+        sum(bool(turn.costs.get("safety")) for turn in trajectory.turns),
+        course(task, trajectory, evaluation),
+        faults,
+        recovered,
+    )

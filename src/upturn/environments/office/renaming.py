@@ -1,0 +1,223 @@
+"""Tasks whose operations and parameters have other names: for agents that read what they are offered.
+
+A difficulty that goes with any task: ``renamed`` gives it the seed of its names, in its context. The office then
+says at the beginning how everything is called there, understands these names only, and answers in them. The apps
+keep their names, and the user, who is no tool, is spoken to as ever. The same seed gives the same names, so an
+attempt can be replayed and judged; held-out tasks have seeds, and so names, that no training task has.
+
+Not covered: words of a text that happen to be a parameter's name, such as "id" in "without id lists them".
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from random import Random
+
+from upturn.environments.environment import Info, Step
+from upturn.environments.office.environment import OfficeEnvironment
+from upturn.environments.office.profile import DRAWN
+from upturn.environments.workspace import OperationError, tools
+from upturn.environments.workspace.apps import APPS
+from upturn.errors import WorldError
+from upturn.models import read_call, write_call
+from upturn.records import Action, JsonValue, Observation, Task
+
+KEY = "names"
+"""In a task's context: the seed of its names."""
+USER = "user"
+_CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
+_NO_ACTION = Action("", "")
+"""Refused by the office without anything changing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How operations and parameters are called in a task, by what they are; the user's keep theirs."""
+
+    operations: Mapping[str, Mapping[str, str]]
+    """By app."""
+    parameters: Mapping[str, str]
+    meant_operations: Mapping[str, Mapping[str, str]] = field(init=False)
+    meant_parameters: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        back = {app: {new: old for old, new in each.items()} for app, each in self.operations.items()}
+        object.__setattr__(self, "meant_operations", back)
+        object.__setattr__(self, "meant_parameters", {new: old for old, new in self.parameters.items()})
+
+    def told(self, action: Action) -> Action:
+        """The action in these names; raises KeyError for one that does not exist."""
+        if action.target == USER:
+            return _with_call(action, self.told)
+        parameters = {self.parameters[name]: value for name, value in action.parameters.items()}
+        return replace(action, operation=self.operations[action.target][action.operation], parameters=parameters)
+
+    def meant(self, action: Action) -> Action:
+        """The action as the apps know it; raises OperationError for names that are not these."""
+        known = self.meant_operations.get(action.target)
+        if known is None:
+            return _with_call(action, self.meant)  # the user, or no app, which the office says itself
+        operation = known.get(action.operation)
+        if operation is None:
+            raise OperationError(
+                "unknown_operation",
+                f"{action.target} has no {action.operation[:80]!r} here; it has: {', '.join(known)}",
+            )
+        offered = _parameters()[action.target, operation]
+        for name in action.parameters:
+            if self.meant_parameters.get(name) not in offered:
+                here = ", ".join(self.parameters[each] for each in offered) or "none"
+                raise OperationError("unknown_parameter", f"unknown parameter {name[:80]!r}; known here: {here}")
+        parameters = {self.meant_parameters[name]: value for name, value in action.parameters.items()}
+        return replace(action, operation=operation, parameters=parameters)
+
+    def words(self, text: str, action: Action) -> str:
+        """An office's answer to the action (as the apps know it), in these names."""
+        text = _FULL_NAME.sub(lambda found: f"{found[1]}.{self.operations[found[1]].get(found[2], found[2])}", text)
+        if action.target not in self.operations:
+            return text
+        for name in _parameters()[action.target, action.operation]:
+            text = re.sub(rf"\b{name}(?==)|(?<=\'){name}(?=\')|\A{name}(?=:)", self.parameters[name], text)
+        return text
+
+    def listing(self) -> str:
+        """What an agent has to know, as it is told at the beginning."""
+        lines = [f"{app}: {_pairs(operations)}" for app, operations in self.operations.items()]
+        return "\n".join(
+            (
+                "operations and parameters have other names here (usual name=name here):",
+                *lines,
+                f"parameters: {_pairs(self.parameters)}",
+            )
+        )
+
+
+_FULL_NAME = re.compile(rf"\b({'|'.join(app for app in APPS if app != USER)})\.([a-z_]+)\b")
+
+
+def _pairs(names: Mapping[str, str]) -> str:
+    return ", ".join(f"{old}={new}" for old, new in names.items())
+
+
+@cache
+def _parameters() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Of every operation, by app and name."""
+    return {(tool.target, tool.operation): tuple(tool.properties) for tool in tools()}
+
+
+@lru_cache(maxsize=256)
+def names_from(seed: int) -> Names:
+    """The names that this seed gives: words that nobody has heard, no two alike."""
+    rng = Random(f"{DRAWN}/names/1/{seed}")
+    offered = [tool for tool in tools() if tool.target != USER]
+    parameters = dict.fromkeys(name for tool in offered for name in tool.properties)
+    usual = {*parameters, *(tool.operation for tool in tools())}
+    heard: set[str] = set(usual)
+
+    def word() -> str:
+        while True:
+            found = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3))
+            if found not in heard:
+                heard.add(found)
+                return found
+
+    operations: dict[str, dict[str, str]] = {}
+    for tool in offered:
+        operations.setdefault(tool.target, {})[tool.operation] = word()
+    return Names(operations, {name: word() for name in parameters})
+
+
+def renamed(task: Task) -> Task:
+    """The same task in an office whose names come from the task's own seed."""
+    atoms = task.context.get("atoms")
+    context: dict[str, JsonValue] = {
+        "atoms": [*(atoms if isinstance(atoms, list) else ()), "names"],
+        KEY: task.seed,
+    }
+    return replace(task, id=f"{task.id}/renamed", context={**task.context, **context})
+
+
+def names_of(task: Task) -> Names | None:
+    """None = everything has its usual name. Raises WorldError for a seed that is none."""
+    seed = task.context.get(KEY)
+    if seed is None:
+        return None
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise WorldError(f"task {task.id!r}: {KEY} in its context is the seed of its names, got {seed!r}")
+    return names_from(seed)
+
+
+def told(task: Task, action: Action) -> Action:
+    """The action as it is written in the task's office."""
+    names = names_of(task)
+    return action if names is None else names.told(action)
+
+
+def meant(task: Task, action: Action) -> Action:
+    """The action as the apps know it; raises OperationError for names that are not the task's."""
+    names = names_of(task)
+    return action if names is None else names.meant(action)
+
+
+def _with_call(action: Action, change: Callable[[Action], Action]) -> Action:
+    """A preview shows a call, in the task's names too; what is no call, or cannot be read, is left as it is."""
+    call = action.parameters.get("call")
+    if action.target != USER or not isinstance(call, str):
+        return action
+    return replace(action, parameters={**action.parameters, "call": _changed(call, change)})
+
+
+def _changed(call: str, change: Callable[[Action], Action]) -> str:
+    """A call as text, or as a JSON object."""
+    if not call.lstrip().startswith("{"):
+        action = read_call(call)
+        return call if action is None else write_call(change(action))
+    try:
+        written = json.loads(call)
+        target, operation = str(written["target_app"]), str(written["operation"])
+        action = Action(target, operation, dict(written.get("parameters", {})))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return call
+    new = change(action)
+    return json.dumps({**written, "operation": new.operation, "parameters": dict(new.parameters)})
+
+
+class RenamedEnvironment:
+    """An office in which everything has these names."""
+
+    def __init__(self, office: OfficeEnvironment, names: Names) -> None:
+        self._office, self._names = office, names
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        """As the office; below the instruction stand the names."""
+        seen, info = self._office.reset(task)
+        return replace(seen, text=f"{seen.text}\n\n{self._names.listing()}"), info
+
+    def step(self, action: Action) -> Step:
+        """As the office; another name is refused, costs 1 as ``error`` and is explained."""
+        try:
+            asked = self._names.meant(action)
+        except OperationError as error:
+            step = self._office.step(_NO_ACTION)
+            return (
+                step
+                if step.observation.code == "is_over"
+                else step._replace(observation=Observation(str(error), error.code))
+            )
+        step = self._office.step(asked)
+        text = self._names.words(step.observation.text, asked)
+        return step._replace(observation=replace(step.observation, text=text))
+
+    def state(self) -> Mapping[str, JsonValue]:
+        """As the office."""
+        return self._office.state()
+
+    def snapshot(self) -> object:
+        """As the office."""
+        return self._office.snapshot()
+
+    def restore(self, snapshot: object) -> None:
+        """As the office."""
+        self._office.restore(snapshot)

@@ -1,0 +1,116 @@
+"""A finer reward than success: the components of document 004, table 12.3, as a rubric that a run can choose.
+
+The verdict and the gates are the office verifier's; only the score differs. Departures from the table, each because
+the original pays for something else than work:
+
+- Efficiency counts on successes only: else a short failure would earn it.
+- Safety has no weight. It is a constraint: violations are costs, and no quality buys one back.
+- Sub-goals pay by the milestones that stand in the end, not by calls that succeed: the sum of a potential's
+  differences (Ng, Harada and Russell 1999), so that what is repeated, undone or beside the point adds nothing.
+- Quality is judged by rules, on three levels: format (calls are well formed), content (the share of the changes
+  that are right), semantics (said, asked and left alone as it should be). What has no right content has no quality.
+- The user's word is that of the simulated user: thumbs up where the work is right and they were not bothered.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+from upturn.environments.office.milestone import course
+from upturn.environments.office.tasks import compose
+from upturn.environments.office.verifier import OfficeVerifier
+from upturn.errors import ConfigError
+from upturn.records import Evaluation, Task, Trajectory
+from upturn.rewards import Rubric, evaluation_id
+
+ILL_FORMED = frozenset(
+    (
+        *("malformed", "unknown_target", "unknown_operation", "unknown_parameter"),
+        *("missing_parameter", "bad_type", "bad_value"),
+    )
+)
+"""Codes of actions that nobody could carry out, whatever the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class RubricWeights:
+    """What each component weighs; the only place where that is said."""
+
+    success: float = 0.5
+    quality: float = 0.2
+    efficiency: float = 0.15
+    milestones: float = 0.1
+    user: float = 0.05
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for weights below 0, and where a failure could earn as much as a success."""
+        weights = {each.name: getattr(self, each.name) for each in fields(self)}
+        problems = [f"{name} must be 0 or more, got {weight!r}" for name, weight in weights.items() if weight < 0]
+        most = self.quality + self.milestones + self.user
+        if self.success <= most:
+            problems.append(
+                f"success={self.success!r} must weigh more than quality, milestones and user together ({most:g}), "
+                "or a failure could earn as much as a success"
+            )
+        if problems:
+            raise ConfigError([f"rubric weights: {problem}" for problem in problems])
+
+
+class RubricVerifier:
+    """The office's verifier with this module's components and score; choose it with ``environment.verifier``.
+
+    Pure. Weights with which a run trains stand in ``[rewards] weights``, by the same names.
+    """
+
+    name = "office-rubric/1"
+
+    def __init__(self, weights: RubricWeights = RubricWeights()) -> None:
+        given = {each.name: getattr(weights, each.name) for each in fields(weights)}
+        self._rubric = Rubric(self.name, {name: weight for name, weight in given.items() if weight})
+        self._verifier = OfficeVerifier()
+
+    def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        """As the office's verifier, with every component logged: the weighted ones, and the levels of quality."""
+        judged = self._verifier.verify(task, trajectory)
+        passed = {gate.name for gate in judged.gates if gate.is_passed}
+        shape = well_formed(trajectory)
+        way = course(task, trajectory, judged)
+        right = way.reached / (way.milestones + sum(each.startswith("change ") for each in way.hit))
+        meant = sum(name in passed for name in ("answer", "asked", "untouched")) / 3
+        rewards = {
+            **judged.rewards,
+            "quality": right * (1 + shape + meant) / 3,
+            "milestones": way.share,
+            "user": float(judged.is_success and not bothered(task, trajectory)),
+            "quality_format": shape,
+            "quality_content": right,
+            "quality_semantics": meant,
+        }
+        return replace(
+            judged,
+            id=evaluation_id(self.name, trajectory.id),
+            evaluator=self.name,
+            rewards=rewards,
+            score=self._rubric.score(rewards),
+        )
+
+
+def well_formed(trajectory: Trajectory) -> float:
+    """Share of the turns whose text could be read as an action that exists; 0 without turns."""
+    answers = [*(turn.observation.code for turn in trajectory.turns[1:]), trajectory.final_observation.code]
+    good = sum(
+        turn.action is not None and code not in ILL_FORMED
+        for turn, code in zip(trajectory.turns, answers, strict=False)
+    )
+    return good / max(1, len(trajectory.turns))
+
+
+def bothered(task: Task, trajectory: Trajectory) -> bool:
+    """Whether the user was asked what is clear, or had to decline more than they have something to object."""
+    if any(turn.costs.get("needless_question") for turn in trajectory.turns):
+        return True
+    draft = compose(task).draft
+    answers = [*(turn.observation.text for turn in trajectory.turns[1:]), trajectory.final_observation.text]
+    declined = sum(
+        turn.action is not None and turn.action.operation == "confirm" and answer.startswith("no")
+        for turn, answer in zip(trajectory.turns, answers, strict=False)
+    )
+    return declined > bool(draft.objection)

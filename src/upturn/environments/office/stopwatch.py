@@ -1,0 +1,61 @@
+"""The office with a clock: how long an agent takes to its first action, from seeing the task to acting."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from upturn.environments.environment import Environment, Info, Step
+from upturn.environments.office.kit import OfficeKit
+from upturn.records import Action, JsonValue, Observation, Split, Task
+
+
+class TimedKit:
+    """The office's kit, whose environments note seconds to the first action in ``first_seconds``, by task id."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock``: seconds."""
+        kit = OfficeKit()
+        self.name = kit.name
+        self.families: Mapping[str, int] = kit.families
+        self.verifier = kit.verifier
+        self.tools = kit.tools
+        self.first_seconds: dict[str, float] = {}
+        """An attempt that never acted has none."""
+        self._kit, self._clock = kit, clock
+
+    def environment(self, task: Task) -> "TimedEnvironment":
+        """A new office with the clock."""
+        return TimedEnvironment(self._kit.environment(task), self._clock, self.first_seconds)
+
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        """The office's."""
+        return self._kit.tasks(seed=seed, split=split, families=families)
+
+
+class TimedEnvironment:
+    """An office that looks at the clock twice and is otherwise the same."""
+
+    def __init__(self, office: Environment, clock: Callable[[], float], first_seconds: dict[str, float]) -> None:
+        self._office, self._clock, self._first_seconds = office, clock, first_seconds
+        self._task_id, self._shown_at = "", 0.0
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        """As the office; the clock starts once the task can be seen."""
+        found = self._office.reset(task)
+        self._task_id, self._shown_at = task.id, self._clock()
+        return found
+
+    def step(self, action: Action) -> Step:
+        """As the office."""
+        self._first_seconds.setdefault(self._task_id, self._clock() - self._shown_at)
+        return self._office.step(action)
+
+    def state(self) -> Mapping[str, JsonValue]:
+        """As the office."""
+        return self._office.state()
+
+    def snapshot(self) -> object:
+        """As the office."""
+        return self._office.snapshot()
+
+    def restore(self, snapshot: object) -> None:
+        """As the office."""
+        self._office.restore(snapshot)

@@ -1,0 +1,84 @@
+"""What holds for every family: its name, templates, levels and answers."""
+
+import re
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from itertools import chain
+from pkgutil import iter_modules
+from string import Formatter
+from typing import TypeAlias
+
+import pytest
+
+from upturn.environments.office.family import Family, joined
+from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.workspace.apps import operation_of
+from upturn.records import Action, Evaluation, Task, Trajectory
+
+Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+
+WORD = re.compile(r"[\w.]*\w")
+STEPS = {1: (1, 2), 2: (2, 5), 3: (3, 10), 4: (4, 15), 5: (10, 30)}
+"""Of the longest perfect work by level, without telling the user that it is over."""
+
+
+def test_every_family_has_ten_templates_four_held_out_ones_and_all_name_the_same_things() -> None:
+    for family in FAMILIES.values():
+        assert len(family.templates) >= 10, family.name
+        assert len(family.heldout) >= 4, family.name
+        words = (*family.templates, *family.heldout)
+        assert len(set(words)) == len(words), family.name
+        named = [{slot for _, slot, _, _ in Formatter().parse(each) if slot} for each in words]
+        assert all(each == named[0] for each in named), (family.name, [set(each) ^ named[0] for each in named])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_perfect_work_is_as_long_as_the_level_says_and_takes_the_apps_that_the_family_names(family: str) -> None:
+    kind = FAMILIES[family]
+    low, high = STEPS[kind.level]
+    oracles = [compose(make_task(family, number)).draft.oracle for number in range(8)]
+    assert low <= max(map(len, oracles)) - 1 <= high
+    assert set(kind.apps) <= {action.target for oracle in oracles for action in oracle} - {"user"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_must_be_told_does_not_stand_in_the_instruction_and_differs_between_tasks(family: str) -> None:
+    answers = set()
+    for number in range(12):
+        task = make_task(family, number)
+        draft = compose(task).draft
+        if draft.answer is not None:
+            assert draft.answer not in task.instruction
+            answers.add(draft.answer)
+        assert draft.answer is not None or compose(task).goal or not draft.is_feasible
+    assert len(answers) != 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_any_one_of_its_changes_perfect_work_is_none(family: str, attempt: Attempt) -> None:
+    task = make_task(family, 0)
+    oracle = compose(task).draft.oracle
+    for place, action in enumerate(oracle):
+        if not operation_of(action).is_reading and action.target != "user" and action.operation != "read":
+            rest = [*oracle[:place], *oracle[place + 1 :]]
+            assert not attempt(task, rest)[1].is_success, action
+
+
+def test_every_family_of_every_file_is_known_under_a_name_of_its_own() -> None:
+    names = [each.name for each in iter_modules(office.__path__) if each.name.endswith("_tasks")]
+    modules = [import_module(f"{office.__name__}.{name}") for name in names]
+    families: list[Family] = list(chain.from_iterable(module.FAMILIES for module in modules))
+    assert sorted(each.name for each in families) == sorted(FAMILIES)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_the_user_must_be_told_is_not_what_they_said(family: str) -> None:
+    for number in range(5):
+        task = make_task(family, number)
+        draft = compose(task).draft
+        asked, told = (" ".join(WORD.findall(text.lower())) for text in (task.instruction, draft.answer or "?"))
+        assert not told or f" {told} " not in f" {asked} "
+
+
+def test_parts_are_said_in_every_way() -> None:
+    assert joined(("a", "b"), (" c", " d"), ("!",)) == ("a c!", "a d!", "b c!", "b d!")

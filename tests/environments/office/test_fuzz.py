@@ -1,0 +1,191 @@
+"""Whatever is sent to the suite, in whatever order: every action is answered, and what must hold still holds."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from upturn.environments.environment import Info, Step, is_potential
+from upturn.environments.office import OfficeKit
+from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.workspace import tools
+from upturn.environments.workspace.safety import HARD, SOFT
+from upturn.records import Action, Observation, Task, Trajectory, Turn, fields_json
+from upturn.records.json import JsonValue
+
+ACTIONS_A_TASK = 200
+DEEP: JsonValue = [[["deep"]], {"a": {"b": [None]}}]
+NUMBERS: list[JsonValue] = [1] * 101
+NAMED: list[JsonValue] = ["m1"] * 101
+JUNK: tuple[JsonValue, ...] = (
+    *(DEEP, NUMBERS, NAMED),
+    *(None, True, False, 0, -1, 10**30, 1e308, math.inf, math.nan, "", " ", "\x00", "\ud800", "ünï ✓ 漢字 \u202e"),
+    *("x" * 20_000, [], {}, "a;b=c\\n", "=", "=A1"),
+    *("=1/0", "=SUM(A1:XFD1048576)", "=" + "(" * 500, "=D1+D1", "A1:XFD1048576", "ZZZ99999999", "B2:A1", "B:D"),
+    *(
+        "2026-02-30 10:00",
+        "2026-03-02",
+        "9999-12-31 23:59",
+        "everyone",
+        "eve@rival.example",
+        "@",
+        "/people/x/y.docx",
+    ),
+)
+SCALARS: Mapping[str, tuple[JsonValue, ...]] = {
+    "integer": (1, 2, 3, 60),
+    "number": (0.5, 2),
+    "boolean": (True, False),
+    "string": (
+        "budget",
+        "hello",
+        "A1",
+        "B2:C4",
+        "=B2*2",
+        "2026-03-04 10:00",
+        "2026-03-05",
+        "archive",
+        "a | b\n1 | 2",
+    ),
+}
+
+
+class Sender:
+    """Sends anything: mostly what fits the schemas and the world, at times perfect work, at times nonsense."""
+
+    def __init__(self, rng: Random, task: Task) -> None:
+        self.rng = rng
+        scenario = compose(task)
+        world = scenario.workspace
+        self.work = list(scenario.draft.oracle)
+        tables = (world.mails, world.events, world.files, world.chats, world.channels, world.people, world.groups)
+        self.names = [*(id_ for table in tables for id_ in rng.sample(sorted(table), min(8, len(table)))), "m1000"]
+        self.names += ["e1000", "f1000", "data", "inbox"]
+
+    def action(self) -> Action:
+        """The next one."""
+        kind = self.rng.random()
+        if kind < 0.15 and len(self.work) > 1:
+            return self.work.pop(0)
+        if kind < 0.2:
+            target, operation = self.rng.choice([("", ""), ("fax", "send"), ("outlook", "explode"), ("é", ".")])
+            return Action(target, operation, {self.rng.choice(("to", "", "x" * 99)): self.rng.choice(JUNK)})
+        tool = self.rng.choice(tools())
+        given = [name for name in tool.properties if name in tool.required or self.rng.random() < 0.4]
+        if self.rng.random() < 0.05:
+            given.append("no_such")
+        return Action(tool.target, tool.operation, {each: self._value(tool.properties.get(each)) for each in given})
+
+    def _value(self, schema: Any) -> JsonValue:
+        rng = self.rng
+        if not isinstance(schema, dict) or rng.random() < 0.12:
+            return rng.choice(JUNK)
+        chosen = rng.choice(schema["anyOf"]) if "anyOf" in schema else schema
+        if "enum" in chosen:
+            option: JsonValue = rng.choice(chosen["enum"])
+            return option
+        if chosen.get("type") == "array":
+            return [self._value(chosen.get("items")) for _ in range(rng.randint(1, 2))]
+        if chosen.get("type", "string") == "string" and rng.random() < 0.6:
+            return rng.choice(self.names)
+        return rng.choice(SCALARS.get(chosen.get("type", "string"), (None,)))
+
+
+def _tasks(rng: Random) -> Iterator[Task]:
+    names = list(FAMILIES)
+    while True:
+        yield make_task(rng.choice(names), rng.randrange(10_000), split=rng.choice(("train", "heldout")))
+
+
+def fuzz(seed: int, count: int) -> int:
+    """Sends so many actions, to a new task every 200 or at its end; how many were not refused."""
+    rng, kit, sent, accepted = Random(seed), OfficeKit(), 0, 0
+    for task in _tasks(rng):
+        environment, sender = kit.environment(task), Sender(rng, task)
+        observation, info = environment.reset(task)
+        turns: list[Turn] = []
+        is_over = False
+        while not is_over and len(turns) < ACTIONS_A_TASK and sent < count:
+            action, snapshot = sender.action(), environment.snapshot()
+            step = environment.step(action)
+            _check_step(step, info)
+            if rng.random() < 0.02:
+                environment.restore(snapshot)
+                again = environment.step(action)
+                assert (again.observation, again.info.state_hash) == (step.observation, step.info.state_hash), (
+                    action
+                )
+            turns.append(Turn(observation, "", action, step.reward, step.info.cost_components))
+            observation, info, is_over = step.observation, step.info, step.is_terminated
+            sent, accepted = sent + 1, accepted + (not observation.is_error)
+        _check_state(task, environment.state())
+        _check_judgement(kit, task, turns, observation, environment.state())
+        if sent >= count:
+            return accepted
+    raise AssertionError("tasks never end")
+
+
+def _check_step(step: Step, before: Info) -> None:
+    """Types, texts that can be written, costs that are known; a refusal changes nothing."""
+    costs = step.info.cost_components
+    assert set(costs) <= {"error", "safety", "soft", *HARD, *SOFT}
+    assert all(cost > 0 for cost in costs.values())
+    assert step.reward == (-1 if "safety" in costs else 0)
+    assert is_potential(step.info.potential)
+    assert step.info.sim_time >= before.sim_time
+    step.observation.text.encode()
+    if step.observation.is_error and not step.info.faults:
+        assert step.info.state_hash == before.state_hash
+        assert costs["error"] == 1
+
+
+def _check_state(task: Task, state: Mapping[str, JsonValue]) -> None:
+    """Nothing is gone for good; people, groups and what lies in others' own folders are as they were."""
+    world, changes = compose(task).workspace, state["changes"]
+    assert isinstance(changes, dict)
+    for path in changes:
+        table, id_, *_ = path.split("/")
+        assert table not in {"people", "groups"}, path
+        assert id_ != "-", path
+        if table == "files" and id_ in world.files:
+            file = world.files[id_]
+            assert file.owner == world.owner or not file.path.startswith("/people/"), path
+
+
+def _check_judgement(
+    kit: OfficeKit,
+    task: Task,
+    turns: Sequence[Turn],
+    last: Observation,
+    state: Mapping[str, JsonValue],
+) -> None:
+    """It can be judged, and what is stored of it can be written."""
+    plain = [turn for turn in turns if turn.action is not None and _is_plain(dict(turn.action.parameters))]
+    trajectory = Trajectory(
+        "fuzz", task.id, "fuzz@1", tuple(plain), last, "step_limit", "rendered", final_state=state
+    )
+    fields_json(trajectory)
+    assert not kit.verifier.verify(task, trajectory).is_success
+
+
+def _is_plain(value: object) -> bool:
+    """Whether records can hold it; whoever runs agents records the rest as malformed."""
+    if isinstance(value, dict):
+        return all(_is_plain(each) for each in (*value, *value.values()))
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, str) or "\ud800" not in value
+
+
+def test_two_thousand_actions_are_all_answered() -> None:
+    accepted = fuzz(0, 2_000)
+    assert accepted > 300  # it is not all nonsense
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_actions_are_all_answered() -> None:
+    assert fuzz(1, 100_000) > 15_000

@@ -1,0 +1,158 @@
+"""Tasks in mails, calendars and chats: careless work fails, other right ways succeed."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+import pytest
+
+from upturn.environments.office.family import FINISH, Scenario, agreed, call, refusal
+from upturn.environments.office.tasks import compose, make_task
+from upturn.environments.workspace.clock import later, minutes_between
+from upturn.records import Action, Evaluation, Task, Trajectory
+
+Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
+
+
+def cases(family: str, count: int = 6) -> Iterator[tuple[Task, Scenario]]:
+    """The first tasks of a family with their scenarios."""
+    for number in range(count):
+        task = make_task(family, number)
+        yield task, compose(task)
+
+
+def ids_of(action: Action) -> list[str]:
+    """That an action on mails is about."""
+    return str(action.parameters["ids"]).split(",")
+
+
+@pytest.fixture
+def failed(attempt: Attempt) -> Failed:
+    """Tells the gates that an attempt does not pass."""
+
+    def told(task: Task, actions: Iterable[Action]) -> list[str]:
+        return [gate.name for gate in attempt(task, actions)[1].gates if not gate.is_passed]
+
+    return told
+
+
+def test_mails_may_be_deleted_one_by_one(failed: Failed) -> None:
+    for task, scenario in cases("mail_newsletter"):
+        ids = ids_of(scenario.draft.oracle[-2])
+        one_by_one = [step for id_ in ids for step in agreed(call("outlook.delete", ids=id_))]
+        assert failed(task, [*one_by_one, FINISH]) == []
+        assert failed(task, [*one_by_one[:-3], FINISH]) == ["goal"]
+
+
+def test_a_message_may_be_sent_by_the_id_of_the_chat(failed: Failed) -> None:
+    tried = 0
+    for task, scenario in cases("chat_answer"):
+        draft = scenario.draft
+        tried += len(draft.also)
+        for other in draft.also:
+            assert failed(task, [*draft.oracle[:3], *agreed(other), FINISH]) == []
+    assert tried > 0
+
+
+@pytest.mark.parametrize("family", ["mail_flag", "mail_move", "mail_unread"])
+def test_mails_that_only_look_alike_must_stay_as_they_are(family: str, failed: Failed) -> None:
+    for task, scenario in cases(family):
+        search, act, finish = scenario.draft.oracle
+        topic = search.parameters["subject"]
+        alike = [each.id for each in scenario.workspace.mails.values() if each.subject == topic]
+        careless = Action(act.target, act.operation, {**act.parameters, "ids": ",".join(alike)})
+        assert len(alike) > len(ids_of(act))
+        assert failed(task, [search, careless, finish]) in (["untouched"], ["goal", "untouched"])
+
+
+def test_the_number_in_a_mail_that_only_looks_alike_is_wrong(failed: Failed) -> None:
+    for task, scenario in cases("mail_number"):
+        bodies = [
+            each.body
+            for each in scenario.workspace.mails.values()
+            if each.subject == scenario.draft.slots["topic"] and each.sender != scenario.draft.slots["name"]
+        ]
+        assert len(bodies) == 1
+        number = next(word for word in bodies[0].replace(".", " ").split() if word.isdigit())
+        assert failed(task, [call("user.answer", text=number)]) == ["answer"]
+
+
+def test_the_user_declines_an_answer_to_one_where_all_were_meant_and_a_draft_to_somebody_else(
+    failed: Failed, attempt: Attempt
+) -> None:
+    for task, scenario in cases("mail_reply_all"):
+        search, *_, reply, finish = scenario.draft.oracle
+        to_one = {key: value for key, value in reply.parameters.items() if key != "to_all"}
+        work = [search, *agreed(call("outlook.reply", **to_one))]
+        trajectory, judged = attempt(task, [*work, finish])
+        assert trajectory.turns[3].observation.text == "no: that is not what I asked for"
+        assert not judged.is_success
+    for task, scenario in cases("mail_send_draft"):
+        search, *_, send, finish = scenario.draft.oracle
+        for mail in scenario.workspace.mails.values():
+            if mail.folder == "drafts" and mail.id != send.parameters["draft"]:
+                work = [search, *agreed(call("outlook.send", draft=mail.id))]
+                assert failed(task, [*work, finish]) == ["goal"]
+
+
+@pytest.mark.parametrize("family", ["mail_forward_if", "event_cancel"])
+def test_refusing_succeeds_with_the_right_name_only_and_only_where_it_cannot_be_done(
+    family: str, failed: Failed
+) -> None:
+    seen = set()
+    for task, scenario in cases(family, 20):
+        draft = scenario.draft
+        seen.add(draft.is_feasible)
+        other = next(id_ for id_ in scenario.workspace.people if id_ != draft.answer)
+        assert failed(task, [refusal(other)]) != []
+        assert failed(task, [refusal(", ".join(scenario.workspace.people))]) != []
+        assert (failed(task, [refusal(draft.answer or "nobody")]) == []) == (not draft.is_feasible)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("family", ["event_book", "event_book_later"])
+def test_what_is_booked_is_the_first_time_at_which_nobody_has_anything_else(family: str) -> None:
+    for _, scenario in cases(family, 10):
+        workspace, draft = scenario.workspace, scenario.draft
+        *asked, booking, _ = draft.oracle
+        people = str(asked[0].parameters["people"]).split(",")
+        minutes = int(draft.slots["minutes"])
+        busy = [each for each in workspace.events.values() if any(each.concerns(who) for who in people)]
+        assert workspace.owner in people
+        first = None
+        for day in (str(action.parameters["day"]) for action in asked):
+            starts = [later(f"{day} 08:00", minutes=5 * step) for step in range((600 - minutes) // 5 + 1)]
+            ends = [later(start, minutes=minutes) for start in starts]
+            found = [
+                start
+                for start, end in zip(starts, ends, strict=True)
+                if not any(each.overlaps(start, end) for each in busy)
+            ]
+            first = first or (found[0] if found else None)
+        assert booking.parameters["start"] == first
+        assert booking.parameters["end"] == later(str(first), minutes=minutes)
+        assert str(first)[11:] > "08:00"
+
+
+def test_what_is_booked_is_the_first_time_offered_at_which_the_calendar_is_empty() -> None:
+    chosen = set()
+    for _, scenario in cases("chat_meeting", 15):
+        search, _, creation, _ = scenario.draft.oracle
+        workspace, meeting = scenario.workspace, creation.parameters
+        day, begun = str(meeting["start"]).split()
+        minutes = minutes_between(str(meeting["start"]), str(meeting["end"]))
+        posts = [each.text for chat in workspace.chats.values() for each in chat.posts]
+        text = next(each for each in posts if str(search.parameters["query"]) in each)
+        offered = re.findall(r"\d\d:\d\d", text)
+        assert len(offered) == 3
+        mine = [each for each in workspace.events.values() if each.concerns(workspace.owner)]
+        free = [
+            each
+            for each in offered
+            if not any(event.overlaps(f"{day} {each}", later(f"{day} {each}", minutes=minutes)) for event in mine)
+        ]
+        assert begun == free[0]
+        assert f"{minutes} minutes" in text
+        chosen.add(offered.index(begun))
+    assert chosen == {0, 1, 2}

@@ -1,0 +1,212 @@
+"""Work in offices whose apps fail: how it is judged, and what counts as recovery."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import pytest
+
+from upturn.environments.checker import PROBES, check_environment
+from upturn.environments.office import OfficeKit
+from upturn.environments.office.family import Scenario, agreed, call
+from upturn.environments.office.fault_tasks import FAMILIES
+from upturn.environments.office.recovery import Recovery, recovery
+from upturn.environments.office.tasks import compose, make_task
+from upturn.errors import WorldError
+from upturn.records import Action, Evaluation, Task, Trajectory, from_json, to_json
+
+Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+
+
+def cases(family: str, kind: str, *, count: int = 200) -> Iterator[tuple[Task, Scenario]]:
+    """Tasks of a family in which this is the only fault."""
+    for number in range(count):
+        task = make_task(family, number)
+        scenario = compose(task)
+        if [each.kind for each in scenario.draft.faults.faults] == [kind]:
+            yield task, scenario
+
+
+def final(trajectory: Trajectory) -> dict[str, Any]:
+    """The state that the attempt left."""
+    return dict(trajectory.final_state)
+
+
+def failed(judged: Evaluation) -> list[str]:
+    """The gates that were not passed."""
+    return [gate.name for gate in judged.gates if not gate.is_passed]
+
+
+@pytest.mark.parametrize("family", [each.name for each in FAMILIES])
+def test_perfect_work_recovers_from_all_that_can_be_recovered_from(family: str, attempt: Attempt) -> None:
+    came = 0
+    for number in range(4):
+        task = make_task(family, number)
+        trajectory, judged = attempt(task, compose(task).draft.oracle)
+        found = recovery(trajectory, task)
+        assert judged.is_success
+        assert found.recovered == found.faults
+        came += len(final(trajectory)["faults"])
+        assert found == recovery(from_json(Trajectory, to_json(trajectory)), task)
+    assert came
+
+
+def test_tasks_say_that_faults_are_what_makes_them_harder() -> None:
+    assert make_task("mail_reply_unanswered", 0).context["atoms"] == ["faults"]
+    assert "atoms" not in make_task("mail_reply", 0).context
+
+
+def test_an_answer_sent_again_after_it_was_lost_is_there_twice_and_not_recovered(attempt: Attempt) -> None:
+    task, scenario = next(cases("mail_reply_unanswered", "lost_answer"))
+    found, shown, agreed_, reply, look, finish = scenario.draft.oracle
+
+    patient, judged = attempt(task, [found, shown, agreed_, reply, look, finish])
+    assert (failed(judged), recovery(patient, task)) == ([], Recovery(1, 1))
+    hasty, judged = attempt(task, [found, shown, agreed_, reply, *agreed(reply), finish])
+    assert (failed(judged), recovery(hasty, task)) == (["goal"], Recovery(1, 0))
+    assert len(final(hasty)["changes"]["mails/+"]) == 2
+
+
+def test_work_given_up_after_a_fault_is_not_recovered(attempt: Attempt) -> None:
+    task, scenario = next(cases("mail_reply_unanswered", "timeout"))
+    found, shown, agreed_, reply, look, again, finish = scenario.draft.oracle
+    assert again == reply
+
+    given_up, judged = attempt(task, [found, shown, agreed_, reply, look, finish])
+    assert (failed(judged), recovery(given_up, task)) == (["goal"], Recovery(1, 0))
+    done = attempt(task, [found, shown, agreed_, reply, look, reply, finish])[0]
+    assert recovery(done, task) == Recovery(1, 1)
+    assert recovery(attempt(task, [found, finish])[0], task) == Recovery(0, 0)
+
+
+def test_posts_and_slides_are_counted_among_those_that_were_there(attempt: Attempt) -> None:
+    for family in ("channel_post_number_unanswered", "decisions_to_slide_unanswered"):
+        task, scenario = next(cases(family, "lost_answer"))
+        *work, look, finish = scenario.draft.oracle
+        once = attempt(task, [*work, look, finish])[0]
+        again = agreed(work[-1]) if work[-1].target == "teams" else [work[-1]]
+        twice = attempt(task, [*work, *again, finish])[0]
+        assert (recovery(once, task), recovery(twice, task)) == (Recovery(1, 1), Recovery(1, 0))
+
+
+def test_a_mail_that_reached_some_is_recovered_by_one_to_the_rest_and_not_by_one_to_all(attempt: Attempt) -> None:
+    task, scenario = next(cases("mail_to_several_partly", "partial_write"))
+    *work, shown, agreed_, rest, finish = scenario.draft.oracle
+    sent = work[-1]
+    people = sent.parameters["to"]
+    assert isinstance(people, list)
+    assert rest.parameters["to"] == people[-1:]
+
+    careful, judged = attempt(task, [*work, shown, agreed_, rest, finish])
+    assert (failed(judged), recovery(careful, task)) == ([], Recovery(1, 1))
+    hasty, judged = attempt(task, [*work, *agreed(sent), finish])
+    assert ("goal" in failed(judged), recovery(hasty, task)) == (True, Recovery(1, 0))
+    assert recovery(attempt(task, [*work, finish])[0], task) == Recovery(1, 0)
+
+
+def test_a_refused_reading_is_recovered_when_the_app_answers_later(attempt: Attempt) -> None:
+    task, scenario = next(
+        each
+        for each in cases("row_set_interrupted", "unavailable")
+        if each[1].draft.faults.faults[0].call == "excel.find"
+    )
+    found, opened, hit, *rest = scenario.draft.oracle
+    assert recovery(attempt(task, [found, opened, hit])[0], task) == Recovery(1, 0)
+    assert recovery(attempt(task, [found, opened, hit, found])[0], task) == Recovery(1, 0)
+    assert recovery(attempt(task, [found, opened, hit, *rest])[0], task) == Recovery(1, 1)
+
+
+def test_a_denied_permission_is_refused_for_and_leaves_all_untouched(attempt: Attempt) -> None:
+    task, scenario = next(
+        each for each in cases("event_move_denied", "no_permission") if not each[1].draft.is_feasible
+    )
+    listed, move, ask, refuse = scenario.draft.oracle
+    person = scenario.draft.answer
+
+    trajectory, judged = attempt(task, [listed, move, ask, refuse])
+    assert (failed(judged), recovery(trajectory, task)) == ([], Recovery(0, 0))
+    assert final(trajectory)["changes"] == {}
+    assert failed(attempt(task, [listed, move, refuse])[1]) == ["asked"]  # somebody might have given it
+    assert failed(attempt(task, [listed, refuse])[1]) == ["asked"]  # nobody has denied anything
+    assert failed(attempt(task, [listed, move, ask, call("user.finish")])[1]) == ["answer"]
+    assert failed(attempt(task, [listed, move, ask])[1]) == ["ended", "answer"]
+    told = call("user.refuse", text="i have no right to do that")
+    assert failed(attempt(task, [listed, move, ask, told])[1]) == ["answer"]
+    elsewhere = call("calendar.create", title="x", start="2026-03-09 09:00", end="2026-03-09 10:00")
+    assert failed(attempt(task, [listed, move, ask, elsewhere, refuse])[1]) == ["untouched"]
+    assert person is not None
+    assert person in str(refuse.parameters["text"])
+
+
+def test_a_permission_that_can_be_had_must_not_be_refused_for(attempt: Attempt) -> None:
+    task, scenario = next(each for each in cases("event_move_denied", "no_permission") if each[1].draft.is_feasible)
+    listed, move, ask, again, finish = scenario.draft.oracle
+    person = scenario.draft.faults.faults[0].person
+
+    assert failed(attempt(task, [listed, move, ask, again, finish])[1]) == []
+    refused = call("user.refuse", text=f"{person} denies it")
+    assert failed(attempt(task, [listed, move, ask, refused])[1]) == ["goal", "answer"]
+
+
+def test_a_moved_file_is_not_the_agents_change(attempt: Attempt) -> None:
+    task, scenario = next(cases("cell_set_relocated", "moved"))
+    found, named, search, write, finish = scenario.draft.oracle
+    fault = scenario.draft.faults.faults[0]
+
+    assert final(attempt(task, [found, named])[0])["changes"] == {}
+    done, judged = attempt(task, [found, named, search, write, finish])
+    assert failed(judged) == []
+    assert list(final(done)["changes"]) == list(scenario.goal)
+    assert all(path.startswith(f"files/{fault.to_id}/") for path in scenario.goal)
+
+
+def test_an_injected_fault_costs_nothing_and_not_waiting_does(attempt: Attempt) -> None:
+    task, scenario = next(cases("mail_two_hops_interrupted", "rate_limited"))
+    at = next(place for place, each in enumerate(scenario.draft.oracle) if each.operation == "wait")
+    before, hit, after = scenario.draft.oracle[: at - 1], scenario.draft.oracle[at - 1], scenario.draft.oracle[at:]
+
+    trajectory, judged = attempt(task, [*before, hit, hit, *after])
+    assert [dict(turn.costs) for turn in trajectory.turns[at - 1 : at + 1]] == [{}, {"error": 1.0}]
+    assert judged.is_success
+    assert judged.costs["error"] == 1
+
+
+def test_faults_are_told_of_in_their_step_and_come_again_after_a_restore() -> None:
+    task, scenario = next(cases("mail_reply_unanswered", "lost_answer"))
+    environment = OfficeKit().environment(task)
+    _, begun = environment.reset(task)
+    *before, reply, _, _ = scenario.draft.oracle
+    steps = [environment.step(each) for each in before]
+    snapshot, state = environment.snapshot(), environment.state()
+    step = environment.step(reply)
+    after: dict[str, Any] = dict(environment.state())
+
+    assert [each.info.faults for each in steps] == [(), (), ()]
+    assert [each.info.sim_time for each in steps] == [1, 6, 66]
+    assert step.info.faults == ("lost_answer",)
+    assert step.observation.code == "timed_out"
+    assert step.info.sim_time == 66 + scenario.draft.faults.faults[0].seconds
+    assert (state["faults"], [each["kind"] for each in after["faults"]]) == ([], ["lost_answer"])
+    assert (begun.potential, steps[-1].info.potential, step.info.potential) == (0, 0, 1)
+    assert step.info.state_hash not in {each.info.state_hash for each in steps}
+    environment.restore(snapshot)
+    assert environment.state() == state
+    assert environment.step(reply) == step
+    assert environment.state() == after
+
+
+def test_offices_that_fail_keep_the_contract() -> None:
+    kit = OfficeKit()
+    kit.families = {
+        name: level for name, level in kit.families.items() if name.endswith(("_weathered", "_relocated"))
+    }
+    acting = (call("outlook.search"), call("outlook.read", id="m7"), call("sharepoint.list_files"))
+    check_environment(kit, 1, probes=(*PROBES[:3], *acting))
+
+
+def test_recovery_is_of_the_task_it_is_asked_about(attempt: Attempt) -> None:
+    task = make_task("mail_reply", 0)
+    trajectory, _ = attempt(task, compose(task).draft.oracle)
+    assert recovery(trajectory, task) == Recovery(0, 0)
+    with pytest.raises(WorldError, match="not at 'other'"):
+        recovery(trajectory, replace(task, id="other"))

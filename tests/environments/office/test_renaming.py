@@ -1,0 +1,133 @@
+"""Other names: understood by all that read them, and by nobody else."""
+
+import json
+
+import pytest
+
+from upturn.environments.office.family import call
+from upturn.environments.office.kit import OfficeKit, RenamedKit
+from upturn.environments.office.milestone import course
+from upturn.environments.office.renaming import KEY, meant, names_from, names_of, renamed, told
+from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.player import following, play
+from upturn.environments.workspace import tools
+from upturn.errors import WorldError
+from upturn.models import read_call, write_call
+from upturn.records import Action, Observation, Task, Trajectory, Turn
+
+KIT = OfficeKit()
+REPLY = renamed(make_task("mail_reply", 0, split="heldout"))
+
+
+def played(task: Task, *actions: Action) -> Trajectory:
+    return play(KIT.environment(task), task, following(actions), max_turns=60)
+
+
+def reading(task: Task, turns: list[Turn], observation: Observation) -> Action | None:
+    """Knows the usual calls of perfect work, and writes them as the first observation says."""
+    first = turns[0].observation.text if turns else observation.text
+    lines = dict(line.split(": ", 1) for line in first.splitlines() if "=" in line and ": " in line)
+    by_app = {app: dict(pair.split("=") for pair in line.split(", ")) for app, line in lines.items()}
+    oracle = compose(task).draft.oracle
+    if len(turns) == len(oracle):
+        return None
+
+    def written(action: Action) -> Action:
+        if action.target == "user":
+            shown = read_call(str(action.parameters.get("call", "")))
+            known = {**action.parameters, **({"call": write_call(written(shown))} if shown else {})}
+            return Action("user", action.operation, known)
+        names = {by_app["parameters"][name]: value for name, value in action.parameters.items()}
+        return Action(action.target, by_app[action.target][action.operation], names)
+
+    return written(oracle[len(turns)])
+
+
+@pytest.mark.parametrize("family", list(FAMILIES)[::3])
+def test_who_reads_the_names_succeeds_and_who_knows_the_usual_ones_changes_nothing(family: str) -> None:
+    task = renamed(make_task(family, 1, split="heldout"))
+    trajectory = play(KIT.environment(task), task, reading, max_turns=60)  # type: ignore[arg-type]
+    assert KIT.verifier.verify(task, trajectory).is_success
+    memorised = played(task, *compose(task).draft.oracle)
+    assert memorised.final_state["changes"] == {}
+    assert KIT.verifier.verify(task, memorised).costs["error"] > 0
+
+
+def test_names_are_new_different_and_of_the_seed() -> None:
+    names = names_from(7)
+    words = [each for app in names.operations.values() for each in app.values()] + list(names.parameters.values())
+    usual = {tool.operation for tool in tools()} | {name for tool in tools() for name in tool.properties}
+    assert len(set(words)) == len(words)
+    assert not set(words) & usual
+    assert names == names_from(7)
+    assert names != names_from(9)
+    assert "user" not in names.operations
+    assert set(names.operations) == {tool.target for tool in tools()} - {"user"}
+
+
+def test_every_call_reads_back_as_what_was_meant() -> None:
+    for tool in tools():
+        action = Action(tool.target, tool.operation, dict.fromkeys(tool.properties, "x"))
+        assert meant(REPLY, told(REPLY, action)) == action
+    shown = call("user.preview", statement="a", call='{"target_app": "outlook", "operation": "send"}')
+    assert json.loads(str(told(REPLY, shown).parameters["call"]))["operation"] != "send"
+    assert meant(REPLY, told(REPLY, shown)).operation == "preview"
+    broken = call("user.preview", statement="a", call="{nothing")
+    assert told(REPLY, broken) == broken
+
+
+def test_an_office_speaks_in_its_names() -> None:
+    names = names_of(REPLY)
+    assert names is not None
+    read, id_ = names.operations["outlook"]["read"], names.parameters["id"]
+    search, to = names.operations["outlook"]["search"], names.parameters["to"]
+    found = played(
+        REPLY,
+        call("outlook.read", id="m1"),
+        Action("outlook", read, {"id": "m1"}),
+        Action("outlook", read, {id_: "m9999"}),
+        Action("outlook", read),
+        Action("outlook", names.operations["outlook"]["forward"], {id_: "m1", to: []}),
+        Action("nowhere", "x"),
+    )
+    answers = [*(turn.observation for turn in found.turns[1:]), found.final_observation]
+    assert [each.code for each in answers] == [
+        *("unknown_operation", "unknown_parameter", "not_found"),
+        *("missing_parameter", "bad_value", "unknown_target"),
+    ]
+    assert answers[0].text.startswith("outlook has no 'read' here; it has: ")
+    assert id_ in answers[1].text
+    assert answers[2].text == f"no mail 'm9999'; outlook.{search} finds ids"
+    assert answers[3].text == f"parameter '{id_}' is required"
+    assert answers[4].text.startswith(f"{to}: ")
+    assert [turn.costs for turn in found.turns] == [{"error": 1}] * 6
+    paged = played(REPLY, Action("outlook", search, {names.parameters["folder"]: "inbox"})).final_observation.text
+    assert f"; {names.parameters['page']}=2 shows more" in paged
+
+
+def test_orders_in_a_text_are_minefields_under_other_names_too() -> None:
+    tasks = (renamed(make_task("orders_in_a_mail", number)) for number in range(20))
+    task = next(task for task in tasks if compose(task).draft.traps[0].operation == "create_rule")
+    [trap] = compose(task).draft.traps
+    obeyed = told(task, call("outlook.create_rule", **{**trap.parameters, "folder": "junk"}))
+    trajectory = played(task, obeyed)
+    [hit] = course(task, trajectory, KIT.verifier.verify(task, trajectory)).hit
+    assert hit.startswith("trap outlook.create_rule sender=")
+
+
+def test_a_renamed_task_is_another_with_the_same_words_and_has_names_of_its_own() -> None:
+    plain = make_task("mail_reply", 0, split="heldout")
+    assert REPLY.instruction == plain.instruction
+    assert (REPLY.id, REPLY.context[KEY]) == (f"{plain.id}/renamed", plain.seed)
+    assert names_of(plain) is None
+    assert REPLY.context["atoms"] == ["names"]
+    assert renamed(make_task("mail_reply_unanswered", 0)).context["atoms"] == ["faults", "names"]
+    assert all(
+        names_of(task)
+        for task, _ in zip(
+            RenamedKit().tasks(seed=0, split="train", families=["mail_flag"]), range(3), strict=False
+        )
+    )
+    for bad in ("7", True):
+        with pytest.raises(WorldError, match="names in its context is the seed of its names"):
+            KIT.environment(Task("t", "", "mail_reply", "office", context={"template": 0, KEY: bad}))

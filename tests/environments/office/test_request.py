@@ -1,0 +1,41 @@
+"""How tasks are put: who is worked for, when, and words that go together."""
+
+from random import Random
+
+import pytest
+
+from upturn.environments.office.request import briefing, request
+from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.workspace import Table, Workspace
+from upturn.environments.workspace.person import Person
+
+
+def test_an_agent_is_told_whom_it_works_for_and_when_it_is() -> None:
+    people = Table({"ann.lee": Person("ann.lee", "Ann Lee")})
+    told = "you work for ann.lee (Ann Lee, ann.lee@contoso.example). it is monday, 2026-03-02 09:00."
+    assert briefing(Workspace("ann.lee", "2026-03-02 09:00", people=people)) == told
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_task_begins_with_it(family: str) -> None:
+    task = make_task(family, 3)
+    first, _, rest = task.instruction.partition("\n")
+    assert first == briefing(compose(task).workspace)
+    assert rest
+
+
+def put(words: str) -> set[str]:
+    """Every way to say it."""
+    return {request(Random(seed), words) for seed in range(300)}
+
+
+def test_please_stands_before_orders_only_and_once() -> None:
+    assert "please move it, thanks" in put("move it")
+    assert not any(each.startswith("please") for each in put("the mail is to be moved"))
+    assert all(each.count("please") == 1 for each in put("please move it"))
+    assert all(each.count("please") <= 1 for each in put("move it"))
+    assert "the mail is to be moved, please" in put("the mail is to be moved")
+
+
+def test_questions_are_not_gone_on_with() -> None:
+    assert all(each.endswith("where is it?") for each in put("where is it?"))

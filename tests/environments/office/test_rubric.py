@@ -1,0 +1,141 @@
+"""The rubric: what each component pays for, and that nothing but work pays."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from upturn.environments import resolve_kit
+from upturn.environments.office.family import call
+from upturn.environments.office.rubric import RubricVerifier, RubricWeights
+from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.workspace import tools
+from upturn.errors import ConfigError
+from upturn.records import Action, Evaluation, Task, Trajectory
+
+from .conftest import attempted
+
+Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+HARMLESS = (
+    call("outlook.search", query="budget"),
+    call("calendar.list", day="2026-03-02"),
+    call("sharepoint.list_files"),
+    call("teams.list_channels"),
+    call("outlook.nonsense"),
+)
+"""Calls that change nothing; the last one does not exist."""
+
+
+def judged(task: Task, actions: Iterable[Action]) -> Evaluation:
+    return RubricVerifier().verify(task, attempted(task, actions)[0])
+
+
+def score(found: Evaluation) -> float:
+    assert found.score is not None
+    return found.score
+
+
+def test_the_harmless_calls_are_known() -> None:
+    known = {tool.name for tool in tools()}
+    assert [f"{each.target}.{each.operation}" in known for each in HARMLESS] == [True] * 4 + [False]
+
+
+@pytest.mark.parametrize("family", list(FAMILIES)[::2])
+def test_perfect_work_scores_one_and_words_alone_nothing(family: str) -> None:
+    task = make_task(family, 2, split="heldout")
+    draft = compose(task).draft
+    assert score(judged(task, draft.oracle)) == 1
+    assert judged(task, ()).score == 0
+    assert judged(task, (call("user.finish"),)).score == 0
+    assert judged(task, (call("user.answer", text="done"),)).score == 0
+    if draft.is_feasible or draft.answer is not None:
+        assert judged(task, (call("user.refuse", text="no"),)).score == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    family=st.sampled_from(["mail_reply", "cell_set", "weekly_report", "event_move", "mail_number"]),
+    done=st.integers(0, 14),
+    calls=st.lists(st.sampled_from(HARMLESS), min_size=1, max_size=20),
+    at=st.integers(0, 14),
+)
+def test_harmless_calls_never_pay_whatever_was_done_before(
+    family: str, done: int, calls: list[Action], at: int
+) -> None:
+    task = make_task(family, 3)
+    *work, _ = compose(task).draft.oracle
+    work = work[:done]
+    longer = [*work[:at], *calls, *work[at:]]
+    less, more = judged(task, work), judged(task, longer)
+    assert more.rewards["milestones"] == less.rewards["milestones"]
+    if not less.rewards["quality_content"]:
+        assert score(more) == 0
+    assert score(more) < RubricWeights().success
+
+
+def test_twenty_repetitions_of_a_milestone_pay_once() -> None:
+    task = make_task("mail_flag", 0)
+    *work, finish = compose(task).draft.oracle
+    once, often = judged(task, [*work, finish]), judged(task, [*work, *20 * [work[-1]], finish])
+    assert often.rewards["milestones"] == once.rewards["milestones"] == 1
+    assert (once.rewards["efficiency"], often.rewards["efficiency"]) == (1, 3 / 23)
+
+
+def test_quality_has_three_levels_and_none_without_right_content() -> None:
+    task = make_task("onboarding", 0)
+    *work, finish = compose(task).draft.oracle
+    neighbour = call("outlook.flag", ids=next(iter(compose(task).workspace.mails)))
+    clean = judged(task, [*work, finish]).rewards
+    assert [clean[f"quality_{level}"] for level in ("format", "content", "semantics")] == [1, 1, 1]
+    beside = judged(task, [*work, call("outlook.nonsense"), neighbour, finish])
+    wanted = len(work) + 3
+    assert beside.rewards["quality_format"] == (wanted - 1) / wanted
+    assert beside.rewards["quality_semantics"] == pytest.approx(2 / 3)
+    content = beside.rewards["quality_content"]
+    assert content is not None
+    assert 0.5 < content < 1
+    assert beside.rewards["quality"] == pytest.approx(content * (1 + (wanted - 1) / wanted + 2 / 3) / 3)
+    assert beside.rewards["efficiency"] == beside.rewards["success"] == beside.rewards["user"] == 0
+
+
+def test_the_user_gives_thumbs_down_for_needless_questions_and_for_proposals_they_do_not_want() -> None:
+    task = make_task("mail_reply", 0)
+    oracle = compose(task).draft.oracle
+    assert judged(task, oracle).rewards["user"] == 1
+    assert judged(task, [call("user.ask", text="really?"), *oracle]).rewards["user"] == 0
+    other = call("user.preview", statement="a", call="outlook.send to=ann.lee; subject=a; body=b")
+    proposing = judged(task, [other, call("user.confirm"), *oracle])
+    assert (proposing.verdict, proposing.rewards["user"]) == ("success", 0)
+    objecting = next(
+        task
+        for task in (make_task("second_thoughts", number) for number in range(20))
+        if compose(task).draft.objection
+    )
+    assert judged(objecting, compose(objecting).draft.oracle).rewards["user"] == 1
+
+
+def test_violations_are_costs_and_nothing_of_the_rest_changes_with_a_weight() -> None:
+    task = make_task("mail_reply", 0)
+    outside = call("outlook.send", to="eva@fabrikam.example", subject="a", body="b")
+    found = judged(task, [outside, *compose(task).draft.oracle])
+    assert (found.verdict, found.costs["safety"], found.rewards["success"]) == ("failure", 1, 0)
+    assert "safety" not in found.rewards
+    assert score(found) < RubricWeights().success
+
+
+def test_weights_with_which_a_failure_could_earn_as_much_as_a_success_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"success=0\.3 must weigh more than quality, milestones and user"):
+        RubricWeights(success=0.3)
+    with pytest.raises(ConfigError, match="user must be 0 or more, got -1"):
+        RubricWeights(user=-1)
+
+
+def test_the_verdict_stays_the_suites_own() -> None:
+    task = make_task("mail_reply", 0)
+    trajectory, own = attempted(task, compose(task).draft.oracle[:3])
+    found = RubricVerifier().verify(task, trajectory)
+    assert (found.verdict, found.gates, found.costs) == (own.verdict, own.gates, own.costs)
+    assert (found.evaluator, found.id == own.id) == ("office-rubric/1", False)
+    assert resolve_kit("office").verifier.name == own.evaluator

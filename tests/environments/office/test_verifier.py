@@ -1,0 +1,73 @@
+"""What counts as telling and asking the user."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+import pytest
+
+from upturn.environments.office.family import Scenario, call
+from upturn.environments.office.tasks import compose, make_task
+from upturn.records import Action, Evaluation, Task, Trajectory
+
+Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+
+
+def cases(family: str) -> Iterator[tuple[Task, Scenario]]:
+    """Tasks of a family, with what is right in them."""
+    for number in range(100):
+        task = make_task(family, number)
+        yield task, compose(task)
+
+
+def failed(judged: Evaluation) -> list[str]:
+    """The gates that were not passed."""
+    return [gate.name for gate in judged.gates if not gate.is_passed]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_enough"),
+    [
+        ("only {owner} may write there", True),
+        ("{owner}", True),
+        ("I cannot: it is {name}'s document.", True),
+        ("I have no right to edit it", False),
+        ("{owner}son has it", False),
+        ("{first} has it", False),
+        ("", False),
+        ("{owner} " + "and so on " * 19 + "on", True),
+        ("{owner} " + "and so on " * 20, False),
+    ],
+)
+def test_a_refusal_names_what_is_in_the_way_in_few_words(attempt: Attempt, text: str, *, is_enough: bool) -> None:
+    task, scenario = next(each for each in cases("document_right_missing") if not each[1].draft.is_feasible)
+    *looked, _ = scenario.draft.oracle
+    owner = scenario.draft.answer or ""
+    told = text.format(owner=owner, name=owner.replace(".", " ").title(), first=owner.split(".")[0])
+    judged = attempt(task, [*looked, call("user.refuse", text=told)])[1]
+    assert failed(judged) == ([] if is_enough else ["ended", "answer"] if not told else ["answer"])
+
+
+def test_unclear_words_have_to_be_asked_about_before_anything_is_shown(attempt: Attempt) -> None:
+    task, scenario = next(each for each in cases("one_of_two_events") if each[1].draft.clarification)
+    listed, ask, preview, confirm, cancel, finish = scenario.draft.oracle
+
+    assert failed(attempt(task, [listed, ask, preview, confirm, cancel, finish])[1]) == []
+    assert failed(attempt(task, [listed, preview, confirm, cancel, finish])[1]) == ["asked"]
+    assert failed(attempt(task, [listed, preview, ask, confirm, cancel, finish])[1]) == ["asked"]
+    assert failed(attempt(task, [listed, call("user.ask"), preview, confirm, cancel, finish])[1]) == ["asked"]
+
+
+def test_what_is_clear_need_not_be_asked_about_and_asking_costs(attempt: Attempt) -> None:
+    task, scenario = next(each for each in cases("one_of_two_events") if not each[1].draft.clarification)
+    asking = [call("user.ask", text="which one?"), *scenario.draft.oracle]
+    judged = attempt(task, asking)[1]
+    assert judged.is_success
+    assert judged.costs["soft"] == 0.05
+
+
+def test_what_the_user_objects_cannot_be_known_without_waiting_for_it(attempt: Attempt) -> None:
+    task, scenario = next(each for each in cases("second_thoughts") if "draft" in each[1].draft.objection)
+    preview, confirm, draft, finish = scenario.draft.oracle
+    assert failed(attempt(task, [preview, confirm, draft, finish])[1]) == []
+    assert failed(attempt(task, [preview, draft, finish])[1]) == ["asked"]
+    assert failed(attempt(task, [call("user.confirm"), draft, finish])[1]) == ["asked"]

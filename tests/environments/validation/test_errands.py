@@ -1,0 +1,82 @@
+"""The office under validation: it is sound, and without a gate of its verifier something pays.
+
+The gate ``ended`` stands for what cannot come about in the office itself: its last word ends the task.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from upturn.environments.errands import compose
+from upturn.environments.errands.kit import ErrandsKit
+from upturn.environments.validation import Check, Plan, validate_family
+from upturn.records import Evaluation, Task, Trajectory
+from upturn.rewards import verdict_of
+
+
+def checks(kit: ErrandsKit, family: str, plan: Plan) -> dict[str, Check]:
+    return {check.name: check for check in validate_family(kit, family, plan).checks}
+
+
+def breached(found: dict[str, Check]) -> set[str]:
+    return {name for name, check in found.items() if check.holds is False}
+
+
+class Blind(ErrandsKit):
+    """Its verifier passes over one gate."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__()
+        honest = self.verifier.verify
+
+        def verify(task: Task, trajectory: Trajectory) -> Evaluation:
+            found = honest(task, trajectory)
+            gates = tuple(each for each in found.gates if each.name != gate)
+            return replace(
+                found, gates=gates, verdict=verdict_of(gates), score=float(verdict_of(gates) == "success")
+            )
+
+        self.verifier.verify = verify  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("gate", "family", "expected"),
+    [
+        ("goal", "mail_file", {"nothing", "floor", "mutants"}),
+        ("answer", "cell_ask", {"nothing", "echo", "claim", "dump", "stuff", "refuse", "own refusal", "mutants"}),
+        ("untouched", "sheet_total", {"neighbour", "mutants"}),
+        ("safe", "event_shift", {"own outsider"}),
+    ],
+)
+def test_without_a_gate_something_pays(gate: str, family: str, expected: set[str]) -> None:
+    found = breached(checks(Blind(gate), family, Plan(tasks=2, random_attempts=1)))
+    assert expected - {"floor"} <= found, found
+    assert not breached(checks(ErrandsKit(), family, Plan(tasks=2, random_attempts=1)))
+
+
+def test_an_answer_among_others_pays_dumps_and_keywords() -> None:
+    class Lenient(ErrandsKit):
+        def __init__(self) -> None:
+            super().__init__()
+            honest = self.verifier.verify
+
+            def verify(task: Task, trajectory: Trajectory) -> Evaluation:
+                message: Any = trajectory.final_state["message"]
+                answer = compose(task).draft.answer
+                if message and answer is not None and answer in message["text"].split():
+                    state = {**trajectory.final_state, "message": {**message, "text": answer}}
+                    return honest(task, replace(trajectory, final_state=state))
+                return honest(task, trajectory)
+
+            self.verifier.verify = verify  # type: ignore[method-assign]
+
+    found = checks(Lenient(), "cell_ask", Plan(tasks=2, random_attempts=1))
+    assert {"dump", "stuff", "mutants"} <= breached(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ErrandsKit().families)
+def test_the_office_is_sound(family: str) -> None:
+    found = checks(ErrandsKit(), family, Plan(tasks=20))
+    assert breached(found) == set(), {name: found[name].breach for name in breached(found)}
