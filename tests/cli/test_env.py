@@ -60,7 +60,7 @@ def test_list_names_families_and_levels() -> None:
     printed = run("list")
     levels = {name: family.level for name, family in FAMILIES.items()}
     assert printed["environments"]["errands"] == {"verifier": "errands/1", "levels": levels}
-    assert list(printed["environments"]) == ["errands", "office"]
+    assert list(printed["environments"]) == ["office", "errands"]
     assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", "errands"]).stdout
 
 

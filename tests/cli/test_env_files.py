@@ -55,7 +55,7 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_only_offices_of_files_are_exported(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="office is no office of files; suite is one"):
+    with pytest.raises(UnknownNameError, match="errands is no office of files; the office is one"):
         run("export", "errands", "--to", str(tmp_path / "x"))
 
 

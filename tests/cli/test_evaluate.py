@@ -53,7 +53,7 @@ def test_judgements_of_an_unchanged_verifier_are_the_same(tmp_path: Path) -> Non
     path = write(tmp_path / "pool.db", [judged(0), judged(1, nothing)])
     printed = run(path)
     assert printed["command"] == "eval reverify"
-    assert values(printed) == {"same office/1": 2, "differs office/1": 0, "not_rerun": 0}
+    assert values(printed) == {"same errands/1": 2, "differs errands/1": 0, "not_rerun": 0}
     assert printed["results"][1]["holds"] is True
     assert (printed["differing"], printed["not_rerun"]) == ([], {})
 
@@ -62,7 +62,7 @@ def test_a_judgement_that_differs_is_named_and_exit_code_1(tmp_path: Path) -> No
     task, trajectory, evaluation = judged(0)
     path = write(tmp_path / "pool.db", [(task, trajectory, replace(evaluation, score=0.5)), judged(1)])
     printed = run(path, code=1)
-    assert values(printed) == {"same office/1": 1, "differs office/1": 1, "not_rerun": 0}
+    assert values(printed) == {"same errands/1": 1, "differs errands/1": 1, "not_rerun": 0}
     assert printed["differing"] == [{"trajectory": trajectory.id, "what": "score was 0.5, is 1.0"}]
     assert printed["results"][1]["holds"] is False
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_judged_again_is_counted_by_its_reason(tmp_path: Path) ->
     ]
     path = write(tmp_path / "pool.db", points, replace(trajectory, id="unjudged"))
     printed = run(path)
-    assert values(printed) == {"same office/1": 1, "differs office/1": 0, "not_rerun": 3}
+    assert values(printed) == {"same errands/1": 1, "differs errands/1": 0, "not_rerun": 3}
     assert printed["not_rerun"] == {
         "nobody: it was never judged": 1,
         "errands/0: the verifier of 'errands' is 'errands/1' now": 1,
@@ -91,7 +91,7 @@ def test_where_nothing_could_be_judged_again_nothing_was_checked(tmp_path: Path)
     path = write(tmp_path / "pool.db", [judged(0)])
     assert values(run(path, "--family", "call_off", code=1)) == {"not_rerun": 0}
     assert values(run(path, "--tenant", "other", code=1)) == {"not_rerun": 0}
-    assert values(run(path, "--tenant", "other", "--all-tenants"))["same office/1"] == 1
+    assert values(run(path, "--tenant", "other", "--all-tenants"))["same errands/1"] == 1
     shown = CliRunner().invoke(eval_app, ["reverify", "--pool", str(path), "--family", "call_off"])
     assert "no judgement could be made again" in shown.stderr
 

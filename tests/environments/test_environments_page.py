@@ -31,21 +31,21 @@ def described(parameter: Parameter) -> str:
     return f"`{parameter.name}`{kind}{'' if parameter.is_required else ' (optional)'}"
 
 
-def test_the_operations_are_those_of_the_office() -> None:
+def test_the_operations_are_those_of_errands() -> None:
     expected = [
         [f"`{name}`", ", ".join(map(described, operation.parameters))] for name, operation in OPERATIONS.items()
     ]
     assert [[name, parameters] for name, parameters, _ in rows("operation")] == expected
 
 
-def test_the_families_are_those_of_the_office_with_a_real_instruction() -> None:
+def test_the_families_are_those_of_errands_with_a_real_instruction() -> None:
     expected = [
         [f"`{name}`", str(family.level), make_task(name, 0).instruction] for name, family in FAMILIES.items()
     ]
     assert rows("family") == expected
 
 
-def test_the_codes_are_those_of_the_office() -> None:
+def test_the_codes_are_those_of_errands() -> None:
     source = "".join(
         path.read_text(encoding="utf-8") for path in (ROOT / "src/upturn/environments/errands").glob("*.py")
     )

@@ -60,7 +60,7 @@ def test_an_environment_that_blocks_still_does() -> None:
 
 
 @pytest.mark.parametrize("family", ErrandsKit().families)
-def test_the_offices_hint_is_what_solves_its_task(family: str) -> None:
+def test_the_hint_of_errands_is_what_solves_its_task(family: str) -> None:
     kit = ErrandsKit()
     for task in islice(kit.tasks(seed=5, split="train", families=[family]), 3):
         hint = hint_of(kit, task)

@@ -19,7 +19,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_registered_names_resolve() -> None:
-    assert registered_kits() == ("errands", "office")
+    assert registered_kits() == ("office", "errands")
     for name in registered_kits():
         assert resolve_kit(name).name == name
 
@@ -37,7 +37,7 @@ def test_import_paths_resolve_to_what_the_factory_makes(module: ModuleType) -> N
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ofice", "unknown environment 'ofice'; known: office, suite; or name your own as module:factory"),
+        ("ofice", "unknown environment 'ofice'; known: office, errands; or name your own as module:factory"),
         ("", "unknown environment ''"),
         ("no_such_module:kit", "cannot be imported: No module named 'no_such_module'"),
         ("my_environments:missing", "cannot be imported: .* has no attribute 'missing'"),

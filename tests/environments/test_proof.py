@@ -1,4 +1,4 @@
-"""What a kit knows beside its contract: content hashes, and what the office and environments of one step say."""
+"""What a kit knows beside its contract: content hashes, and what errands and environments of one step say."""
 
 from dataclasses import replace
 from itertools import islice
@@ -42,7 +42,7 @@ def test_a_content_hash_is_pinned() -> None:
 
 
 @pytest.mark.parametrize("family", ErrandsKit().families)
-def test_the_office_proves_its_tasks(family: str) -> None:
+def test_errands_proves_its_tasks(family: str) -> None:
     kit = ErrandsKit()
     assert isinstance(kit, ProvenKit)
     for task in islice(kit.tasks(seed=3, split="heldout", families=[family]), 3):
@@ -53,7 +53,7 @@ def test_the_office_proves_its_tasks(family: str) -> None:
             assert not kit.verifier.verify(task, attempt).is_success, name
 
 
-def test_only_what_the_offices_verifier_passes_over_may_differ() -> None:
+def test_only_what_the_verifier_of_errands_passes_over_may_differ() -> None:
     kit = ErrandsKit()
     read, unread = ("changes", "mail/m1/is_read"), ("changes", "event/e1/is_read")
     assert kit.may_differ(TASK, read, True)

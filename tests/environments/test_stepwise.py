@@ -151,7 +151,7 @@ def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
     assert (made[0].origin, made[0].outcome, made[0].agent_version) == ("rendered", "finished", "outside@1")
 
 
-def test_the_office_s_perfect_work_scores_1_call_by_call() -> None:
+def test_perfect_work_in_errands_scores_1_call_by_call() -> None:
     kit = resolve_kit("errands")
     for task in islice(TaskChoice(level=3).stream(kit, 5), 3):
         attempt = begun(kit, task)
@@ -174,7 +174,7 @@ def test_tasks_are_those_of_the_family_level_and_split() -> None:
     ("choice", "message"),
     [
         (TaskChoice("fax"), "no family 'fax'; it has: mail_file"),
-        (TaskChoice(level=99), "office has no level 99; it has: 1, 2, 3"),
+        (TaskChoice(level=99), "errands has no level 99; it has: 1, 2, 3"),
         (TaskChoice("mail_file", 3), "mail_file has no level 3; it has: 1"),
         (TaskChoice(split="test"), "unknown split 'test'; known: train, heldout"),  # type: ignore[arg-type]
     ],

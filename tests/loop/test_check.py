@@ -18,8 +18,8 @@ from upturn.records import fields_json
 NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": "nano"}
 
 
-def office(**sections: Any) -> Config:
-    return parse_config({"agents": [NANO], **sections})
+def errands(**sections: Any) -> Config:
+    return parse_config({"agents": [NANO], "environment": {"name": "errands"}, **sections})
 
 
 def problems_of(config: Config) -> tuple[str, ...]:
@@ -29,14 +29,14 @@ def problems_of(config: Config) -> tuple[str, ...]:
 
 
 def test_configuration_that_names_what_is_there_passes() -> None:
-    config = office(
+    config = errands(
         tasks={"families": ["mail_file", "call_off"], "levels": [1, 3]}, grpo={"families": ["call_off"]}
     )
     check_names(config, ErrandsKit())
 
 
 def test_everything_missing_is_named_together() -> None:
-    config = office(
+    config = errands(
         agents=[
             {"name": "a", "kind": "callable", "import_path": "no_such_module:act"},
             {"name": "b", "kind": "rule_based", "import_path": "json:no_such_function"},
@@ -54,8 +54,8 @@ def test_everything_missing_is_named_together() -> None:
         "agents[1].import_path:",
         "agents[2].import_path:",
     ]
-    assert found[1].startswith("grpo.families names 'knitting', which office does not have; it has: mail_file, ")
-    assert found[0] == "tasks.levels = (9,) leaves no family of office; its levels: 1, 2, 3"
+    assert found[1].startswith("grpo.families names 'knitting', which errands does not have; it has: mail_file, ")
+    assert found[0] == "tasks.levels = (9,) leaves no family of errands; its levels: 1, 2, 3"
     assert found[4] == "agents[2].import_path: 'json:__name__' is not a function, it is 'json'"
 
 
@@ -64,7 +64,7 @@ def test_family_that_the_levels_leave_out_is_named(setting: str) -> None:
     sections: dict[str, Any] = {"tasks": {"levels": [2]}, "grpo": {}}
     sections[setting]["families"] = ["mail_reply", "mail_file"]
     wanted = f"{setting}.families names 'mail_file' of level 1, which tasks.levels = (2,) leaves out"
-    assert problems_of(office(**sections)) == (wanted,)
+    assert problems_of(errands(**sections)) == (wanted,)
 
 
 def test_file_without_tasks_to_practise_or_to_examine_is_refused(desk: ModuleType, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: Modul
     check_names(rewarding, kit)
 
 
-def test_the_suites_rubric_can_be_chosen_with_weights_for_its_components() -> None:
+def test_the_offices_rubric_can_be_chosen_with_weights_for_its_components() -> None:
     def chosen(weights: dict[str, float]) -> Config:
         agent = {"name": "nano", "kind": "local_model", "model": "nano"}
         judge = "upturn.environments.office.rubric:RubricVerifier"
@@ -133,4 +133,4 @@ def test_a_limit_on_a_cost_that_the_judge_does_not_give_is_refused(desk: ModuleT
     for limits in ({}, {"error": 0.5}):
         own = GrpoConfig(preset="agent_recipe", algorithm=AlgorithmConfig(cost_limits=limits))
         check_names(config.model_copy(update={"grpo": own}), desk.kit())
-    check_names(office(grpo={"preset": "agent_recipe"}), ErrandsKit())
+    check_names(errands(grpo={"preset": "agent_recipe"}), ErrandsKit())

@@ -92,11 +92,11 @@ def test_judge_that_is_none_is_refused(desk: ModuleType, path: str) -> None:
 
 def test_tools_are_those_of_the_kit_within() -> None:
     """Models with a chat template are told of them, whoever judges and for whichever tenant."""
-    office, tasks = ErrandsKit(), [Task("a", "mail_file", "file it", "errands")]
+    errands, tasks = ErrandsKit(), [Task("a", "mail_file", "file it", "errands")]
     within = (
-        OwnKit(office, office.verifier, "acme"),
-        FileKit(office, office.verifier, tasks),
-        HintedKit(office, {}),
+        OwnKit(errands, errands.verifier, "acme"),
+        FileKit(errands, errands.verifier, tasks),
+        HintedKit(errands, {}),
     )
-    assert [tools_of(each) for each in within] == [tools_of(office)] * 3
-    assert len(tools_of(office)) == 20
+    assert [tools_of(each) for each in within] == [tools_of(errands)] * 3
+    assert len(tools_of(errands)) == 20

@@ -414,7 +414,7 @@ def test_the_exams_models_are_gone_while_training_holds_its_own(
 
 
 def test_a_whole_run_makes_a_version_and_a_resumed_one_makes_it_again(desk: ModuleType, tmp_path: Path) -> None:
-    """One round of three tasks in the office."""
+    """One round of three tasks in errands."""
     config = parse_config(TINY)
     with desk.opened(tmp_path / "run", config) as context:
         taught = teach(context, "iterated")

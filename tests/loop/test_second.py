@@ -1,4 +1,4 @@
-"""Second attempts in the office: told, judged like first ones, and learned from without what they were told."""
+"""Second attempts in errands: told, judged like first ones, and learned from without what they were told."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def trainee() -> Trainee:
-    """The shipped model in the office."""
+    """The shipped model in errands."""
     return Trainee(Fleet(ErrandsKit(), LIMITS), NANO)
 
 
@@ -130,15 +130,15 @@ def test_trouble_is_the_last_refusal_or_else_the_last_action(failed: list[Scored
 
 
 def test_kits_that_wrap_another_pass_its_hints_on() -> None:
-    office = ErrandsKit()
-    (task,) = islice(office.tasks(seed=0, split="train", families=["mail_file"]), 1)
+    errands = ErrandsKit()
+    (task,) = islice(errands.tasks(seed=0, split="train", families=["mail_file"]), 1)
     wrapped: list[EnvironmentKit] = [
-        OwnKit(office, office.verifier, "acme"),
-        FileKit(office, office.verifier, [task]),
+        OwnKit(errands, errands.verifier, "acme"),
+        FileKit(errands, errands.verifier, [task]),
     ]
     for kit in wrapped:
         assert isinstance(kit, HintingKit)
-        assert hint_of(kit, task) == hint_of(office, task)
+        assert hint_of(kit, task) == hint_of(errands, task)
 
 
 def test_an_environment_without_answers_names_the_cure(trainee: Trainee, failed: list[ScoredGroup]) -> None:

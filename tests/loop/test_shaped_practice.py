@@ -1,4 +1,4 @@
-"""Sub-goal rewards in a real run: potentials of the office reach the credit of turns, and are missed by name."""
+"""Sub-goal rewards in a real run: potentials of errands reach the credit of turns, and are missed by name."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -44,7 +44,7 @@ def practised(kit: EnvironmentKit, family: str) -> tuple[Trainee, list[ScoredGro
     return trainee, trainee.practise(tasks, 0, PRACTICE, Forgetful())
 
 
-def test_turns_are_credited_with_differences_of_the_office_s_potential(tmp_path: Path) -> None:
+def test_turns_are_credited_with_differences_of_the_potential_of_errands(tmp_path: Path) -> None:
     trainee, groups = practised(ErrandsKit(), "call_off")
     potentials = [member.potentials for group in groups for member in group.members]
     assert all(each is not None and each[0] == each[-1] == 0.0 for each in potentials)

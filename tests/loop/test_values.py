@@ -36,7 +36,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def fleet() -> Fleet:
-    """The shipped model in the office."""
+    """The shipped model in errands."""
     return Fleet(ErrandsKit(), LIMITS)
 
 
@@ -256,7 +256,7 @@ def test_continuations_that_broke_are_counted_and_their_cause_is_named(fleet: Fl
 
 
 def test_a_later_state_whose_continuations_broke_is_not_measured(fleet: Fleet) -> None:
-    """What broke is missing, though the office's verifier calls it a failure: it says nothing about the state."""
+    """What broke is missing, though the verifier of errands calls it a failure: it says nothing about the state."""
     purpose = Purpose("greedy", 0, temperature=0.0)
     groups = _groups(fleet, purpose, ["call_off"], 1)
     (whole,) = continued(fleet, NANO, groups, purpose, how=Continuations(2, score)).returns[0]

@@ -31,7 +31,7 @@ def test_practice_is_watched_on_tasks_with_an_interval_and_costs(desk: ModuleTyp
     assert 0 <= found.low <= found.score <= found.high <= 1
     assert set(found.costs) == {"error"}  # the desk's judge knows no other
     assert found.missing_costs == {}
-    assert found.costs["error"] > 0  # the office's model answers in words that the desk refuses
+    assert found.costs["error"] > 0  # the model of errands answers in words that the desk refuses
     assert found.measure == "success on training templates in unseen worlds"
 
 
@@ -52,7 +52,7 @@ def test_the_watched_cost_is_the_mean_over_what_could_be_judged(desk: ModuleType
 
 
 def _on_file(desk: ModuleType, tmp_path: Path, **counts: int) -> Config:
-    """So many training tasks of each family, and four of each held out; practised by the office's model."""
+    """So many training tasks of each family, and four of each held out; practised by the model of errands."""
     kit, tasks = desk.kit(), list[Task]()
     for family, count in counts.items():
         for split, many in (("train", count), ("heldout", 4)):

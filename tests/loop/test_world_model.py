@@ -25,7 +25,7 @@ from upturn.training.place import CURVE_FILE, RunDescription, RunPlan, read_outc
 from upturn.training.policy_settings import KlSettings, ObjectiveSettings
 from upturn.training.world_model_settings import WorldModelSettings
 
-OFFICE = {
+ERRANDS = {
     "run": {"threads": 1},
     "agents": [
         {"name": "nano", "kind": "local_model", "model": "nano"},
@@ -47,7 +47,7 @@ NANO = AgentConfig(name="nano", kind="local_model", model="nano")
 
 
 def _opened(desk: ModuleType, folder: Path) -> AbstractContextManager[Context]:
-    opened: AbstractContextManager[Context] = desk.opened(folder, parse_config(OFFICE))
+    opened: AbstractContextManager[Context] = desk.opened(folder, parse_config(ERRANDS))
     return opened
 
 
@@ -59,7 +59,7 @@ def test_a_plan_counts_the_predictions_that_are_sampled(
     monkeypatch.setattr(world_model, "rows_plan", lambda *_, **__: rest)
     monkeypatch.setattr(world_model, "FEW_TRANSITIONS", 3)
     own = {"iterations": 7, "evaluate_every": 3, "transitions_per_iteration": 5, "attempts": 4}
-    settings = parse_config({**OFFICE, "pool": {"path": str(tmp_path / "pool.db")}, "world_model": own})
+    settings = parse_config({**ERRANDS, "pool": {"path": str(tmp_path / "pool.db")}, "world_model": own})
     with desk.opened(tmp_path / "run", settings) as context:
         serve(context, "serve", 32)
         trainee = Trainee(context.fleet, version_of(NANO))

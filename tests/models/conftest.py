@@ -40,7 +40,7 @@ END = {"qwen2_5": "<|im_end|>", "qwen3": "<|im_end|>", "llama3_1": "<|eot_id|>",
 
 
 def _corpus() -> list[str]:
-    """What the tokenizers are trained on: templates, tools and words of the office."""
+    """What the tokenizers are trained on: templates, tools and words of errands."""
     tools = [json.dumps(tool.properties) + tool.name + tool.description for tool in errands_tools()]
     return [*(path.read_text() for path in sorted(TEMPLATES.iterdir())), *tools]
 

@@ -1,4 +1,4 @@
-"""Whole attempts in the office by models with chat templates: what they read, what is recorded, what is trained."""
+"""Whole attempts in errands by models with chat templates: what they read, what is recorded, what is trained."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -109,7 +109,7 @@ def test_tokens_that_the_model_itself_ends_with_end_a_turn_too(folder: Path) -> 
     assert renderer.read((*written[:-1], ends[1])).action == Action("mail", "list")
 
 
-def test_a_whole_attempt_in_the_office_from_a_folder(folder: Path) -> None:
+def test_a_whole_attempt_in_errands_from_a_folder(folder: Path) -> None:
     kit = ErrandsKit()
     fleet = Fleet(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")

@@ -79,7 +79,7 @@ def test_walks_are_repeatable_and_end_by_telling_the_user(kind: str) -> None:
         steps = walk(kind, number)
         assert steps == walk(kind, number)
         assert steps[-1][1].target == "user"
-        # A drill is about writing the operation; the office may refuse it.
+        # A drill is about writing the operation; errands may refuse it.
         assert kind == "drill" or not any(observation.is_error for observation, _ in steps)
 
 

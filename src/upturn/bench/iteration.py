@@ -1,8 +1,8 @@
 """One whole iteration of group-relative training, sampling included, against TRL with ``environment_factory``.
 
 Both sides let the shipped model attempt the same tasks of errands at temperature 1 with the same limits, judge
-with the same verifier and make one optimiser step. They draw different samples, so what is compared before the ratio is
-believed is how much was sampled and how much was earned.
+with the same verifier and make one optimiser step. They draw different samples, so what is compared before the
+ratio is believed is how much was sampled and how much was earned.
 """
 
 import math

@@ -113,10 +113,10 @@ def test_a_registered_kit_carries_its_verifier_s_version(twice: str) -> None:
     assert register(f"{twice}:kit") == "upturn/twice-v7"
     with pytest.raises(WorldError, match="known to Gymnasium already, as another environment"):
         register(f"{twice}:other")
-    office = register("errands")
-    assert office == f"upturn/office-v{resolve_kit('errands').verifier.name.rpartition('/')[2]}"
-    assert register("errands") == office, "twice is once"
-    assert gymnasium.registry[office].kwargs == {"kit": "errands"}
+    name = register("errands")
+    assert name == f"upturn/errands-v{resolve_kit('errands').verifier.name.rpartition('/')[2]}"
+    assert register("errands") == name, "twice is once"
+    assert gymnasium.registry[name].kwargs == {"kit": "errands"}
 
 
 def test_environments_step_together() -> None:

@@ -54,7 +54,7 @@ def served(kit: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server of offices."""
+    """A server of errands."""
     with served("errands") as address:
         yield address
 
@@ -120,7 +120,7 @@ def test_what_comes_in_the_wrong_order_or_is_not_there_is_said(url: str) -> None
         with pytest.raises(RuntimeError, match="409: there is no task yet; call reset first"):
             env.step(KitAction(text="user.finish"))
         assert env.state() == KitState()
-        with pytest.raises(RuntimeError, match="422: office has no family 'fax'"):
+        with pytest.raises(RuntimeError, match="422: errands has no family 'fax'"):
             env.reset(family="fax")
         for wrong in ({"seed": "one"}, {"seed": -1}, {"split": "test"}, {"tsk": 1}):
             with pytest.raises(RuntimeError, match=r"422: .*validation error"):

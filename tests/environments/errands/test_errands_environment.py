@@ -1,4 +1,4 @@
-"""The office as an environment: resets, steps, snapshots, and nothing an agent sends that raises."""
+"""Errands as an environment: resets, steps, snapshots, and nothing an agent sends that raises."""
 
 import json
 import math
@@ -47,7 +47,7 @@ fitting = st.sampled_from(
 
 @st.composite
 def actions(draw: st.DrawFn) -> Action:
-    """Half of them close to what the office takes, the rest anything that has the shape of an action."""
+    """Half of them close to what errands takes, the rest anything that has the shape of an action."""
     if draw(st.booleans()):
         names = st.sampled_from(["id", "folder", "to", "text", "sheet", "cell", "value", "day", "start"]) | anything
         parameters: dict[str, Any] = draw(st.dictionaries(names, json_values | fitting, max_size=4))
@@ -154,7 +154,7 @@ def test_the_potential_of_perfect_work_is_one_where_anything_is_to_be_changed(na
     assert all(potential is not None and 0 <= potential <= 1 for potential in potentials)
 
 
-def test_an_office_without_a_task_says_so() -> None:
+def test_errands_without_a_task_says_so() -> None:
     with pytest.raises(WorldError, match="call reset"):
         ErrandsEnvironment().step(Action("user", "finish"))
 
@@ -162,13 +162,13 @@ def test_an_office_without_a_task_says_so() -> None:
 @pytest.mark.parametrize(
     ("task", "error", "message"),
     [
-        (Task("x", "do", "mail_file", "shop", context={"template": 0}), WorldError, "is not an office task"),
-        (Task("x", "do", "mail_file", "errands"), WorldError, "is not an office task"),
+        (Task("x", "do", "mail_file", "shop", context={"template": 0}), WorldError, "is not an errands task"),
+        (Task("x", "do", "mail_file", "errands"), WorldError, "is not an errands task"),
         (Task("x", "do", "mail_file", "errands", context={"template": 99}), WorldError, "names template 99"),
         (
             Task("x", "do", "fax", "errands", context={"template": 0}),
             UnknownNameError,
-            "unknown office family 'fax'",
+            "unknown errands family 'fax'",
         ),
     ],
 )
@@ -177,7 +177,7 @@ def test_foreign_tasks_are_refused(task: Task, error: type[Exception], message: 
         ErrandsEnvironment().reset(task)
 
 
-def test_the_office_keeps_the_contract() -> None:
+def test_errands_keeps_the_contract() -> None:
     mail = Action("mail", "list", {"folder": "inbox"})
     ask = Action("user", "ask", {"text": "which?"})
     violation = Action("mail", "send", {"to": "a@b", "subject": "x", "body": "y"})

@@ -1,4 +1,4 @@
-"""The office's judge: pure, re-runnable, and not fooled by one wrong, missing or additional change."""
+"""The judge of errands: pure, re-runnable, and not fooled by one wrong, missing or additional change."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -140,7 +140,7 @@ def test_leaving_out_any_writing_action_or_the_end_fails(name: str) -> None:
 
 
 @every_family
-def test_one_stray_action_in_the_real_office_fails(name: str) -> None:
+def test_one_stray_action_in_real_errands_fails(name: str) -> None:
     task = make_task(name, 5)
     scenario = compose(task)
     touched = {path.split("/")[1] for path in scenario.draft.changes}

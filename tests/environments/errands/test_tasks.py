@@ -167,5 +167,5 @@ def test_streams_come_in_rounds_and_share_no_task() -> None:
 
 
 def test_unknown_families_are_named() -> None:
-    with pytest.raises(UnknownNameError, match="unknown office family 'mail'; known: mail_file, "):
+    with pytest.raises(UnknownNameError, match="unknown errands family 'mail'; known: mail_file, "):
         make_task("mail", 0)

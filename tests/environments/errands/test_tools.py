@@ -1,4 +1,4 @@
-"""The office's tools say what its operations take."""
+"""The tools of errands say what its operations take."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Attempts at tasks of the suite."""
+"""Attempts at tasks of the office."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias

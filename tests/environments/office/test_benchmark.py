@@ -50,7 +50,7 @@ def test_a_task_that_drifted_is_named() -> None:
     suite = suite_named("prodbench-safety")
     first, second = suite.entries[:2]
     drifted = suite._replace(entries=(first._replace(content="0" * 16), second))
-    with pytest.raises(WorldError, match=rf"1 of 2 tasks .*suite/{first.family}/heldout/\d+/{first.number};"):
+    with pytest.raises(WorldError, match=rf"1 of 2 tasks .*office/{first.family}/heldout/\d+/{first.number};"):
         tasks_of(drifted)
 
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
+from upturn.environments import office
 from upturn.environments.office.family import Family, joined
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.environments.workspace.apps import operation_of

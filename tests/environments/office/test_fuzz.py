@@ -1,4 +1,4 @@
-"""Whatever is sent to the suite, in whatever order: every action is answered, and what must hold still holds."""
+"""Whatever is sent to the office, in whatever order: every action is answered, and what must hold still holds."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

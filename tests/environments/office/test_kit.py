@@ -1,4 +1,4 @@
-"""The suite as an environment: its contract, its ceiling and floor, and what it says of violations."""
+"""The office as an environment: its contract, its ceiling and floor, and what it says of violations."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias

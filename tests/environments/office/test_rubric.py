@@ -132,7 +132,7 @@ def test_weights_with_which_a_failure_could_earn_as_much_as_a_success_are_refuse
         RubricWeights(user=-1)
 
 
-def test_the_verdict_stays_the_suites_own() -> None:
+def test_the_verdict_stays_the_offices_own() -> None:
     task = make_task("mail_reply", 0)
     trajectory, own = attempted(task, compose(task).draft.oracle[:3])
     found = RubricVerifier().verify(task, trajectory)

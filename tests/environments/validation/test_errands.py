@@ -1,6 +1,6 @@
-"""The office under validation: it is sound, and without a gate of its verifier something pays.
+"""Errands under validation: it is sound, and without a gate of its verifier something pays.
 
-The gate ``ended`` stands for what cannot come about in the office itself: its last word ends the task.
+The gate ``ended`` stands for what cannot come about in errands itself: its last word ends the task.
 """
 
 from dataclasses import replace
@@ -77,6 +77,6 @@ def test_an_answer_among_others_pays_dumps_and_keywords() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ErrandsKit().families)
-def test_the_office_is_sound(family: str) -> None:
+def test_errands_is_sound(family: str) -> None:
     found = checks(ErrandsKit(), family, Plan(tasks=20))
     assert breached(found) == set(), {name: found[name].breach for name in breached(found)}
