@@ -38,6 +38,7 @@ kind = "local_model"
 model = "nano"
 
 [environment]
+name = "errands"
 max_turns = 6
 max_tokens = 240
 max_action_tokens = 40
