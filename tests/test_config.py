@@ -26,7 +26,7 @@ from upturn.deployment.validation import ValidationSettings
 from upturn.errors import ConfigError
 from upturn.training.settings import SftSettings
 
-NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
+NANO = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
 FAR = {"name": "far", "kind": "endpoint", "url": "http://localhost:1/v1", "model": "m"}
 RULES = {"name": "rules", "kind": "rule_based", "import_path": "my.rules:agent"}
 
@@ -139,7 +139,7 @@ def test_all_problems_are_reported_together() -> None:
         ({"rewards": {"weights": {}}}, "rewards.weights: weights must name at least one reward component, got {}"),
         ({"agents": []}, "agents: at least one [[agents]] is needed, got []"),
         (
-            {"agents": [{"kind": "local_model", "model": "nano"}]},
+            {"agents": [{"kind": "local_model", "model": "nano-errands"}]},
             "agents[0].name: missing; it has no default; set it",
         ),
         ({"agents": [{**NANO, "kind": "robot"}]}, "agents[0].kind: input should be 'local_model'"),
@@ -396,7 +396,7 @@ def test_file_is_read_and_what_it_names_must_be_there(tmp_path: Path) -> None:
         [[agents]]
         name = "nano"
         kind = "local_model"
-        model = "nano"
+        model = "nano-errands"
         [[agents]]
         name = "far"
         kind = "endpoint"
@@ -445,7 +445,7 @@ def test_unreadable_file_is_one_problem(tmp_path: Path, content: bytes, problem:
 
 def test_a_mark_that_editors_put_before_the_text_is_no_problem(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
-    path.write_bytes(b'\xef\xbb\xbf[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano"\n')
+    path.write_bytes(b'\xef\xbb\xbf[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano-errands"\n')
     assert load_config(path, {}).agents[0].name == "nano"
 
 
@@ -493,7 +493,7 @@ def test_a_model_may_be_named_as_on_the_hub(name: str, tmp_path: Path) -> None:
 
 def test_a_second_base_that_is_not_there_is_named_before_any_training(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
-    agent = '[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano"\n[rft]\n'
+    agent = '[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano-errands"\n[rft]\n'
     path.write_text(f'{agent}second_base = "{tmp_path}/gone"\n')
     with pytest.raises(ConfigError) as caught:
         load_config(path, {})
@@ -506,7 +506,7 @@ def test_a_second_base_that_is_not_there_is_named_before_any_training(tmp_path: 
 def test_a_pool_is_a_file_and_threads_have_an_end(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     path.write_text(
-        f'[pool]\npath = "{tmp_path}"\n[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano"\n'
+        f'[pool]\npath = "{tmp_path}"\n[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano-errands"\n'
     )
     with pytest.raises(ConfigError) as caught:
         load_config(path, {})

@@ -102,7 +102,7 @@ def configuration_page() -> str:
         "[[agents]]",
         'name = "nano"',
         'kind = "local_model"',
-        'model = "nano"',
+        'model = "nano-errands"',
         "```",
     ]
     for name, field in Config.model_fields.items():

@@ -35,7 +35,7 @@ def built(version: AgentVersion, renderer: NoRenderer | None = None) -> Agent:
 
 
 def test_each_kind_becomes_its_agent() -> None:
-    local = replace(VERSION, kind="local_model", model="nano", prompt="Be kind.")
+    local = replace(VERSION, kind="local_model", model="nano-errands", prompt="Be kind.")
     endpoint = replace(VERSION, kind="endpoint", model="http://127.0.0.1:1/v1", model_name="m")
     assert isinstance(built(VERSION), CallableAgent)
     assert isinstance(built(replace(VERSION, kind="rule_based")), CallableAgent)

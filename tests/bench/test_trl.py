@@ -22,7 +22,7 @@ from upturn.bench.worker import Worker
 from upturn.environments.errands import LEARNED, ErrandsEnvironment
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.models import CompactRenderer, write_call
-from upturn.models.nano import NANO_FOLDER
+from upturn.models.shipped import SHIPPED
 from upturn.records import Action, JsonValue, fields_json
 
 pytestmark = [
@@ -72,7 +72,7 @@ def test_a_conversation_has_the_tokens_that_our_renderer_gives_it() -> None:
     from upturn.bench.sides.practice_trl import errands_tokenizer
 
     tokenizer: Any = errands_tokenizer()  # its methods give strings, lists or more, as the arguments have it
-    renderer = CompactRenderer(Tokenizer.from_file(str(NANO_FOLDER / "tokenizer.json")))
+    renderer = CompactRenderer(Tokenizer.from_file(str(SHIPPED["nano-errands"] / "tokenizer.json")))
     environment = ErrandsEnvironment()
     for task in islice(ErrandsKit().tasks(seed=3, split="train", families=LEARNED), 2 * len(LEARNED)):
         observation, _ = environment.reset(task)
@@ -95,7 +95,7 @@ def test_what_the_model_wrote_is_a_call_unless_it_ends_the_task() -> None:
     from upturn.bench.sides.practice_trl import errands_tokenizer
 
     tokenizer = errands_tokenizer()
-    renderer = CompactRenderer(Tokenizer.from_file(str(NANO_FOLDER / "tokenizer.json")))
+    renderer = CompactRenderer(Tokenizer.from_file(str(SHIPPED["nano-errands"] / "tokenizer.json")))
     search, finish = Action("mail", "search", {"from": "ann"}), Action("user", "finish")
     called = tokenizer.parse_response(list(renderer.write(search)))
     assert called["tool_calls"][0]["function"] == {"name": "act", "arguments": {"call": write_call(search)}}

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from upturn import __version__
 from upturn.cli.app import app
-from upturn.loop.demo import Size, demo_config
+from upturn.loop.demo_plan import Size, demo_config
 from upturn.loop.journal import FILE_NAME, Journal
 
 

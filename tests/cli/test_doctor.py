@@ -35,20 +35,27 @@ def test_missing_torch_is_named() -> None:
 
 
 def test_model_files_must_be_there_whole(tmp_path: Path) -> None:
-    assert "config.json: No such file or directory, model.safetensors: No such" in check_model(tmp_path).found
+    assert (
+        "config.json: No such file or directory, model.safetensors: No such" in check_model("nano", tmp_path).found
+    )
     for name in MODEL_FILES:
         (tmp_path / name).write_text("x")
-    assert "model.safetensors: cannot be compared, card.json is missing or damaged" in check_model(tmp_path).found
+    assert (
+        "model.safetensors: cannot be compared, card.json is missing or damaged"
+        in check_model("nano", tmp_path).found
+    )
     digest = sha256(b"x").hexdigest()
     card = {"weights_sha256": digest, "tokenizer_sha256": digest}
     (tmp_path / "card.json").write_text(json.dumps(card))
-    assert check_model(tmp_path) == Check("nano model", str(tmp_path), True, check_model(tmp_path).advice)
+    assert check_model("nano", tmp_path) == Check(
+        "model nano", str(tmp_path), True, check_model("nano", tmp_path).advice
+    )
     (tmp_path / "config.json").write_text("")
     (tmp_path / "tokenizer.json").write_text("y")
-    check = check_model(tmp_path)
+    check = check_model("nano", tmp_path)
     assert not check.is_fine
     assert check.found == f"config.json: empty, tokenizer.json: damaged in {tmp_path}"
-    assert "build-nano" in check.advice
+    assert "upturn model build-nano nano" in check.advice
 
 
 def test_disk_and_memory_have_bars() -> None:
@@ -96,4 +103,4 @@ def test_something_missing_exits_1_with_what_to_do(monkeypatch: pytest.MonkeyPat
 
 def test_this_machine_can_be_looked_at() -> None:
     names = [check.name for check in doctor_module.all_checks()]
-    assert names == ["python", "torch", "nano model", "disk", "memory", "cores", "threads"]
+    assert names == ["python", "torch", "model nano", "model nano-errands", "disk", "memory", "cores", "threads"]

@@ -22,7 +22,7 @@ threads = 1
 [[agents]]
 name = "nano"
 kind = "local_model"
-model = "nano"
+model = "nano-errands"
 temperature = 1.0
 
 [environment]

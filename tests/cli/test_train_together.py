@@ -19,7 +19,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from upturn.models.nano import NANO_FOLDER
+from upturn.models.shipped import SHIPPED
 from upturn.training.place import CHECKPOINT_FILE, CURVE_FILE
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ COMMON = """
 [[agents]]
 name = "nano"
 kind = "local_model"
-model = "nano"
+model = "nano-errands"
 
 [environment]
 name = "errands"
@@ -188,7 +188,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 def test_practice_in_two_processes_ends_with_the_weights_of_one(one: Ended, two: Ended) -> None:
-    before = safetensors.torch.load_file(NANO_FOLDER / "model.safetensors")
+    before = safetensors.torch.load_file(SHIPPED["nano-errands"] / "model.safetensors")
     name = "model.embed_tokens.weight"
     assert not torch.equal(one.weights()[f"grpo weights.{name}"], before[name].float())
     _assert_same(one, two)

@@ -13,7 +13,7 @@ from upturn.training.advantages import LagrangianSettings
 
 
 def advantage_of(**section: Any) -> AdvantageSettings:
-    agent = {"name": "nano", "kind": "local_model", "model": "nano"}
+    agent = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
     return algorithm_settings(parse_config({"agents": [agent], "grpo": {"advantage": section}})).advantage
 
 

@@ -20,7 +20,7 @@ from upturn.training.policy_settings import (
 )
 from upturn.training.presets import PRESETS, preset
 
-NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": "nano"}
+NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
 
 
 def config_of(grpo: dict[str, Any], **sections: Any) -> Config:

@@ -15,7 +15,7 @@ from upturn.loop.check import check_names
 from upturn.loop.kit import kit_of
 from upturn.records import fields_json
 
-NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": "nano"}
+NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
 
 
 def errands(**sections: Any) -> Config:
@@ -102,7 +102,7 @@ def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: Modul
 
 def test_the_offices_rubric_can_be_chosen_with_weights_for_its_components() -> None:
     def chosen(weights: dict[str, float]) -> Config:
-        agent = {"name": "nano", "kind": "local_model", "model": "nano"}
+        agent = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
         judge = "upturn.environments.office.rubric:RubricVerifier"
         environment = {"name": "office", "verifier": judge}
         return parse_config({"agents": [agent], "environment": environment, "rewards": {"weights": weights}})

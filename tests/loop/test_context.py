@@ -146,9 +146,9 @@ def test_version_gets_a_name_of_its_own_where_a_shared_pool_knows_another(desk: 
     ("settings", "wanted"),
     [
         (
-            {"kind": "local_model", "model": "nano", "temperature": 0.5, "prompt": "be kind"},
+            {"kind": "local_model", "model": "nano-errands", "temperature": 0.5, "prompt": "be kind"},
             AgentVersion(
-                "a", "base", "local_model", model="nano", prompt="be kind", parameters={"temperature": 0.5}
+                "a", "base", "local_model", model="nano-errands", prompt="be kind", parameters={"temperature": 0.5}
             ),
         ),
         (
@@ -163,12 +163,12 @@ def test_version_gets_a_name_of_its_own_where_a_shared_pool_knows_another(desk: 
             ),
         ),
         (
-            {"kind": "local_model", "model": "nano", "context": ContextConfig(tokens=400)},
+            {"kind": "local_model", "model": "nano-errands", "context": ContextConfig(tokens=400)},
             AgentVersion(
                 "a",
                 "base",
                 "local_model",
-                model="nano",
+                model="nano-errands",
                 parameters={
                     "temperature": 1.0,
                     "context_tokens": 400.0,
@@ -202,7 +202,7 @@ def test_torch_is_as_it_was_when_a_run_is_over(desk: ModuleType, tmp_path: Path)
     threads, smallest = torch.get_num_threads(), sys.float_info.min
     config = parse_config(
         {
-            "agents": [{"name": "nano", "kind": "local_model", "model": "nano"}],
+            "agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}],
             "environment": {"name": "toy_desk:kit"},
             "run": {"threads": threads + 1},
         }

@@ -13,7 +13,7 @@ from upturn.deployment.interval import Interval
 from upturn.environments.errands import LEARNED
 from upturn.loop.context import Context, open_run
 from upturn.loop.cycle import examine
-from upturn.loop.demo import demo_config
+from upturn.loop.demo_plan import demo_config
 from upturn.loop.exam import ExamResult
 from upturn.loop.practice import Reward
 from upturn.loop.progress import NoProgress

@@ -27,7 +27,7 @@ from upturn.loop.crew import CrewFleet, OpenTrainee, TraineeWorkplace
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.trainee import Practice, Trainee
 from upturn.models.engine import weights_hash
-from upturn.models.nano import load_local
+from upturn.models.shipped import load_local
 from upturn.records import AgentVersion, Task, Trajectory
 from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.advantage import ScoredGroup
@@ -35,7 +35,7 @@ from upturn.training.asynchronous import AheadCollect
 from upturn.training.weights import put_back
 
 LIMITS = Limits(max_turns=6, max_tokens=256, max_action_tokens=24)
-VERSION = AgentVersion("nano", "1", "local_model", model="nano")
+VERSION = AgentVersion("nano", "1", "local_model", model="nano-errands")
 PURPOSE = Purpose("run/0", 11, temperature=1.0)
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra ray is not installed")
 
@@ -163,7 +163,7 @@ def test_sampling_ahead_through_a_crew_is_stamped_with_the_promised_weights(tmp_
     """Two iterations with staleness 1 come from the weights before training, the third from those after one."""
     kit = resolve_kit("errands")
     fleet = CrewFleet(kit, LIMITS, InProcess(OpenTrainee("errands", LIMITS, VERSION), 1), tmp_path)
-    ahead, model = Trainee(fleet, VERSION), load_local("nano").model
+    ahead, model = Trainee(fleet, VERSION), load_local("nano-errands").model
     fleet.follow(ahead.model)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:

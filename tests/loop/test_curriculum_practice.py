@@ -20,7 +20,7 @@ from upturn.training.curriculum import Portion
 from upturn.training.curriculum_collect import CurriculumCollect
 from upturn.training.curriculum_settings import CurriculumSettings
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 SHORT = {"max_turns": 1, "max_tokens": 128}
 WEIGHTS = {"sums": 1.0, "products": 0.5}
 

@@ -14,7 +14,8 @@ from upturn.environments.errands import LEARNED
 from upturn.loop.check import check_names
 from upturn.loop.context import Context
 from upturn.loop.cycle import serve
-from upturn.loop.demo import ENOUGH_DECISIONS, LEAD, Size, demo_config, family_shares
+from upturn.loop.demo import ENOUGH_DECISIONS, LEAD, family_shares
+from upturn.loop.demo_plan import Size, demo_config
 from upturn.loop.exam import ExamResult, Mark
 
 SIZES: tuple[Size, ...] = get_args(Size)

@@ -16,7 +16,7 @@ from upturn.loop.lessons.effect import check_effect
 from upturn.loop.lessons.imitation import refuse_forking
 from upturn.models import Renderer
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 GUIDED = {"grpo", "ppo"}
 PRACTISING = GUIDED | {"dpo-rounds", "rejection", "iterated", "star", "self-repair", "rft", "mixture"}
 

@@ -15,7 +15,7 @@ from upturn.errors import ConfigError, ModelError
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.records import AgentVersion, Task, TokenRow
 
-NANO = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
+NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=2, max_tokens=120, max_action_tokens=16)
 
 

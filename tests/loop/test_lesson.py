@@ -25,7 +25,7 @@ from upturn.records import AgentVersion
 from upturn.training.ppo_settings import CriticSettings
 from upturn.training.preference_settings import DpoSettings
 
-NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
+NANO = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
 ROUNDS = {"iterations": 7, "learning_rate": 3e-3, "evaluate_every": 2, "patience": 3, "target_score": 0.5}
 PAIRS = {
     "objective.beta": 0.7,

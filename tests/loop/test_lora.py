@@ -20,7 +20,7 @@ from upturn.loop.settings import adapter_settings
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import train_grpo
 from upturn.models.engine import LocalEngine, weights_hash
-from upturn.models.nano import NANO_FOLDER, load_local, model_folder
+from upturn.models.shipped import SHIPPED, load_local, model_folder
 from upturn.records import Evaluation
 from upturn.training.adapter import save_adapter
 from upturn.training.adapter_settings import AdapterSettings
@@ -32,7 +32,7 @@ from upturn.training.weights import put_back, weight_tensors
 
 pytest.importorskip("peft", reason="the extra lora is not installed")
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 BASE = version_of(NANO)
 ROUNDS = GrpoConfig(
     iterations=2, tasks_per_iteration=2, attempts=4, evaluate_every=2, learning_rate=1e-2, minibatches=1
@@ -68,7 +68,9 @@ def test_a_version_is_the_whole_model_and_the_adapter_lies_beside_it(desk: Modul
         sampled = {each.model_version for each in context.pool.trajectories(tenant="default")}
     adapter = Path(made.model) / "adapter"
     assert made.weights_hash == _hash(made.model) == _hash(str(adapter))
-    assert f'"base_model_name_or_path": "{NANO_FOLDER}"' in (adapter / "adapter_config.json").read_text()
+    assert (
+        f'"base_model_name_or_path": "{SHIPPED["nano-errands"]}"' in (adapter / "adapter_config.json").read_text()
+    )
     assert _hash("nano") in sampled and len(sampled) == 2, "the first round is the base's"
     assert curve[-1].metrics["loss"] is not None
 
@@ -79,7 +81,7 @@ def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
     desk: ModuleType, engine_server: ModuleType, tmp_path: Path, dialect: str, staleness: int
 ) -> None:
     """What comes back is scored again, so other weights than those in training would be refused."""
-    served = load_local("nano").model
+    served = load_local("nano-errands").model
     local = LocalEngine(served, max_length=CONTEXT)
     given: list[str] = []
 
@@ -100,16 +102,16 @@ def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
 
 
 def test_the_incumbents_share_is_blended_into_the_whole_model(desk: ModuleType, tmp_path: Path) -> None:
-    local = load_local("nano").model
+    local = load_local("nano-errands").model
     with torch.no_grad():
         for parameter in local.parameters():
             parameter.mul_(0.5)  # practice finds nothing better than these weights: they solve no sum, nor does it
-    save_version(local, tmp_path / "halved", companions=model_folder("nano"))
+    save_version(local, tmp_path / "halved", companions=model_folder("nano-errands"))
     parent = replace(BASE, version="halved", model=str(tmp_path / "halved"))
     grpo = ROUNDS.model_copy(update={"incumbent_share": 0.25})
     with desk.opened(tmp_path / "run", _config(desk, grpo)) as context:
         made = train_grpo(context, parent, {"sums": 1.0}, "grpo")
-    before = weight_tensors(load_local("nano").model)
+    before = weight_tensors(load_local("nano-errands").model)
     for name, tensor in weight_tensors(load_local(made.model).model).items():
         torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])
     assert not (Path(made.model) / "adapter").exists(), "no adapter says what a blend is"
@@ -132,7 +134,7 @@ def test_an_adapter_on_a_version_that_is_one_loads_to_the_same_weights(desk: Mod
 def test_a_plan_counts_what_is_trained(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, _config(desk)) as context:
         shape = shape_of(Trainee(context.fleet, BASE, context.adapter).model)
-        whole = shape_of(load_local("nano").model)
+        whole = shape_of(load_local("nano-errands").model)
     assert whole.trained == whole.parameters
     assert shape.trained == shape.parameters - whole.parameters
     added = whole.layers * LORA.rank * (2 * whole.width + whole.inner + whole.width)

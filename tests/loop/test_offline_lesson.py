@@ -16,17 +16,17 @@ from upturn.loop.lessons.offline import train, usable_attempts, versions_of
 from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Practice, Trainee
 from upturn.models import CompactRenderer, Renderer
-from upturn.models.nano import load_local
+from upturn.models.shipped import load_local
 from upturn.pool import PoolSink
 from upturn.pool.snapshot import find_snapshot
 from upturn.training.stored import REASONS
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 SHORT = {"max_turns": 1, "max_tokens": 128}
 
 
 def _renderer() -> Renderer:
-    return CompactRenderer(load_local("nano").tokenizer)
+    return CompactRenderer(load_local("nano-errands").tokenizer)
 
 
 class Notes(NoProgress):

@@ -109,7 +109,7 @@ def test_a_peer_that_hangs_is_missed_by_the_first_process_and_a_first_one_that_t
 def test_sampling_ahead_is_refused_by_name() -> None:
     ahead = parse_config(
         {
-            "agents": [{"name": "nano", "kind": "local_model", "model": "nano"}],
+            "agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}],
             "grpo": {"algorithm": {"staleness": 1}},
         }
     )
@@ -144,7 +144,7 @@ def test_cores_are_shared_among_processes_where_no_threads_are_configured(desk: 
         (World(0, 2, 0, "cpu"), max(1, cores // 2)),
         (World(0, 999, 0, "cpu"), 1),
     ):
-        config = parse_config({"agents": [{"name": "nano", "kind": "local_model", "model": "nano"}]})
+        config = parse_config({"agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}]})
         name = f"{threads}-{world is None}"
         with open_run(config, tmp_path / name, "toy", NoProgress(), world=world) as context:
             assert torch.get_num_threads() == threads

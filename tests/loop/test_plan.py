@@ -38,7 +38,7 @@ from upturn.training.policy_settings import KlSettings, MismatchSettings, Object
 from upturn.training.row import TrainingRow, supervised_rows
 from upturn.training.settings import GrpoSettings, OptimiserSettings
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 SHORT = {"max_turns": 1, "max_tokens": 128}
 HELDOUT = 32
 """Held-out tasks: 31 are asked for, and the two families have as many each."""

@@ -25,7 +25,7 @@ from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
 from upturn.pool.snapshot import find_snapshot
 from upturn.records import Action, Feedback
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 SHORT = {"max_turns": 1, "max_tokens": 128}
 VERSIONS = {"old": "adder@base", "new": "solver@base"}
 

@@ -24,7 +24,7 @@ from upturn.training.weights import put_back, weight_tensors
 
 KIT = resolve_kit("errands")
 LIMITS = Limits(max_turns=4, max_tokens=200, max_action_tokens=24)
-VERSION = AgentVersion("nano", "1", "local_model", model="nano")
+VERSION = AgentVersion("nano", "1", "local_model", model="nano-errands")
 TASKS: list[Task] = list(islice(KIT.tasks(seed=3, split="train", families=["mail_file", "cell_ask"]), 3))
 PRACTICE = Practice("run", 5, 3)
 

@@ -21,7 +21,7 @@ from upturn.loop.sampling import check_sampler, follow, sampling
 from upturn.loop.trainee import Trainee
 from upturn.models.remote import RemoteSettings
 
-NANO = version_of(AgentConfig(name="nano", kind="local_model", model="nano"))
+NANO = version_of(AgentConfig(name="nano", kind="local_model", model="nano-errands"))
 SHORT = {"max_turns": 1, "max_tokens": 128}
 NOBODY = "http://127.0.0.1:9"
 """The discard port, where nothing listens."""
@@ -52,7 +52,7 @@ def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serv
     engine = RolloutConfig(place="engine", url=NOBODY, timeout_seconds=1.0)
     practice = GrpoConfig(iterations=1, evaluate_every=1)
     plain = desk.config(("solver",), environment=SHORT, tasks={"count": 4})
-    update = {"agents": (AgentConfig(name="nano", kind="local_model", model="nano"),), "rollouts": engine}
+    update = {"agents": (AgentConfig(name="nano", kind="local_model", model="nano-errands"),), "rollouts": engine}
     with desk.opened(tmp_path / "run", plain.model_copy(update={**update, "grpo": practice})) as context:
         with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed .* correct its URL"):
             teach(context, "grpo")

@@ -21,7 +21,7 @@ from upturn.training import ScoredGroup, supervised_rows
 from upturn.training.imitation_settings import SecondSettings, SelectionSettings
 from upturn.training.second import HintedGroup, learnable
 
-NANO = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
+NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=10, max_tokens=400, max_action_tokens=40)
 PRACTICE = Practice("run/star", seed=3, attempts=2)
 
@@ -106,7 +106,9 @@ def test_the_same_round_makes_the_same_attempts(trainee: Trainee, failed: list[S
         for iteration in (0, 0, *range(1, 8))
     ]
     assert rows[0] == rows[1]
-    assert any(later != rows[0] for later in rows[2:]), "of 20 rounds 12 were like the first: 7 such by chance in 3 %"
+    assert any(later != rows[0] for later in rows[2:]), (
+        "of 20 rounds 12 were like the first: 7 such by chance in 3 %"
+    )
 
 
 def test_self_repair_tells_each_attempt_of_its_own_trouble_and_no_answer(

@@ -18,7 +18,7 @@ from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import AdvantageSettings, GrpoSettings, ScoredGroup, advantage_of
 from upturn.training.grpo import run_grpo
 
-NANO = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
+NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
 PRACTICE = Practice("run", 0, attempts=8)
 SHAPED = AdvantageSettings("turn", is_shaped=True)
 

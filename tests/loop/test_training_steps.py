@@ -32,7 +32,7 @@ from upturn.loop.training import (
 )
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
-from upturn.models.nano import load_local, model_folder
+from upturn.models.shipped import load_local, model_folder
 from upturn.pool import PoolBatch, PoolSink, Selection
 from upturn.records import Action, Evaluation
 from upturn.rewards import soft_overlong
@@ -44,7 +44,7 @@ from upturn.training.row import written_count
 from upturn.training.version import save_version
 from upturn.training.weights import weight_tensors
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 
 
 def test_iterations_tasks_depend_on_seed_and_iteration_only(desk: ModuleType) -> None:
@@ -427,15 +427,15 @@ def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: 
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
     config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
     base = version_of(NANO)
-    local = load_local("nano").model
+    local = load_local("nano-errands").model
     with torch.no_grad():
         for parameter in local.parameters():
             parameter.mul_(0.5)  # practice finds nothing better than these weights: they solve no sum, nor does it
-    save_version(local, tmp_path / "halved", companions=model_folder("nano"))
+    save_version(local, tmp_path / "halved", companions=model_folder("nano-errands"))
     parent = replace(base, version="halved", model=str(tmp_path / "halved"))
     with desk.opened(tmp_path / "run", config) as context:
         version = train_grpo(context, parent, {"sums": 1.0}, "grpo")
-    before = weight_tensors(load_local("nano").model)
+    before = weight_tensors(load_local("nano-errands").model)
     for name, tensor in weight_tensors(load_local(version.model).model).items():
         torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])
 

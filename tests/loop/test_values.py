@@ -22,7 +22,7 @@ from upturn.training import AdvantageSettings, ScoredGroup, ScoredTrajectory, St
 from upturn.training.advantages import MonteCarloDelta, advantage_of
 from upturn.training.row import written_count
 
-NANO = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
+NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=10, max_tokens=240, max_action_tokens=40)
 
 

@@ -14,7 +14,7 @@ from upturn.loop.watch import SELECTION_TASKS, watched, watcher
 from upturn.records import Task, fields_json
 from upturn.training.assessment import Assessment
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 
 
 def test_practice_is_watched_on_tasks_with_an_interval_and_costs(desk: ModuleType, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from upturn.loop.plan import Plan
 from upturn.loop.trainee import Trainee
 from upturn.loop.training import demonstrations_in
 from upturn.loop.world_model import is_held_out, observed, own_rows, take_world_snapshot, train_world_model
-from upturn.models.nano import load_local
+from upturn.models.shipped import load_local
 from upturn.report.training import TrainingReport
 from upturn.training import GrpoSettings, SftSettings
 from upturn.training.curve import CurvePoint, read_curve
@@ -28,7 +28,7 @@ from upturn.training.world_model_settings import WorldModelSettings
 ERRANDS = {
     "run": {"threads": 1},
     "agents": [
-        {"name": "nano", "kind": "local_model", "model": "nano"},
+        {"name": "nano", "kind": "local_model", "model": "nano-errands"},
         {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.errands.rules:act"},
     ],
     "environment": {"name": "errands", "max_turns": 6, "max_tokens": 200, "max_action_tokens": 40},
@@ -43,7 +43,7 @@ SHORT = WorldModelSettings(
     warm_up=SftSettings(epochs=1),
     practice=GrpoSettings(iterations=2, objective=ObjectiveSettings(kl=KlSettings(0.01)), evaluate_every=2),
 )
-NANO = AgentConfig(name="nano", kind="local_model", model="nano")
+NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 
 
 def _opened(desk: ModuleType, folder: Path) -> AbstractContextManager[Context]:

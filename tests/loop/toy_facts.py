@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from upturn.deployment.validation import Pair, ValidationSettings, validate
 from upturn.loop.cycle import ReadinessReport
-from upturn.loop.demo import CoverageShare, Facts, FamilyShare, Floor
+from upturn.loop.demo import CoverageShare, Facts, FamilyShare
 from upturn.loop.exam import ExamResult, Mark
+from upturn.loop.floor import Floor
 from upturn.records import AgentVersion, Release, ReleaseEvidence, ReleaseState, Result
 
 LEVELS = {"mail": 1, "sheet": 2}
@@ -83,4 +84,5 @@ FACTS = Facts(
     damaged=exam("damaged", {"mail": 18, "sheet": 10}),
     damaged_release=release("damaged", "rolled_back", 144),
     release=release("grpo", "promoted", 480),
+    work=None,
 )  # fmt: skip

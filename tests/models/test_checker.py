@@ -6,7 +6,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from upturn.models import SPECIAL_TOKENS, CompactRenderer, RendererReport, Written, check_renderer
-from upturn.models.nano import load_local
+from upturn.models.shipped import load_local
 from upturn.records import Action, Observation, Turn
 
 
@@ -29,7 +29,7 @@ class Fine(CompactRenderer):
 def test_our_own_renderers_keep_the_contract() -> None:
     expected = RendererReport((), 0, 0)
     assert check_renderer(Fine()) == expected
-    report = check_renderer(CompactRenderer(load_local("nano").tokenizer))
+    report = check_renderer(CompactRenderer(load_local("nano-errands").tokenizer))
     assert report == expected and report.is_kept
 
 

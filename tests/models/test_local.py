@@ -24,7 +24,7 @@ from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.trainee import Practice, Trainee
 from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
 from upturn.models.local import find_folder, load_model
-from upturn.models.nano import load_local, model_folder
+from upturn.models.shipped import load_local, model_folder
 from upturn.records import Action, AgentVersion, Observation
 from upturn.training import OptimiserSettings, policy_rows
 from upturn.training.losses import CrossEntropy
@@ -66,8 +66,8 @@ def test_a_folder_with_a_chat_template_is_talked_to_by_it(folder: Path) -> None:
     )
     assert local.model.dtype == torch.float32 and not local.model.training
     assert load_local(str(folder), precision="bfloat16").model.dtype == torch.bfloat16
-    assert load_local("nano").chat is None
-    assert isinstance(load_local("nano").renderer(), CompactRenderer)
+    assert load_local("nano-errands").chat is None
+    assert isinstance(load_local("nano-errands").renderer(), CompactRenderer)
 
 
 def test_our_special_tokens_go_before_a_chat_template(tmp_path: Path, chat_tokenizer: Tokenizers) -> None:
@@ -258,7 +258,7 @@ def test_options_of_a_template_without_a_template_are_refused(folder: Path) -> N
     with pytest.raises(
         ModelError, match=r"\{'enable_thinking': False\} of a chat template have no effect on model 'nano'"
     ):
-        load_local("nano").renderer(options={"enable_thinking": False})
+        load_local("nano-errands").renderer(options={"enable_thinking": False})
     told = load_local(str(folder)).renderer(options={"date_string": "today"})
     assert isinstance(told, ChatRenderer)
     with pytest.raises(ModelError, match="template option 'enable_thinking' has no effect"):

@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from upturn.errors import ModelError
 from upturn.models import SPECIAL_TOKENS, CompactRenderer, Written
 from upturn.models.chat_template import ChatRenderer
-from upturn.models.nano import NANO_FOLDER
 from upturn.models.observation import RenderedObservations
+from upturn.models.shipped import SHIPPED
 from upturn.records import Action, Observation
 
 
@@ -64,7 +64,7 @@ def test_a_prediction_that_does_not_end_or_holds_special_tokens_is_none(special:
 
 
 def test_the_shipped_tokenizer_writes_observations() -> None:
-    tokenizer = Tokenizer.from_file(str(NANO_FOLDER / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(SHIPPED["nano-errands"] / "tokenizer.json"))
     own = RenderedObservations(CompactRenderer(tokenizer))
     assert own.beginning == (tokenizer.token_to_id("<|obs|>"),)
     assert own.stop_ids == (tokenizer.token_to_id("<|act|>"),)

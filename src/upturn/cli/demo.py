@@ -13,6 +13,13 @@ from upturn.cli.output import emit, resumable
 
 def demo(  # noqa: PLR0917  # one parameter per option
     seed: Annotated[int, typer.Option(min=0, help="Everything random is derived from it.")] = 0,
+    environment: Annotated[
+        str,
+        typer.Option(
+            help="office: every family that its model learns, in half an hour; errands: a small office. "
+            "Left out = a few families of the office, in minutes."
+        ),
+    ] = "",
     size: Annotated[Literal["full", "tiny"], typer.Option(help="tiny: the same steps in under a minute.")] = "full",
     directory: Annotated[Path, typer.Option(help="Folder that holds one folder per run.")] = Path("runs"),
     resume: Annotated[
@@ -29,18 +36,21 @@ def demo(  # noqa: PLR0917  # one parameter per option
         view.stage("Start")
         from upturn.cli.run_report import finish_demo
         from upturn.loop.context import open_run
-        from upturn.loop.demo import demo_config, run_demo
+        from upturn.loop.demo import run_demo
+        from upturn.loop.demo_plan import demo_config, plan_named
         from upturn.loop.place import chosen_run
 
+        plan = plan_named(environment)
         run_dir = chosen_run(directory, "demo", resume)
-        config = demo_config(seed=seed, size=size, directory=str(directory))
-        command = f"upturn demo --seed {seed} --size {size}"
+        config = demo_config(seed=seed, size=size, directory=str(directory), plan=plan)
+        named = f"demo --environment {environment}" if environment else "demo"
+        command = f"upturn {named} --seed {seed} --size {size}"
         with (
             resumable(f"{command} --directory {quote(str(directory))} --resume {quote(str(run_dir))}"),
-            open_run(config, run_dir, f"demo --size {size}", view) as context,
+            open_run(config, run_dir, f"{named} --size {size}", view) as context,
         ):
-            facts = run_demo(context, size)
+            facts = run_demo(context, size, plan)
             view.stage("Write the report")
-            made = finish_demo(context, facts, command=command, started=started)
+            made = finish_demo(context, facts, plan, command=command, started=started)
     details = made.details if as_json else {"report": str(run_dir / "report.html"), "try next": made.next_commands}
     emit("demo", made.results, details, as_json=as_json, config_hash=config.config_hash)

@@ -12,6 +12,7 @@ import typer
 
 import upturn
 from upturn.cli.output import emit, memory_bytes, package_version, say, usable_cores
+from upturn.config.load import SHIPPED_MODELS
 from upturn.records import Result
 
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
@@ -46,11 +47,11 @@ def check_torch(version: str) -> Check:
     return Check("torch", version or "missing", bool(version), "run make demo, which installs it into .venv")
 
 
-def check_model(folder: Path) -> Check:
-    """Whether the shipped model's files lie in ``folder`` and are those that its card was written for."""
+def check_model(name: str, folder: Path) -> Check:
+    """Whether a shipped model's files lie in ``folder`` and are those that its card was written for."""
     problems = [problem for name in MODEL_FILES if (problem := _file_problem(folder, name))]
     found = f"{', '.join(problems)} in {folder}" if problems else str(folder)
-    return Check("nano model", found, not problems, "restore it, or rebuild it: upturn model build-nano")
+    return Check(f"model {name}", found, not problems, f"restore it, or rebuild it: upturn model build-nano {name}")
 
 
 def _file_problem(folder: Path, name: str) -> str:
@@ -102,10 +103,11 @@ def check_threads(setting: str, cores: int) -> Check:
 def all_checks() -> list[Check]:
     """Every check on this machine, in the order they are printed."""
     cores = usable_cores()
+    models = Path(upturn.__file__).parent / "models"
     return [
         check_python(sys.version_info[:2]),
         check_torch(package_version("torch")),
-        check_model(Path(upturn.__file__).parent / "models" / "nano"),
+        *(check_model(name, models / name.replace("-", "_")) for name in SHIPPED_MODELS),
         check_disk(shutil.disk_usage(Path.cwd()).free / 2**30),
         check_memory(memory_bytes() / 2**30),
         check_cores(cores),

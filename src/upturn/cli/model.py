@@ -1,4 +1,4 @@
-"""``upturn model``: the model that ships with the package, and how it is built."""
+"""``upturn model``: the models that ship with the package, and how they are built."""
 
 import json
 from pathlib import Path
@@ -8,56 +8,71 @@ import typer
 
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
-from upturn.errors import ModelError
-from upturn.models.nano import CARD, NANO_FOLDER, REBUILD, model_folder
+from upturn.errors import ModelError, UnknownNameError
+from upturn.models.shipped import CARD, SHIPPED, rebuilding
 from upturn.records import Result
 
-model_app = typer.Typer(no_args_is_help=True, help="The model that ships with Upturn: facts, rebuilding.")
+model_app = typer.Typer(no_args_is_help=True, help="The models that ship with Upturn: facts, rebuilding.")
+
+
+_Name = Annotated[str, typer.Argument(help=f"A shipped model: {' or '.join(SHIPPED)}.")]
 
 
 @model_app.command("info")
 def info(
+    name: _Name = "nano",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """What the shipped model is, how it was made and what it can do; checks that its files are whole."""
-    from upturn.models.nano import load_local
+    """What a shipped model is, how it was made and what it can do; checks that its files are whole."""
+    from upturn.models.shipped import load_local
 
-    local = load_local("nano")
-    card = json.loads((NANO_FOLDER / CARD).read_text())
+    folder = _folder(name)
+    local = load_local(name)
+    card = json.loads((folder / CARD).read_text())
     try:
         exams = [
-            Result(f"{name}_success", float(exam["value"]), "share", exam["low"], exam["high"], exam["n"])
-            for name, exam in card["heldout"].items()
+            Result(f"{exam}_success", float(found["value"]), "share", found["low"], found["high"], found["n"])
+            for exam, found in card["heldout"].items()
         ]
     except (KeyError, TypeError, AttributeError) as exc:
-        raise ModelError(f"model 'nano': {str(NANO_FOLDER / CARD)!r} is damaged: no {exc}; {REBUILD}") from exc
-    size = sum(file.stat().st_size for file in NANO_FOLDER.iterdir())
+        where = str(folder / CARD)
+        raise ModelError(f"model {name!r}: {where!r} is damaged: no {exc}; {rebuilding(name)}") from exc
+    size = sum(file.stat().st_size for file in folder.iterdir())
     results = [
         Result("parameters", float(local.model.num_parameters()), bar="1e6 to 3e6"),
         Result("package_bytes", float(size), "bytes", bar="<= 8000000", holds=size <= 8_000_000),
         *exams,
     ]
-    emit("model info", results, {"folder": str(NANO_FOLDER), "card": card}, as_json=as_json)
+    emit("model info", results, {"folder": str(folder), "card": card}, as_json=as_json)
 
 
 @model_app.command("build-nano")
 def build_nano(  # noqa: PLR0917  # one parameter per option
-    work: Annotated[Path, typer.Option(help="Folder for checkpoints; building resumes from it.")] = Path(
-        "build/nano"
-    ),
+    name: _Name = "nano",
+    work: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints; building resumes from it. Left out = build/NAME.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the model goes; left out = into the package.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the initial weights.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Of torch; part of what makes a build repeatable.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Builds the nano model from nothing: tokenizer, pre-training on demonstrations, exam, card."""
-    target = output or model_folder("nano")
-    with LiveView("Build the nano model") as view, resumable(f"upturn model build-nano --work {work}"):
+    """Builds a shipped model from nothing: tokenizer, pre-training on demonstrations, exam, card."""
+    target, place = output or _folder(name), work or Path("build") / name
+    command = f"upturn model build-nano {name} --work {place} --threads {threads}"
+    with LiveView(f"Build the model {name}") as view, resumable(command):
         from upturn.loop.nano import build
+        from upturn.training.pretraining import course_named
 
-        card = build(work, target, seed=seed, threads=threads, progress=view)
+        card = build(course_named(name), place, target, seed=seed, threads=threads, progress=view)
     results = [
-        Result(f"{name}_success", found["value"], "share", found["low"], found["high"], found["n"])
-        for name, found in card.heldout.items()
+        Result(f"{exam}_success", found["value"], "share", found["low"], found["high"], found["n"])
+        for exam, found in card.heldout.items()
     ]
     emit("model build-nano", results, {"folder": str(target)}, as_json=as_json)
+
+
+def _folder(name: str) -> Path:
+    if name not in SHIPPED:
+        raise UnknownNameError(f"no model {name!r} ships with Upturn; known: {', '.join(SHIPPED)}")
+    return SHIPPED[name]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from upturn.cli.output import build_result_object, machine
 from upturn.loop.context import Context
 from upturn.loop.demo import Facts
+from upturn.loop.demo_plan import DemoPlan
 from upturn.loop.figures import Resources, demo_details, demo_results
 from upturn.loop.story import demo_content, run_facts
 from upturn.records import JsonValue, Result
@@ -32,11 +33,11 @@ def resources_of(context: Context, started: float) -> Resources:
     return Resources(wall_seconds=max(time.monotonic() - started, steps), peak_rss_mb=peak)
 
 
-def finish_demo(context: Context, facts: Facts, *, command: str, started: float) -> Finished:
+def finish_demo(context: Context, facts: Facts, plan: DemoPlan, *, command: str, started: float) -> Finished:
     """Writes the three files and marks the run as done; ``started`` is on the monotonic clock."""
     resources = resources_of(context, started)
     here = machine()
-    results = demo_results(facts, resources)
+    results = demo_results(facts, resources, plan)
     details: dict[str, JsonValue] = demo_details(facts) | {
         "run": context.run_id,
         "seed": context.seed,

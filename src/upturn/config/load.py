@@ -19,8 +19,8 @@ from upturn.config.contradiction import contradictions
 from upturn.config.section import HUB_NAME
 from upturn.errors import ConfigError
 
-SHIPPED_MODEL = "nano"
-"""The one model that comes with Upturn."""
+SHIPPED_MODELS = ("nano", "nano-errands")
+"""Those that come with Upturn."""
 
 _Place = tuple[str | int, ...]
 
@@ -174,10 +174,10 @@ def _surroundings(config: Config, environ: Mapping[str, str]) -> list[str]:
     if config.tasks.file and not Path(config.tasks.file).is_file():
         problems.append(f"tasks.file = {config.tasks.file!r} does not exist {here}")
     for where, model in _local_models(config):
-        if model not in ("", SHIPPED_MODEL) and not HUB_NAME.match(model) and not Path(model).is_dir():
+        if model not in ("", *SHIPPED_MODELS) and not HUB_NAME.match(model) and not Path(model).is_dir():
             problems.append(
                 f"{where} = {model!r} is no folder {here}, nor a name as on the Hugging Face hub (owner/name); "
-                f"{SHIPPED_MODEL!r} ships"
+                f"{' and '.join(map(repr, SHIPPED_MODELS))} ship"
             )
     for where, variable in _key_variables(config):
         if not environ.get(variable):

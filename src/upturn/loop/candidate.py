@@ -53,7 +53,7 @@ def keep_version(
     An adapter is merged into them; it lies beside them too, in the folder ``adapter``, with its base by path.
     """
     from upturn.models.engine.adapter import lora_layers
-    from upturn.models.nano import model_folder
+    from upturn.models.shipped import model_folder
     from upturn.training.adapter import save_adapter
     from upturn.training.version import save_version
 

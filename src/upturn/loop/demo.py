@@ -1,42 +1,29 @@
-"""The demo: the whole loop on errands with three agents, then a damaged candidate that the canary must catch.
+"""The demo: the whole loop with three agents, then a damaged candidate that the canary must catch.
 
 Everything that is printed or drawn afterwards comes from here, from the journal and from the pool.
 """
 
 from collections import Counter
-from typing import Literal
 
-from upturn.config import Config, ReadinessConfig, parse_config
+from upturn.config import ReadinessConfig
 from upturn.deployment.release import Override
 from upturn.deployment.validation import Validation
-from upturn.environments.errands import LEARNED
-from upturn.environments.errands.baseline import nothing, oracle, random_player, success_rate
 from upturn.errors import TrainingError
 from upturn.loop.context import Context
 from upturn.loop.cycle import ReadinessReport, Trained, check_readiness, compare, examine, release, serve, train
 from upturn.loop.damage import damaged_version
+from upturn.loop.demo_plan import DemoPlan, Size
+from upturn.loop.demo_work import Work, work
 from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.floor import Floor, measure_floor
 from upturn.pool.coverage import coverage
 from upturn.pool.readiness import readiness, thresholds_of
 from upturn.records import AgentVersion, Release, record
 
-Size = Literal["full", "tiny"]
 LEAD = 0.30
 """By how much an agent must lead in a family for the routing share to count there."""
 ENOUGH_DECISIONS = 100
 """Decisions that a family needs for the same."""
-
-
-@record
-class Floor:
-    """What a family's verifier gives to perfect work, to no work and to random work."""
-
-    family: str
-    level: int
-    count: int
-    oracle: float
-    nothing: float
-    random: float
 
 
 @record
@@ -89,41 +76,11 @@ class Facts:
     damaged_release: Release
     release: Release | None
     """None = validation refused the candidate."""
+    work: Work | None
+    """How the version that was released, or else the incumbent, works; None = the plan does not ask."""
 
 
-def demo_config(*, seed: int, size: Size, directory: str) -> Config:
-    """The demo's configuration; it is an ordinary ``upturn.toml`` in all but the file."""
-    is_full = size == "full"
-    return parse_config(
-        {
-            "run": {"seed": seed, "directory": directory},
-            "readiness": {"points": 300 if is_full else 60, "clean_share": 0.95, "categories": 5},
-            "agents": [
-                {"name": "nano", "kind": "local_model", "model": "nano"},
-                {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.errands.rules:act"},
-                {"name": "wild", "kind": "local_model", "model": "nano", "temperature": 1.8},
-            ],
-            "environment": {"name": "errands", "max_turns": 10, "max_tokens": 240, "max_action_tokens": 40},
-            "tasks": {"count": 960 if is_full else 96, "heldout_count": 540 if is_full else 36},
-            "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
-            "sft": {"epochs": 3 if is_full else 1, "learning_rate": 1e-3},
-            "grpo": {
-                "families": list(LEARNED),
-                "iterations": 200 if is_full else 2,
-                "tasks_per_iteration": 24 if is_full else 6,
-                "attempts": 8 if is_full else 4,
-                "evaluate_every": 10 if is_full else 1,
-                "learning_rate": 4e-4,
-                "decay": "linear",
-                "incumbent_share": 0.15,
-            },
-            "loop": {"improve": "nano"},
-            "canary": {} if is_full else {"stages": [0.5, 1.0], "max_candidate_tasks": 60},
-        }
-    )
-
-
-def run_demo(context: Context, size: Size) -> Facts:
+def run_demo(context: Context, size: Size, plan: DemoPlan) -> Facts:
     """Runs or resumes the demo to its end."""
     is_full = size == "full"
     floors = _floors(context, 200 if is_full else 10)
@@ -142,9 +99,14 @@ def run_demo(context: Context, size: Size) -> Facts:
     released = None
     if ground is not None:
         released = release(context, "release", (trained.incumbent, trained.candidate), ground)
-    serve(context, "serve-after", 600 if is_full else 48)
+    serve(context, "serve-after", plan.tasks_after if is_full else 48)
     is_new = released is not None and released.state == "promoted"
     healthy, marks = (trained.candidate, trained.after) if is_new else (trained.incumbent, trained.before)
+    worked = None
+    if plan.work:
+        worked = context.journal.record_step(
+            "work", Work, lambda: work(context, healthy, plan.work if is_full else 12)
+        )
     bad = context.journal.record_step(
         "damage", AgentVersion, lambda: damaged_version(context, healthy, marks, "damaged")
     )
@@ -171,6 +133,7 @@ def run_demo(context: Context, size: Size) -> Facts:
         release=released,
         damaged=damaged,
         damaged_release=caught,
+        work=worked,
     )
 
 
@@ -203,11 +166,8 @@ def _floors(context: Context, count: int) -> tuple[Floor, ...]:
         context.progress.stage("Check that the verifiers cannot be cheated", len(context.families))
         found = []
         for family in context.families:
-            rates = [
-                success_rate(family, player, count) for player in (oracle, nothing, random_player(context.seed))
-            ]
-            found.append(Floor(family, context.kit.families[family], count, *rates))
-            context.progress.advance(oracle=rates[0], random=rates[2])
+            found.append(measure_floor(context.kit, family, seed=context.seed, count=count))
+            context.progress.advance(oracle=found[-1].oracle, random=found[-1].random)
         return _Floors(tuple(found))
 
     return context.journal.record_step("floors", _Floors, work).floors

@@ -12,7 +12,7 @@ from upturn.environments import EnvironmentKit, tools_of
 from upturn.errors import ModelError
 from upturn.models import Model, Renderer
 from upturn.models.local import LocalModel, Precision
-from upturn.models.nano import load_local
+from upturn.models.shipped import load_local
 from upturn.records import AgentVersion, Observation, Task, Trajectory
 
 SLOTS = 192

@@ -1,4 +1,4 @@
-"""Building the model that ships with the package: pre-training, saving in bfloat16, exam, card."""
+"""Building a model that ships with the package: pre-training, saving in bfloat16, exam, card."""
 
 import json
 import shutil
@@ -10,21 +10,19 @@ from typing_extensions import TypedDict
 
 from upturn.agents import Limits
 from upturn.deployment.interval import Interval
-from upturn.environments.errands import LEARNED
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.judgement import judge
+from upturn.environments.kit import resolve_kit
 from upturn.loop.exam import exam_tasks, families_of, levels_of, sit
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.progress import Progress
-from upturn.models.nano import CARD
+from upturn.models.shipped import CARD
 from upturn.records import AgentVersion, fields_json, record
-from upturn.training.pretraining import SCHEDULE, TOTAL_STEPS, Phase, pretrain
+from upturn.training.pretraining import Course, Phase, pretrain
 
 HELDOUT_TASKS = 900
 PASS_TASKS = 40
 """Training tasks of each family for pass@8."""
 ATTEMPTS = 8
-LIMITS = Limits(max_turns=10, max_tokens=240, max_action_tokens=40)
 
 
 class Figure(TypedDict):
@@ -58,17 +56,18 @@ class Card:
     """Mean tokens, prompt and observations included, by level."""
 
 
-DATA = (
-    "Generated demonstrations only: oracle walks through office tasks (training templates, task numbers that no "
-    "run uses), drills of one operation and look-ups of one thing. No held-out template and no text from elsewhere."
-)
+def limits_of(course: Course) -> Limits:
+    """Of an attempt in the course's exams."""
+    return Limits(
+        max_turns=course.max_turns, max_tokens=course.max_tokens, max_action_tokens=course.max_action_tokens
+    )
 
 
-def build(work: Path, target: Path, *, seed: int, threads: int, progress: Progress) -> Card:
+def build(course: Course, work: Path, target: Path, *, seed: int, threads: int, progress: Progress) -> Card:
     """Builds the model into ``target``, resuming from ``work``; what was in ``target`` is replaced at the end."""
     from upturn.training.version import save_version
 
-    progress.stage("Pre-training", TOTAL_STEPS)
+    progress.stage("Pre-training", course.steps)
     done = 0
 
     def show(steps: int, loss: float) -> None:
@@ -76,12 +75,12 @@ def build(work: Path, target: Path, *, seed: int, threads: int, progress: Progre
         progress.advance(steps - done, loss=loss)
         done = steps
 
-    model, tokenizer = pretrain(work / "training", seed=seed, threads=threads, progress=show)
+    model, tokenizer = pretrain(course, work / "training", seed=seed, threads=threads, progress=show)
     folder = work / "model"
     shutil.rmtree(folder, ignore_errors=True)
     save_version(model, folder, stored="bfloat16")
     tokenizer.save(str(folder / "tokenizer.json"))
-    card = _examined(folder, model.num_parameters(), seed=seed, threads=threads, progress=progress)
+    card = _examined(course, folder, model.num_parameters(), seed=seed, threads=threads, progress=progress)
     (folder / CARD).write_text(json.dumps(json.loads(fields_json(card)), indent=2) + "\n")
     put_files(folder, target)
     return card
@@ -96,13 +95,15 @@ def put_files(source: Path, target: Path) -> None:
         partial.replace(target / file.name)
 
 
-def _examined(folder: Path, parameters: int, *, seed: int, threads: int, progress: Progress) -> Card:
+def _examined(
+    course: Course, folder: Path, parameters: int, *, seed: int, threads: int, progress: Progress
+) -> Card:
     """The card of the model as it was saved: rounded weights, loaded again."""
-    kit = ErrandsKit()
-    fleet = Fleet(kit, LIMITS)
+    kit = resolve_kit(course.environment)
+    fleet = Fleet(kit, limits_of(course))
     version = AgentVersion("nano", "base", "local_model", model=str(folder), parameters={"temperature": 1.0})
     heldout: dict[str, Figure] = {}
-    tasks = exam_tasks(kit, LEARNED, HELDOUT_TASKS, seed=seed, split="heldout")
+    tasks = exam_tasks(kit, course.families, HELDOUT_TASKS, seed=seed, split="heldout")
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
         progress.stage(f"Exam, {name}", 1)
         exam = sit(fleet, version, tasks, Purpose(f"card/{name}", seed, temperature), pool=None)
@@ -112,10 +113,10 @@ def _examined(folder: Path, parameters: int, *, seed: int, threads: int, progres
         for family in families_of(exam.marks):
             heldout[f"{name}_{family}"] = _figure(exam.interval(family=family))
         progress.advance(1, success=exam.rate())
-    progress.stage("pass@8", len(LEARNED))
+    progress.stage("pass@8", len(course.families))
     passed: dict[str, float] = {}
     lengths: dict[int, list[int]] = {}
-    for family in LEARNED:
+    for family in course.families:
         practice = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
         jobs = [(version, task, number) for task in practice for number in range(ATTEMPTS)]
         trajectories = fleet.attempt(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
@@ -129,14 +130,14 @@ def _examined(folder: Path, parameters: int, *, seed: int, threads: int, progres
         lengths.setdefault(kit.families[family], []).extend(len(row.token_ids) for row in rows)
         progress.advance(1, pass_at_8=passed[family])
     return Card(
-        name="nano",
-        architecture="Qwen2, 4 layers, width 128, vocabulary 1,024",
+        name=course.model,
+        architecture=f"Qwen2, 4 layers, width 128, vocabulary {course.vocabulary:,}",
         parameters=parameters,
-        steps=TOTAL_STEPS,
-        schedule=SCHEDULE,
+        steps=course.steps,
+        schedule=tuple(course.schedule),
         seed=seed,
         threads=threads,
-        data=DATA,
+        data=course.data,
         weights_sha256=sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
         tokenizer_sha256=sha256((folder / "tokenizer.json").read_bytes()).hexdigest(),
         heldout=heldout,

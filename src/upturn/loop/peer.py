@@ -203,7 +203,7 @@ def _trains_critic(work: _Work) -> bool:
 
 def _loaded(work: _Work, world: World) -> "PreTrainedModel":
     """The model with its adapter, in every process; raises TrainingError in all where one does not have it."""
-    from upturn.models.nano import load_local
+    from upturn.models.shipped import load_local
 
     try:
         found = load_local(work.model).model

@@ -21,7 +21,7 @@ from upturn.loop.sampling import follow, sampling
 from upturn.loop.settings import adapter_settings
 from upturn.loop.trainee import Practice, TaskSampler, Trainee
 from upturn.loop.watch import watcher
-from upturn.models.nano import load_local
+from upturn.models.shipped import load_local
 from upturn.pool import PoolSink
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.report.training import write_training_report

@@ -11,7 +11,7 @@ from upturn.loop.context import Context
 from upturn.loop.crew import CrewFleet, OpenTrainee
 from upturn.loop.fleet import Fleet
 from upturn.loop.remote import RemoteFleet
-from upturn.models.nano import model_folder
+from upturn.models.shipped import model_folder
 from upturn.records import AgentVersion
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from upturn.errors import ModelError
 from upturn.loop.fleet import CONTEXT, SLOTS, Fleet, Purpose, renderer_of
 from upturn.loop.values import Continuations, measure_values, turn_rewards
 from upturn.models.local import folder_here
-from upturn.models.nano import NANO_FOLDER, load_local
+from upturn.models.shipped import SHIPPED, load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
 from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
@@ -243,7 +243,7 @@ def put_on(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> Non
     """An adapter on the model of that name, whose folder the saved adapter will name as its base."""
     from upturn.training.adapter import adapt
 
-    base = NANO_FOLDER if name == "nano" else folder_here(name)
+    base = SHIPPED[name] if name in SHIPPED else folder_here(name)
     adapt(model, adapter, base=str(base.absolute()))
 
 

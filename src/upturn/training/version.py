@@ -13,7 +13,7 @@ from transformers.utils import logging as transformers_logging
 
 from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import weights_hash
-from upturn.models.nano import CARD
+from upturn.models.shipped import CARD
 from upturn.training.adapter import merged
 from upturn.training.checkpoint import sync
 from upturn.training.sharding import world_of

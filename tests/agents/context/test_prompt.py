@@ -26,7 +26,7 @@ from upturn.errors import ConfigError
 from upturn.models import Model, Renderer, ScriptedModel, Written, read_call
 from upturn.models.engine import LocalEngine
 from upturn.models.local import LocalModel
-from upturn.models.nano import load_local
+from upturn.models.shipped import load_local
 from upturn.records import Action, AgentVersion, JsonValue, Observation, Task, Trajectory, Turn
 from upturn.training import OptimiserSettings, policy_rows, supervised_rows
 from upturn.training.losses import CrossEntropy
@@ -200,7 +200,7 @@ def test_budgets_that_cannot_work_are_refused_when_the_agent_is_built() -> None:
 
 @pytest.fixture(scope="module")
 def nano() -> LocalModel:
-    return load_local("nano")
+    return load_local("nano-errands")
 
 
 def test_a_model_of_ours_goes_on_and_its_rows_are_trained_as_sampled(nano: LocalModel) -> None:

@@ -26,7 +26,7 @@ from upturn.records import AgentVersion, JsonValue, Result, Task, Trajectory
 
 WORKERS = 2
 _LIMITS = Limits(max_turns=16, max_tokens=512, max_action_tokens=64)
-_VERSION = AgentVersion("nano", "1", "local_model", model="nano")
+_VERSION = AgentVersion("nano", "1", "local_model", model="nano-errands")
 _SEED = 3
 
 

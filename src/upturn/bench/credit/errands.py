@@ -18,7 +18,7 @@ from upturn.loop.fleet import Fleet, Purpose
 from upturn.loop.trainee import Trainee
 from upturn.loop.values import Continuations
 from upturn.models import CompactRenderer
-from upturn.models.nano import load_local, model_folder
+from upturn.models.shipped import load_local, model_folder
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 
 _LIMITS = Limits(max_turns=10, max_tokens=240, max_action_tokens=40)
@@ -95,7 +95,7 @@ def make_model(folder: Path, kit: ErrandsKit, settings: ErrandsSettings) -> None
     from upturn.training.sft import run_sft
     from upturn.training.version import save_version
 
-    local = load_local("nano")
+    local = load_local("nano-errands")
     renderer = CompactRenderer(local.tokenizer)
     stream = kit.tasks(seed=_DEMONSTRATION_SEED, split="train", families=settings.families)
     tasks = islice(stream, settings.demonstrations * len(settings.families))
@@ -105,7 +105,7 @@ def make_model(folder: Path, kit: ErrandsKit, settings: ErrandsSettings) -> None
         epochs=settings.epochs, batch_rows=16, optimiser=OptimiserSettings(learning_rate=1e-3, warmup_steps=5)
     )
     run_sft(local.model, rows, plan, seed=0, run_dir=folder.with_name(f"{folder.name}-training"))
-    save_version(local.model, folder, companions=model_folder("nano"))
+    save_version(local.model, folder, companions=model_folder("nano-errands"))
 
 
 class _NoSink:

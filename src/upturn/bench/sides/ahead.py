@@ -74,7 +74,7 @@ class Iterations:
 
 
 def _trainee() -> Trainee:
-    version = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
+    version = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
     return Trainee(Fleet(ErrandsKit(), replace(LIMITS, max_tokens=240)), version)
 
 

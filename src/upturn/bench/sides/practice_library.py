@@ -55,7 +55,7 @@ class _Collector:
     def __init__(self, channel: Channel, task: PracticeTask) -> None:
         self._channel = channel
         self._task = task
-        version = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
+        version = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
         self.trainee = Trainee(Fleet(ErrandsKit(), LIMITS), version)
         self._practice = Practice("bench", task.seed, task.attempts)
         self._started = 0.0

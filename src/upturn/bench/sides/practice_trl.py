@@ -20,7 +20,7 @@ from upturn.bench.side import Channel, Settings
 from upturn.bench.sides.practice import LEARNING_RATE, LIMITS, PracticeTask, read_practice
 from upturn.environments.errands import ErrandsEnvironment, ErrandsVerifier
 from upturn.models import CompactRenderer, read_call
-from upturn.models.nano import NANO_FOLDER, load_local
+from upturn.models.shipped import SHIPPED, load_local
 from upturn.records import Action, Observation, Task, Trajectory, Turn, fields_json, from_fields
 
 FINAL = ("answer", "refuse", "finish")
@@ -46,7 +46,7 @@ def practice_side(channel: Channel, settings: Settings) -> None:
     rows = [each for iteration in range(task.iterations) for each in task.tasks_of(iteration)]
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
-            model=load_local("nano").model,
+            model=load_local("nano-errands").model,
             reward_funcs=errands_reward,
             args=_config(folder, task, settings),
             train_dataset=Dataset.from_dict(
@@ -172,7 +172,7 @@ class _ErrandsTokenizer(PreTrainedTokenizerFast):
 
 def errands_tokenizer() -> PreTrainedTokenizerFast:
     """The shipped model's, with template and parser."""
-    file = str(NANO_FOLDER / "tokenizer.json")
+    file = str(SHIPPED["nano-errands"] / "tokenizer.json")
     make: Any = _ErrandsTokenizer  # its constructor takes anything
     tokenizer: _ErrandsTokenizer = make(
         tokenizer_file=file,

@@ -13,7 +13,8 @@ _SITES = ("paperboat", "greenleaf", "daybreak", "cartwheel", "lighthouse", "sand
 
 
 def _ids(mails: list[Mail]) -> str:
-    return ",".join(mail.id for mail in mails)
+    """In the order in which a search shows them, newest first."""
+    return ",".join(mail.id for mail in sorted(mails, key=lambda mail: (mail.at, mail.id), reverse=True))
 
 
 def _some(scene: Scene, sender: str, topic: str, count: int, *, is_read: bool = False) -> list[Mail]:

@@ -21,12 +21,13 @@ from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ModelError
 from upturn.loop.exam import exam_tasks, sit
 from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.nano import HELDOUT_TASKS, LIMITS, put_files
-from upturn.models import SPECIAL_TOKENS, nano
-from upturn.models.nano import CARD, NANO_FOLDER, load_local, model_folder
+from upturn.loop.nano import HELDOUT_TASKS, limits_of, put_files
+from upturn.models import SPECIAL_TOKENS, shipped
+from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder
 from upturn.records import AgentVersion
+from upturn.training.pretraining.errands_course import ERRANDS
 
-VERSION = AgentVersion("nano", "base", "local_model", model="nano", parameters={"temperature": 1.0})
+VERSION = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
 
 
 @pytest.fixture(autouse=True)
@@ -35,65 +36,65 @@ def one_thread() -> None:
 
 
 def test_files_are_whole_and_small() -> None:
-    card = json.loads((NANO_FOLDER / CARD).read_text())
+    card = json.loads((SHIPPED["nano-errands"] / CARD).read_text())
     for file, name in (("model.safetensors", "weights_sha256"), ("tokenizer.json", "tokenizer_sha256")):
-        assert sha256((NANO_FOLDER / file).read_bytes()).hexdigest() == card[name]
-    assert sum(file.stat().st_size for file in NANO_FOLDER.iterdir()) <= 8_000_000
+        assert sha256((SHIPPED["nano-errands"] / file).read_bytes()).hexdigest() == card[name]
+    assert sum(file.stat().st_size for file in SHIPPED["nano-errands"].iterdir()) <= 8_000_000
 
 
 def test_anyone_can_load_it() -> None:
-    card = json.loads((NANO_FOLDER / CARD).read_text())
-    model = AutoModelForCausalLM.from_pretrained(NANO_FOLDER, local_files_only=True)
+    card = json.loads((SHIPPED["nano-errands"] / CARD).read_text())
+    model = AutoModelForCausalLM.from_pretrained(SHIPPED["nano-errands"], local_files_only=True)
     assert 1_000_000 <= model.num_parameters() <= 3_000_000
     assert model.num_parameters() == card["parameters"]
-    with safe_open(NANO_FOLDER / "model.safetensors", framework="pt") as stored:
+    with safe_open(SHIPPED["nano-errands"] / "model.safetensors", framework="pt") as stored:
         assert {stored.get_tensor(name).dtype for name in stored.keys()} == {torch.bfloat16}  # noqa: SIM118
 
 
 def test_it_is_loaded_in_float32_with_its_tokenizer() -> None:
-    local = load_local("nano")
+    local = load_local("nano-errands")
     assert {tensor.dtype for tensor in local.model.parameters()} == {torch.float32}
     assert not local.model.training
     assert all(local.tokenizer.token_to_id(token) is not None for token in SPECIAL_TOKENS)
-    assert model_folder("nano") == NANO_FOLDER
+    assert model_folder("nano-errands") == SHIPPED["nano-errands"]
     assert model_folder("some/folder") == Path("some/folder")
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_missing_file_is_named_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
-    copy = shutil.copytree(NANO_FOLDER, tmp_path / "nano")
+    copy = shutil.copytree(SHIPPED["nano-errands"], tmp_path / "nano")
     (copy / file).unlink()
-    monkeypatch.setattr(nano, "NANO_FOLDER", copy)
+    monkeypatch.setitem(shipped.SHIPPED, "nano-errands", copy)
     with pytest.raises(ModelError, match=rf"{file}' is missing; restore it .*upturn model build-nano"):
-        load_local("nano")
+        load_local("nano-errands")
     with pytest.raises(ModelError, match=rf"{file}' is missing; give a folder"):
         load_local(str(copy))
 
 
 def test_damaged_weights_are_found_before_they_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = shutil.copytree(NANO_FOLDER, tmp_path / "nano")
-    monkeypatch.setattr(nano, "NANO_FOLDER", copy)
+    copy = shutil.copytree(SHIPPED["nano-errands"], tmp_path / "nano")
+    monkeypatch.setitem(shipped.SHIPPED, "nano-errands", copy)
     weights = copy / "model.safetensors"
     changed = bytearray(weights.read_bytes())
     changed[-7] ^= 1
     weights.write_bytes(bytes(changed))
     with pytest.raises(ModelError, match=r"is damaged: its SHA-256 is .* the card says"):
-        load_local("nano")
+        load_local("nano-errands")
     (copy / CARD).write_text("{}")
     with pytest.raises(ModelError, match=r"card.json' is missing or damaged"):
-        load_local("nano")
+        load_local("nano-errands")
 
 
 def test_a_damaged_tokenizer_is_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = shutil.copytree(NANO_FOLDER, tmp_path / "nano")
-    monkeypatch.setattr(nano, "NANO_FOLDER", copy)
+    copy = shutil.copytree(SHIPPED["nano-errands"], tmp_path / "nano")
+    monkeypatch.setitem(shipped.SHIPPED, "nano-errands", copy)
     text = (copy / "tokenizer.json").read_text()
     (copy / "tokenizer.json").write_text(text.replace("mail", "liam", 1))
     with pytest.raises(ModelError, match=r"tokenizer\.json' is damaged: its SHA-256 .*upturn model build-nano"):
-        load_local("nano")
+        load_local("nano-errands")
     (copy / CARD).write_text("[]")
     with pytest.raises(ModelError, match=r"card\.json' is missing or damaged"):
-        load_local("nano")
+        load_local("nano-errands")
 
 
 def _without_a_weight(folder: Path) -> None:
@@ -140,7 +141,7 @@ def _with_a_larger_tokenizer(folder: Path) -> None:
 def test_a_damaged_folder_is_named_with_what_is_wrong(
     tmp_path: Path, damage: Callable[[Path], object], message: str
 ) -> None:
-    copy = shutil.copytree(NANO_FOLDER, tmp_path / "own")
+    copy = shutil.copytree(SHIPPED["nano-errands"], tmp_path / "own")
     damage(copy)
     with pytest.raises(ModelError, match=rf"model '{copy}' in '{copy}' cannot be loaded: .*(?:{message})"):
         load_local(str(copy))
@@ -170,10 +171,10 @@ def test_it_does_simple_work() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
 def test_figures_of_the_card_can_be_repeated(name: str, temperature: float) -> None:
-    card = json.loads((NANO_FOLDER / CARD).read_text())
+    card = json.loads((SHIPPED["nano-errands"] / CARD).read_text())
     kit = ErrandsKit()
     tasks = exam_tasks(kit, LEARNED, HELDOUT_TASKS // 2, seed=card["seed"] + 17, split="heldout")  # other tasks
-    exam = sit(Fleet(kit, LIMITS), VERSION, tasks, Purpose(f"again/{name}", 1, temperature), pool=None)
+    exam = sit(Fleet(kit, limits_of(ERRANDS)), VERSION, tasks, Purpose(f"again/{name}", 1, temperature), pool=None)
     figure = card["heldout"][name]
     for found, wanted in [
         (exam.interval(), figure),

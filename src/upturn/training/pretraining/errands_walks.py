@@ -1,9 +1,8 @@
-"""Demonstrations to pre-train on: oracle walks through tasks of errands, and drills of one operation each."""
+"""What ``nano-errands`` is pre-trained on: oracle walks through errands, and drills of one operation each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import NamedTuple
 
 from upturn.environments.errands import FAMILIES, ErrandsEnvironment, compose, make_task
 from upturn.environments.errands.environment import apply
@@ -22,30 +21,8 @@ from upturn.environments.errands.world import (
     TOPICS,
     World,
 )
-from upturn.models import CompactRenderer
 from upturn.records import Action, Observation
-
-PRETRAINING_STREAM = 7_000_000_000
-"""Task numbers from here on are for pre-training only; no run of the loop draws one."""
-
-
-class Demonstration(NamedTuple):
-    """Token ids of one walk and, for each, whether the model is to write it."""
-
-    token_ids: list[int]
-    is_written: list[bool]
-
-
-def render(renderer: CompactRenderer, steps: Sequence[tuple[Observation, Action]]) -> Demonstration:
-    """The walk as a model would have seen and written it."""
-    token_ids: list[int] = []
-    is_written: list[bool] = []
-    for number, (observation, action) in enumerate(steps):
-        seen = renderer.open(observation, "") if number == 0 else renderer.extend(observation)
-        written = renderer.write(action)
-        token_ids += [*seen, *written]
-        is_written += [False] * len(seen) + [True] * len(written)
-    return Demonstration(token_ids, is_written)
+from upturn.training.pretraining.demonstration import PRETRAINING_STREAM
 
 
 def oracle_walk(family: str, number: int, templates: int | None = None) -> list[tuple[Observation, Action]]:

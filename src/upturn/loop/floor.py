@@ -1,0 +1,66 @@
+"""What a family's verifier gives to perfect work, to no work and to random work."""
+
+from itertools import islice
+from random import Random
+
+from upturn.environments import EnvironmentKit, Player, oracle_of, play
+from upturn.environments.judgement import judge
+from upturn.environments.player import following
+from upturn.environments.validation.case import make_case, random_player
+from upturn.environments.validation.word import Habits
+from upturn.records import Action, Task, record
+
+SCOUTED = 4
+"""Tasks of a family in which random actions are tried, each as often: what is valid there must be found out first."""
+
+
+@record
+class Floor:
+    """Shares of attempts at one family's training tasks that the verifier calls a success."""
+
+    family: str
+    level: int
+    count: int
+    """Attempts of each kind."""
+    oracle: float
+    """The shortest known solution."""
+    nothing: float
+    """Says that it is done at once."""
+    random: float
+    """Random actions with values that they may take."""
+
+
+def measure_floor(kit: EnvironmentKit, family: str, *, seed: int, count: int) -> Floor:
+    """Of ``count`` attempts of each kind; the kit must know an oracle."""
+    tasks = list(islice(kit.tasks(seed=seed, split="train", families=[family]), count))
+    nothing = following([Action("user", "finish")])
+    return Floor(
+        family,
+        kit.families[family],
+        count,
+        oracle=sum(_is_solved(kit, task, _oracle(kit, task)) for task in tasks) / count,
+        nothing=sum(_is_solved(kit, task, nothing) for task in tasks) / count,
+        random=_random_rate(kit, tasks, seed=seed),
+    )
+
+
+def _oracle(kit: EnvironmentKit, task: Task) -> Player:
+    found = oracle_of(kit, task)
+    assert found is not None  # the demo's kits know one
+    return found
+
+
+def _random_rate(kit: EnvironmentKit, tasks: list[Task], *, seed: int) -> float:
+    """Each of the first tasks is attempted equally often, as long as there are attempts left."""
+    rng, solved = Random(f"floor/{seed}"), 0
+    scouted = tasks[:SCOUTED]
+    for place, task in enumerate(scouted):
+        player = random_player(make_case(kit, task, Habits(), rng), rng)
+        if player is not None:
+            times = len(range(place, len(tasks), len(scouted)))
+            solved += sum(_is_solved(kit, task, player) for _ in range(times))
+    return solved / len(tasks)
+
+
+def _is_solved(kit: EnvironmentKit, task: Task, player: Player) -> bool:
+    return judge(kit.verifier, task, play(kit.environment(task), task, player)).is_success

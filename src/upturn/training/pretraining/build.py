@@ -1,0 +1,82 @@
+"""Pre-training of a model by its course, from nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upturn.models import CompactRenderer
+from upturn.training.curve import CurvePoint
+from upturn.training.pretraining.course import Course
+from upturn.training.pretraining.steps import PretrainingSteps
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedModel
+
+
+def new_model(course: Course, seed: int) -> "PreTrainedModel":
+    """An untrained Qwen2 of some 1.2 million parameters."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(seed)
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=course.vocabulary,
+            hidden_size=128,
+            intermediate_size=512,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=course.positions,
+            tie_word_embeddings=True,
+            use_sliding_window=False,
+            attention_dropout=0.0,
+        )
+    )
+
+
+def pretrain(
+    course: Course, folder: Path, *, seed: int, threads: int | None, progress: Callable[[int, float], None]
+) -> tuple["PreTrainedModel", "Tokenizer"]:
+    """The trained model and its tokenizer; resumes from ``folder``. ``progress`` gets steps done and the loss."""
+    from tokenizers import Tokenizer
+
+    from upturn.training.run import Run, RunPlace, RunPlan, identity_of
+    from upturn.training.settings import OptimiserSettings
+    from upturn.training.trainer import Trainer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        course.new_tokenizer().save(str(path.with_suffix(".partial")))
+        path.with_suffix(".partial").rename(path)
+    tokenizer = Tokenizer.from_file(str(path))
+    model = new_model(course, seed)
+    for phase in course.schedule:
+        settings = OptimiserSettings(
+            learning_rate=phase.learning_rate,
+            weight_decay=0.05,
+            micro_batch_tokens=8192,
+            packing="padded",  # every token is predicted and little is shared: a tree would save nothing
+            threads=threads,
+        )
+        trainer = Trainer(model, settings, phase.learning_rate_factor)
+        plan = RunPlan(
+            units=phase.steps, evaluate_every=None, checkpoint_every=50, keep="final", unit="optimiser step"
+        )
+        identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase)
+        Run(
+            trainer,
+            PretrainingSteps(phase, course.walk, CompactRenderer(tokenizer)),
+            plan,
+            RunPlace(folder / phase.name, identity),
+            None,
+            _shown(progress, phase.first_step),
+        ).finish()
+    return model, tokenizer
+
+
+def _shown(progress: Callable[[int, float], None], first_step: int) -> Callable[[CurvePoint], None]:
+    """What a run reports, in steps of the whole schedule."""
+    return lambda point: progress(first_step + point.units, point.metrics.get("loss") or 0.0)

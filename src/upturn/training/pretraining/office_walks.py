@@ -1,0 +1,182 @@
+"""What ``nano`` is pre-trained on: oracle walks through the office's tasks, and drills of copying in its words."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+from upturn.environments.office.family import answer, call
+from upturn.environments.office.kit import OfficeKit
+from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.models.call import value_text
+from upturn.records import Action, Observation, Task
+from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Walk
+
+UNDRILLED = ("more_than_a_hundred", "second_thoughts")
+"""Families that drills take nothing from: one is too long to read, in the other nothing may be done at once."""
+WORLDS = 48
+"""Tasks of each family that drills take their calls and words from."""
+GARBLED = 0.07
+"""Share of words left out, of words replaced, and of words after which another is put in."""
+
+
+def oracle_walk(family: str, number: int, templates: int | None = None) -> Walk:
+    """What the oracle of a training task sees and does; only the first ``templates`` phrasings (None = all).
+
+    Every other one is asked for in words some of which are missing or wrong: whoever learns from these goes by
+    more than one word, and gets on with phrasings that it never saw.
+    """
+    task = make_task(family, PRETRAINING_STREAM + number)
+    template = task.context["template"]
+    assert isinstance(template, int)  # make_task writes it
+    if templates is not None:
+        template %= templates
+        task = replace(task, context={**task.context, "template": template})
+    scenario = compose(task)
+    instruction = scenario.instruction
+    if number % 2:
+        words = FAMILIES[family].templates[template]
+        garbled = _garbled(Random(f"garbled/{family}/{number}"), words)
+        slots = scenario.draft.slots
+        instruction = instruction.replace(words.format(**slots), garbled.format(**slots))
+    return _walked(replace(task, instruction=instruction))
+
+
+def _walked(task: Task) -> Walk:
+    environment = OfficeKit().environment(task)
+    observation, _ = environment.reset(task)
+    walk = []
+    for action in compose(task).draft.oracle:
+        walk.append((observation, action))
+        observation = environment.step(action).observation
+    return walk
+
+
+def _garbled(rng: Random, template: str) -> str:
+    """The template with every seventh word or so left out, another or one more; what its slots hold stays."""
+    words = []
+    for word in template.split(" "):
+        drawn = rng.random()
+        if "{" in word or drawn >= 3 * GARBLED:
+            words.append(word)
+        elif drawn >= GARBLED:  # below: left out
+            other = rng.choice(_template_words())
+            words += [other] if drawn < 2 * GARBLED else [word, other]
+    return " ".join(words)
+
+
+@cache
+def _template_words() -> Sequence[str]:
+    """Words that tasks are asked for in, whatever family they are of."""
+    texts = (text for name in _drilled() for text in FAMILIES[name].templates)
+    return sorted({word for text in texts for word in re.findall(r"[a-z]+", re.sub(r"\{\w+\}", " ", text))})
+
+
+def echo_walk(number: int) -> Walk:
+    """Some words that have nothing to do with each other, to be said again: nothing but copying helps."""
+    rng = Random(f"echo/{number}")
+    text = _anything(rng)
+    words = rng.choice(('say "{}"', 'answer with "{}"', 'repeat "{}"', "{}: say this"))
+    return [(Observation(_briefing(rng, 0.2) + words.format(text)), answer(text))]
+
+
+def order_walk(number: int) -> Walk:
+    """One operation of any task, asked for in so many words."""
+    rng = Random(f"order/{number}")
+    action = rng.choice(_calls(rng.choice(_drilled()), rng.randrange(WORLDS)))
+    given = list(action.parameters.items())
+    if rng.random() < 0.5:
+        rng.shuffle(given)
+    ways = ("{} {}", "{} is {}", '{} "{}"')
+    said = [rng.choice(ways).format(name.replace("_", " "), value_text(value)) for name, value in given]
+    operation = f"{action.target} {action.operation}".replace("_", " ")
+    words = rng.choice(("{}: {}", "{} with {}", "please {}, {}", "do {}; {}"))
+    asked = words.format(operation, rng.choice((", ", " and ", "; ")).join(said))
+    return [(Observation(_briefing(rng, 0.4) + asked), action)]
+
+
+def pick_walk(number: int) -> Walk:
+    """A list of things, of which one is meant: by its id or by its name."""
+    rng = Random(f"pick/{number}")
+    count, kind = rng.randint(2, 7), rng.choice("mefc")
+    ids = [f"{kind}{each}" for each in rng.sample(range(100, 1000), count)]
+    words = rng.sample(_words(), 2 * count)
+    names = [f"{one} {other}" for one, other in zip(words[::2], words[1::2], strict=True)]
+    rows = [
+        f"{each} {_moment(rng) + ' ' if rng.random() < 0.5 else ''}{name}"
+        for each, name in zip(ids, names, strict=True)
+    ]
+    listing, place = "\n".join(rows), rng.randrange(count)
+    is_by_name = rng.random() < 0.5
+    asked, found = (names[place], ids[place]) if is_by_name else (ids[place], names[place])
+    words_of = f"which one is {asked}?" if is_by_name else f"what is {asked}?"
+    if rng.random() < 0.5:
+        return [(Observation(f"{listing}\n{words_of}"), answer(found))]
+    search = call("outlook.search", query=asked)
+    return [(Observation(words_of), search), (Observation(listing), answer(found))]
+
+
+def _anything(rng: Random) -> str:
+    parts = []
+    for _ in range(rng.randint(2, 5)):
+        kind = rng.randrange(6)
+        if kind == 0:
+            parts.append(f"{rng.choice('mefc')}{rng.randint(100, 999)}")
+        elif kind == 1:
+            parts.append(_moment(rng))
+        elif kind == 2:
+            parts.append(str(rng.randint(2, rng.choice((99, 999, 9999)))))
+        else:
+            parts.append(" ".join(rng.choice(_words()) for _ in range(rng.randint(1, 2))))
+    return rng.choice((" ", " ", ",")).join(parts)
+
+
+def _moment(rng: Random) -> str:
+    day = f"2026-0{rng.randint(1, 3)}-{rng.randint(1, 28):02d}"
+    return f"{day} {rng.randint(8, 17):02d}:{rng.choice((0, 15, 30, 45)):02d}" if rng.random() < 0.6 else day
+
+
+def _briefing(rng: Random, share: float) -> str:
+    """Who the agent works for, as tasks begin, in a share of the drills."""
+    if rng.random() >= share:
+        return ""
+    person = rng.choice([word for word in _words() if "." in word])
+    first, last = person.title().split(".")
+    return f"you work for {person} ({first} {last}, {person}@contoso.example). it is monday, 2026-03-02 09:00.\n"
+
+
+@cache
+def _drilled() -> Sequence[str]:
+    """Families that drills take their calls and words from."""
+    return tuple(name for name in FAMILIES if name not in UNDRILLED)
+
+
+@cache
+def _calls(family: str, place: int) -> Sequence[Action]:
+    """What is done in the apps in one of the family's tasks."""
+    draft = compose(make_task(family, PRETRAINING_STREAM + place)).draft
+    return tuple(each for each in draft.oracle if each.target != "user" and each.parameters)
+
+
+@cache
+def _words() -> Sequence[str]:
+    """Words and names that tasks are filled with."""
+    found: set[str] = set()
+    for family in _drilled():
+        for place in range(WORLDS):
+            for value in compose(make_task(family, PRETRAINING_STREAM + place)).draft.slots.values():
+                found.update(re.findall(r"[a-z]+\.[a-z]+|[a-z]+", value))
+    return sorted(found)
+
+
+_DRILLS = {"echo": echo_walk, "order": order_walk, "pick": pick_walk}
+
+
+def walk(kind: str, number: int) -> Walk:
+    """The ``number``-th walk of a family, of ``COUNT:`` a family (in its first phrasings only), of ``echo``,
+    ``order`` or ``pick``."""
+    if kind in _DRILLS:
+        return _DRILLS[kind](number)
+    templates, _, family = kind.rpartition(":")
+    return oracle_walk(family, number, int(templates) if templates else None)

@@ -1,0 +1,62 @@
+"""The steps of a phase: the batch of each is a pure function of its number.
+
+A build that was interrupted therefore ends as one that was not.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import numpy as np
+
+from upturn.models import CompactRenderer
+from upturn.training.pretraining.demonstration import Demonstration, Walk, render
+from upturn.training.pretraining.phase import BUCKET, ROWS, Phase, kinds_of_step
+from upturn.training.row import TrainingRow
+from upturn.training.stream import Stream, Unit
+
+SEEN_WEIGHT = 0.1
+"""Weight of tokens that the model only sees, against 1 for those it writes: a little of them helps it to copy."""
+
+
+class PretrainingSteps:
+    """A phase as an algorithm for the trainer: one optimiser step a unit."""
+
+    def __init__(self, phase: Phase, walk: Callable[[str, int], Walk], renderer: CompactRenderer) -> None:
+        from upturn.training.losses import CrossEntropy
+
+        self._phase = phase
+        self._walk = walk
+        self._renderer = renderer
+        self._objective = CrossEntropy()
+        self._bucket: tuple[int, list[list[Demonstration]]] = (-1, [])
+
+    def unit(self, index: int) -> Unit:
+        """Step ``index``."""
+        first = index - index % BUCKET
+        if self._bucket[0] != first:
+            self._bucket = (first, self._draw(first))
+        rows = [_row(each, str(place)) for place, each in enumerate(self._bucket[1][index - first])]
+        denominator = float(sum(row.weights.sum() for row in rows))
+        return Unit([[Stream(rows, self._objective, denominator)]], {})
+
+    def _draw(self, first: int) -> list[list[Demonstration]]:
+        """A bucket's demonstrations by length, in batches whose order is drawn."""
+        found = [
+            render(self._renderer, self._walk(kind, number)) for kind, number in kinds_of_step(self._phase, first)
+        ]
+        found.sort(key=lambda each: len(each.token_ids))
+        batches = [found[place : place + ROWS] for place in range(0, len(found), ROWS)]
+        Random(f"order/{self._phase.first_step + first}").shuffle(batches)
+        return batches
+
+
+def _row(demonstration: Demonstration, name: str) -> TrainingRow:
+    """Every token but the first is predicted; those that the model only sees weigh little."""
+    weights = [1.0 if is_written else SEEN_WEIGHT for is_written in demonstration.is_written]
+    return TrainingRow(
+        name,
+        np.array(demonstration.token_ids, dtype=np.int64),
+        np.arange(1, len(weights), dtype=np.int64),
+        np.array(weights[1:], dtype=np.float32),
+        None,
+    )

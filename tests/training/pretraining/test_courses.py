@@ -1,0 +1,132 @@
+"""How the shipped models are made: pure batches, a schedule without gaps, demonstrations that are right and unseen."""
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from upturn.environments.errands import FAMILIES as ERRAND_FAMILIES
+from upturn.environments.office.tasks import FAMILIES as OFFICE_FAMILIES
+from upturn.errors import UnknownNameError
+from upturn.models import CompactRenderer
+from upturn.models.shipped import load_local
+from upturn.training.pretraining import COURSES, Course, Phase, course_named, new_model
+from upturn.training.pretraining.demonstration import Demonstration, render
+from upturn.training.pretraining.errands_course import ERRANDS
+from upturn.training.pretraining.office_course import OFFICE
+from upturn.training.pretraining.phase import BUCKET, ROWS, kinds_of_step
+from upturn.training.pretraining.steps import SEEN_WEIGHT, PretrainingSteps
+
+HELD_OUT = {
+    "nano": [text for family in OFFICE_FAMILIES.values() for text in family.heldout],
+    "nano-errands": [text for family in ERRAND_FAMILIES.values() for text in family.heldout],
+}
+DRILLS = ("drill", "order")
+"""Kinds that are about writing an operation; whether it is refused is no matter."""
+both = pytest.mark.parametrize("course", [OFFICE, ERRANDS], ids=lambda course: course.model)
+
+
+def kinds_of(course: Course) -> list[str]:
+    return sorted({kind for phase in course.schedule for kind in phase.mixture})
+
+
+def renderer_of(course: Course) -> CompactRenderer:
+    return CompactRenderer(load_local(course.model).tokenizer)
+
+
+def test_courses_are_found_by_their_model() -> None:
+    assert list(COURSES) == ["nano", "nano-errands"]
+    assert course_named("nano") is OFFICE
+    with pytest.raises(UnknownNameError, match="no course makes a model 'pico'; known: nano, nano-errands"):
+        course_named("pico")
+
+
+@both
+def test_schedule_has_no_gap(course: Course) -> None:
+    assert course.schedule[0].first_step == 0
+    for earlier, later in pairwise(course.schedule):
+        assert later.first_step == earlier.first_step + earlier.steps
+    assert course.schedule[-1].first_step + course.schedule[-1].steps == course.steps
+
+
+def test_learning_rate_warms_up_and_falls_to_a_tenth() -> None:
+    phase = Phase("p", 0, 100, {}, 1e-3, warmup_steps=10, decay_steps=50)
+    assert [phase.learning_rate_factor(step) for step in (0, 4, 9, 50, 75)] == pytest.approx([0.1, 0.5, 1, 1, 0.5])
+    assert phase.learning_rate_factor(99) == pytest.approx(0.1)
+    assert min(phase.learning_rate_factor(step) for step in range(10, 100)) >= 0.1
+
+
+@both
+def test_kinds_are_a_pure_function_of_the_step_and_numbers_never_repeat(course: Course) -> None:
+    numbers: set[int] = set()
+    for phase in course.schedule:
+        for step in (0, BUCKET):
+            found = kinds_of_step(phase, step)
+            assert found == kinds_of_step(phase, step)
+            assert len(found) == ROWS * BUCKET
+            assert {kind for kind, _ in found} <= set(phase.mixture)
+            assert numbers.isdisjoint(number for _, number in found)
+            numbers.update(number for _, number in found)
+
+
+@both
+def test_resumed_phase_draws_the_same_steps(course: Course) -> None:
+    phase, renderer = course.schedule[-1], renderer_of(course)
+    straight = PretrainingSteps(phase, course.walk, renderer)
+    steps = [straight.unit(step) for step in range(BUCKET)]
+    resumed = PretrainingSteps(phase, course.walk, renderer).unit(2)
+    (wanted,), (found,) = steps[2].minibatches[0], resumed.minibatches[0]
+    assert len(found.rows) == ROWS
+    for mine, theirs in zip(found.rows, wanted.rows, strict=True):
+        assert np.array_equal(mine.token_ids, theirs.token_ids)
+        assert np.array_equal(mine.weights, theirs.weights)
+    assert found.denominator == pytest.approx(sum(float(row.weights.sum()) for row in found.rows))
+    weights = {float(weight) for row in found.rows for weight in row.weights}
+    assert weights == {1.0, float(np.float32(SEEN_WEIGHT))}
+
+
+@pytest.mark.parametrize(
+    ("course", "kind"),
+    [(course, kind) for course in COURSES.values() for kind in kinds_of(course)],
+    ids=[f"{course.model} {kind}" for course in COURSES.values() for kind in kinds_of(course)],
+)
+def test_walks_are_repeatable_and_end_by_telling_the_user(course: Course, kind: str) -> None:
+    for number in range(5):
+        steps = course.walk(kind, number)
+        assert steps == course.walk(kind, number)
+        assert kind == "order" or steps[-1][1].target == "user"
+        assert not steps[0][0].is_error
+
+
+@both
+def test_no_walk_shows_a_held_out_phrasing(course: Course) -> None:
+    held_out = [re.sub(r"\\{\w+\\}", r".+", re.escape(text)) for text in HELD_OUT[course.model]]
+    pattern = re.compile("|".join(held_out))
+    for text in HELD_OUT[course.model]:
+        assert pattern.search(re.sub(r"\{\w+\}", "it", text))
+    for kind in kinds_of(course):
+        for number in range(40):
+            instruction = course.walk(kind, number)[0][0].text
+            assert not pattern.search(instruction), (kind, instruction)
+
+
+@both
+def test_model_writes_its_actions_and_reads_the_rest(course: Course) -> None:
+    renderer = renderer_of(course)
+    steps = course.walk(course.families[0], 3)
+    found = render(renderer, steps)
+    assert len(found.token_ids) == len(found.is_written)
+    written = [token for token, is_written in zip(*found, strict=True) if is_written]
+    assert written == [token for _, action in steps for token in renderer.write(action)]
+    assert isinstance(found, Demonstration)
+    assert not found.is_written[0]
+
+
+@both
+def test_untrained_model_depends_on_the_seed_only(course: Course) -> None:
+    first, again, other = (new_model(course, seed) for seed in (1, 1, 2))
+    weights = [next(model.parameters()).detach() for model in (first, again, other)]
+    assert bool((weights[0] == weights[1]).all())
+    assert not bool((weights[0] == weights[2]).all())
+    assert 1_000_000 <= first.num_parameters() <= 3_000_000

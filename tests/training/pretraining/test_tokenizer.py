@@ -1,0 +1,75 @@
+"""Tokenizers of the shipped models: what is one token, and that any text comes back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from upturn.models.shipped import load_local
+from upturn.training.pretraining.errands_course import PATTERN as ERRANDS_PATTERN
+from upturn.training.pretraining.office_course import PATTERN
+from upturn.training.pretraining.tokenizer import GLUE, new_tokenizer
+
+TEXTS = [
+    "please move m275 to archive, thanks",
+    "outlook.move ids=m275,m396; folder=archive",
+    "m275 2026-02-23 17:10 will.wolf: poster leeds *",
+    "calendar.move id=e12; start=2026-02-10 17:45",
+    "outlook.reply id=m27; body=ok",
+] * 50
+
+
+@pytest.fixture(scope="module")
+def glued() -> Tokenizer:
+    return new_tokenizer(TEXTS, PATTERN, 600, is_glued=True)
+
+
+def test_ids_hours_and_amounts_are_one_token_each() -> None:
+    texts = ["move m27 to archive", "mail.move id=m27; folder=archive", "from 9 to 17", "B3"] * 50
+    tokenizer = new_tokenizer(texts, ERRANDS_PATTERN, 600)
+    pieces = tokenizer.encode("mail.move id=m27; folder=archive 17").tokens
+    assert pieces.count("27") == 1
+    assert pieces.count("17") == 1
+    text = 'reply "ok, see you"\nB4 é 好'
+    assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text
+
+
+def test_a_word_is_the_same_token_wherever_it_stands(glued: Tokenizer) -> None:
+    wanted = glued.encode("archive").ids
+    assert len(wanted) == 1
+    for text in (
+        "to archive",
+        "folder=archive",
+        "a,archive",
+        '"archive"',
+        "is it\narchive",
+        "(archive)",
+        "x/archive",
+    ):
+        assert wanted[0] in glued.encode(text).ids, text
+    # An id in a list, after an equals sign and at the beginning of a line: the same tokens.
+    ids = glued.encode("m275").ids
+    for text in ("ids=m396,m275", "id=m275", "m396\nm275", "m275 x"):
+        found = glued.encode(text).ids
+        assert any(found[place : place + len(ids)] == ids for place in range(len(found))), text
+
+
+def test_a_date_is_two_tokens_and_an_operation_two(glued: Tokenizer) -> None:
+    assert len(glued.encode("2026-02-10").ids) == 2
+    assert len(glued.encode("outlook.move").ids) == 2
+    assert len(glued.encode("17:10").ids) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "  two  spaces ", "=", "a=b", "a= b", "\n", "\na\n b", "é 好 🙂", "id\\=m27\\; x\\n", "A1:B2", "12:30-14:00",
+     "<|act|>", f"a{GLUE}b"],
+)  # fmt: skip
+def test_texts_come_back(glued: Tokenizer, text: str) -> None:
+    assert glued.decode(glued.encode(text).ids, skip_special_tokens=False) == text
+
+
+@given(st.text().filter(lambda text: f"{GLUE} " not in text))
+def test_any_text_comes_back(text: str) -> None:
+    tokenizer = load_local("nano").tokenizer
+    assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids, skip_special_tokens=False) == text
