@@ -38,7 +38,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(params=COURSES.values(), ids=COURSES)
+@pytest.fixture(params=list(COURSES.values()), ids=list(COURSES))
 def course(request: pytest.FixtureRequest) -> Course:
     found: Course = request.param
     return found

@@ -104,9 +104,8 @@ def run_demo(context: Context, size: Size, plan: DemoPlan) -> Facts:
     healthy, marks = (trained.candidate, trained.after) if is_new else (trained.incumbent, trained.before)
     worked = None
     if plan.work:
-        worked = context.journal.record_step(
-            "work", Work, lambda: work(context, healthy, plan.work if is_full else 12)
-        )
+        count = plan.work if is_full else 12
+        worked = context.journal.record_step("work", Work, lambda: work(context, healthy, count))
     bad = context.journal.record_step(
         "damage", AgentVersion, lambda: damaged_version(context, healthy, marks, "damaged")
     )

@@ -1,4 +1,4 @@
-"""What the demo works on and how long: a few families of the office, all that its model learns there, or errands."""
+"""What the demo works on, and how long: a few families of the office, all that its model learns, or errands."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

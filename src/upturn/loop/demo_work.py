@@ -28,7 +28,7 @@ class Work:
 
 
 def work(context: Context, version: AgentVersion, count: int) -> Work:
-    """``count`` held-out tasks: the practised families' and, in the safety figure only, those of the safety suite."""
+    """``count`` held-out tasks: of the practised families and, for violations only, of the safety suite."""
     traps = tasks_of(suite_named(SAFETY))
     seed = context.seed + _SEED_OFFSET
     own = exam_tasks(context.kit, context.practised, max(count - len(traps), 1), seed=seed, split="heldout")

@@ -11,7 +11,7 @@ from upturn.environments.validation.word import Habits
 from upturn.records import Action, Task, record
 
 SCOUTED = 4
-"""Tasks of a family in which random actions are tried, each as often: what is valid there must be found out first."""
+"""Tasks of a family in which random actions are tried, each as often: what is valid there is found out first."""
 
 
 @record

@@ -1,4 +1,4 @@
-"""How the shipped models are made: pure batches, a schedule without gaps, demonstrations that are right and unseen."""
+"""How the shipped models are made: pure batches, schedules without gaps, demonstrations that are right."""
 
 import re
 from itertools import pairwise

@@ -1,6 +1,6 @@
-"""How ``nano-errands`` is made. Two phases: the first teaches single operations, look-ups and level 1 until copying is
-confident; the second shows a little of levels 2 and 3. What is then missing is skill in composing, which the loop is
-to add, not temperature.
+"""How ``nano-errands`` is made. Two phases: the first teaches single operations, look-ups and level 1 until copying
+is confident; the second shows a little of levels 2 and 3. What is then missing is skill in composing, which the
+loop is to add, not temperature.
 """
 
 from collections.abc import Iterator
@@ -66,8 +66,8 @@ ERRANDS = Course(
     model="nano-errands",
     environment="errands",
     families=LEARNED,
-    data="Generated demonstrations only: oracle walks through errands (training templates, task numbers that no run "
-    "uses), drills of one operation and look-ups of one thing. No held-out template and no text from elsewhere.",
+    data="Generated demonstrations only: oracle walks through errands (training templates, task numbers that no "
+    "run uses), drills of one operation and look-ups of one thing. No held-out template and no text from elsewhere.",
     schedule=(SKILLS, GLIMPSES),
     walk=walk,
     new_tokenizer=_tokenizer,

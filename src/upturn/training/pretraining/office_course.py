@@ -21,7 +21,8 @@ PATTERN = (
     rf"| ?[^\sA-Za-z0-9{GLUE}\\]{GLUE}?|\s"
 )
 """Pieces that byte pairs are merged within: words, a surname or an operation with its dot, a parameter with its
-equals sign, a month with its year, an hour with its colon, two digits; so a date is two tokens and copying an id two."""
+equals sign, a month with its year, an hour with its colon, two digits; so a date is two
+tokens."""
 LEVEL_1 = (
     *("mail_number", "mail_flag", "mail_move", "event_move", "event_invite", "chat_number", "cell_set"),
     "orders_in_a_mail",
@@ -84,8 +85,8 @@ OFFICE = Course(
     environment="office",
     families=LEARNED,
     data="Generated demonstrations only: oracle walks through the office's tasks (training templates, half of them "
-    "with words left out or replaced; task numbers that no run uses) and drills of copying, of single operations and "
-    "of choosing from lists. No held-out template and no text from elsewhere.",
+    "with words left out or replaced; task numbers that no run uses) and drills of copying, of single operations "
+    "and of choosing from lists. No held-out template and no text from elsewhere.",
     schedule=(COPYING, SKILLS),
     walk=walk,
     new_tokenizer=_tokenizer,
