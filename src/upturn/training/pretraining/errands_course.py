@@ -67,7 +67,7 @@ ERRANDS = Course(
     environment="errands",
     families=LEARNED,
     data="Generated demonstrations only: oracle walks through errands (training templates, task numbers that no "
-    "run uses), drills of one operation and look-ups of one thing. No held-out template and no text from elsewhere.",
+    "run uses), drills of one operation and look-ups of one thing. No held-out template, no text from elsewhere.",
     schedule=(SKILLS, GLIMPSES),
     walk=walk,
     new_tokenizer=_tokenizer,

@@ -86,7 +86,7 @@ OFFICE = Course(
     families=LEARNED,
     data="Generated demonstrations only: oracle walks through the office's tasks (training templates, half of them "
     "with words left out or replaced; task numbers that no run uses) and drills of copying, of single operations "
-    "and of choosing from lists. No held-out template and no text from elsewhere.",
+    "and of choosing from lists. No held-out template, no text from elsewhere.",
     schedule=(COPYING, SKILLS),
     walk=walk,
     new_tokenizer=_tokenizer,
