@@ -106,9 +106,7 @@ def test_the_same_round_makes_the_same_attempts(trainee: Trainee, failed: list[S
         for iteration in (0, 0, *range(1, 8))
     ]
     assert rows[0] == rows[1]
-    assert any(later != rows[0] for later in rows[2:]), (
-        "three rounds in five are like the first: all 7 in 3 %"
-    )
+    assert any(later != rows[0] for later in rows[2:]), "three rounds in five are like the first: all 7 in 3 %"
 
 
 def test_self_repair_tells_each_attempt_of_its_own_trouble_and_no_answer(

@@ -104,7 +104,7 @@ def provider() -> Iterator[tuple[str, list[Replies]]]:
 
 
 def episode(url: str, *, agent: dict[str, Any] | None = None, **taskset: Any) -> tuple[KitTask, Any]:
-    """The taskset's first task (of errands by default), and the episode in which the provider's model attempts it."""
+    """The taskset's first task, of errands by default, and the episode in which the provider's model does it."""
     seat = {"harness": {"id": "chat_here"}, "runtime": {"type": "subprocess"}, **(agent or {})}
     env = vf.load_environment(
         vf.resolve_env_config({"taskset": {"id": "kit_tasks", "kit": "errands", **taskset}, "agent": seat})
