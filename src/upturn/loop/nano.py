@@ -51,7 +51,7 @@ class Card:
     weights_sha256: str
     tokenizer_sha256: str
     heldout: dict[str, Figure]
-    """Success on held-out tasks of errands: ``sampled`` at temperature 1 and ``greedy``, by level and family too."""
+    """Success on held-out errands: ``sampled`` at temperature 1 and ``greedy``, by level and family too."""
     pass_at_8: dict[str, float]
     """Share of training tasks of each family that at least one of eight samples solves."""
     tokens_per_trajectory: dict[str, float]
@@ -59,8 +59,9 @@ class Card:
 
 
 DATA = (
-    "Generated demonstrations only: oracle walks through tasks of errands (training templates, task numbers that no "
-    "run uses), drills of one operation and look-ups of one thing. No held-out template and no text from elsewhere."
+    "Generated demonstrations only: oracle walks through tasks of errands (training templates, task numbers that "
+    "no run uses), drills of one operation and look-ups of one thing. No held-out template and no text from "
+    "elsewhere."
 )
 
 
