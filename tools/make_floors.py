@@ -1,6 +1,6 @@
-"""Writes the suite's table of floors and ceilings into docs/environments.md, from what validation found.
+"""Writes the office's table of floors and ceilings into docs/environments.md, from what validation found.
 
-    upturn env validate suite --tasks 20 --json > floors.json
+    upturn env validate office --tasks 20 --json > floors.json
     python tools/make_floors.py floors.json
 
 Several files, each about some of the families (``--family``), make one table. Families that no file is about are
@@ -18,7 +18,7 @@ from upturn.environments import resolve_kit
 from upturn.environments.validation import PANEL
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "environments.md"
-BEGIN, END = "<!-- floors of the suite: made by tools/make_floors.py -->\n", "<!-- end of floors -->"
+BEGIN, END = "<!-- floors of the office: made by tools/make_floors.py -->\n", "<!-- end of floors -->"
 _Found: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By check, and ``own …``: the result as the command printed it."""
 
@@ -61,7 +61,7 @@ def _percent(value: float) -> str:
 def table(families: Mapping[str, _Found], levels: Mapping[str, int]) -> str:
     """All lines, the heading first."""
     heading = (
-        "family of the suite",
+        "family of the office",
         "level",
         "perfect work, lowest score",
         "floor",
@@ -76,7 +76,7 @@ def table(families: Mapping[str, _Found], levels: Mapping[str, int]) -> str:
 def main() -> int:
     """Exit code 1 where a family is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path, help="what env validate suite --json printed")
+    parser.add_argument("files", nargs="+", type=Path, help="what env validate office --json printed")
     families = found_in(parser.parse_args().files)
     levels = resolve_kit("office").families
     if missing := [name for name in levels if name not in families]:

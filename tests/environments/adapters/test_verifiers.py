@@ -104,9 +104,11 @@ def provider() -> Iterator[tuple[str, list[Replies]]]:
 
 
 def episode(url: str, *, agent: dict[str, Any] | None = None, **taskset: Any) -> tuple[KitTask, Any]:
-    """The first task of the taskset, and the episode in which the provider's model attempts it."""
+    """The taskset's first task, of errands by default, and the episode in which the provider's model does it."""
     seat = {"harness": {"id": "chat_here"}, "runtime": {"type": "subprocess"}, **(agent or {})}
-    env = vf.load_environment(vf.resolve_env_config({"taskset": {"id": "kit_tasks", **taskset}, "agent": seat}))
+    env = vf.load_environment(
+        vf.resolve_env_config({"taskset": {"id": "kit_tasks", "kit": "errands", **taskset}, "agent": seat})
+    )
     assert isinstance(env.taskset, KitTaskset)
     [task] = env.taskset.take(1)
 
