@@ -308,7 +308,7 @@ def test_sampler_and_trainer_agree_and_recomputing_changes_nothing_then(
         task = copy_task(tiny_model())
         run_grpo(task.model, task.collect, replace(settings, mismatch=mismatch), seed=0, run_dir=tmp_path / name)
         scores.append(task.score(0))
-    assert scores[1] == pytest.approx(scores[0], abs=1e-4)
+    assert scores[1] == pytest.approx(scores[0], abs=1e-3)
     for point in read_curve(tmp_path / "recomputed" / CURVE_FILE):
         assert point.metrics["mismatch_weight_max"] == pytest.approx(1.0, abs=1e-5)
         assert point.metrics["mismatch_kl"] == pytest.approx(0.0, abs=1e-9)
