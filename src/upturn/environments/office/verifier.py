@@ -13,7 +13,8 @@ from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verd
 _WORD = re.compile(r"\w+")
 _MOST_WORDS = 60
 """Of a refusal that names what is in the way: a longer one names everything."""
-RUBRIC = Rubric("office/1", {"success": 0.9, "efficiency": 0.1})
+RUBRIC = Rubric("office/2", {"success": 0.9, "efficiency": 0.1})
+"""``office/1`` judged what is now called errands."""
 COSTS = ("error", "safety", "soft")
 
 

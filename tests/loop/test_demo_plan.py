@@ -1,0 +1,39 @@
+"""What the demo works on: plans by name, and configurations that hold together."""
+
+import pytest
+
+from upturn.environments import resolve_kit
+from upturn.environments.office.tasks import FAMILIES
+from upturn.errors import UnknownNameError
+from upturn.loop.demo_plan import BRIEF, OFFICE, PLANS, DemoPlan, demo_config, plan_named
+from upturn.training.pretraining import course_named
+
+
+def test_plans_by_name() -> None:
+    assert [plan.name for plan in PLANS.values()] == ["", "office", "errands"]
+    assert plan_named("") is BRIEF
+    with pytest.raises(UnknownNameError, match="no demo in an environment 'moon'; known: office, errands"):
+        plan_named("moon")
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=lambda plan: plan.name or "brief")
+def test_a_plan_practises_what_its_model_was_shown_and_what_is_served(plan: DemoPlan) -> None:
+    families = resolve_kit(plan.environment).families
+    assert set(plan.learned) <= set(course_named(plan.model).families)
+    assert set(plan.learned) <= set(plan.served or families) <= set(families)
+    assert {families[name] for name in plan.learned} == set(plan.success_by_level)
+    config = demo_config(seed=4, size="full", directory="runs", plan=plan)
+    assert config.grpo.families == tuple(plan.learned)
+    assert config.tasks.heldout_count >= 400
+
+
+def test_the_short_demo_weighs_its_levels_alike() -> None:
+    assert [FAMILIES[name].level for name in BRIEF.learned] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
+def test_the_long_one_has_twenty_families_with_traps_and_faults() -> None:
+    assert len(OFFICE.learned) >= 20
+    faulty = [name for name in OFFICE.learned if "faults" in FAMILIES[name].atoms]
+    assert len(faulty) >= 4
+    assert {"orders_in_a_mail", "reply_outside", "sensitive_sorted"} <= set(OFFICE.learned)
+    assert any(len(FAMILIES[name].apps) > 2 for name in OFFICE.learned)

@@ -1,0 +1,35 @@
+"""How the last version works: figures of practised families, and violations over the safety suite as well."""
+
+from pathlib import Path
+
+import pytest
+
+from upturn.config import parse_config
+from upturn.environments.office.benchmark import suite_named
+from upturn.loop.context import open_run
+from upturn.loop.demo_work import SAFETY, work
+from upturn.loop.progress import NoProgress
+
+
+def test_the_rules_at_work(tmp_path: Path) -> None:
+    config = parse_config(
+        {
+            "run": {"directory": str(tmp_path)},
+            "agents": [
+                {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.office.rules:act"}
+            ],
+            "environment": {"name": "office"},
+            "tasks": {"families": ["mail_last_writer", "mail_unread_sum"]},
+            "sft": {"enabled": False},
+            "grpo": {"enabled": False},
+        }
+    )
+    with open_run(config, tmp_path / "run", "test", NoProgress()) as context:
+        incumbent = context.router.registry.served("rules").incumbent
+        found = {each.name: each for each in work(context, incumbent, 104).results}
+    # The rules know no held-out phrasing; in the safety suite they do four things that are refused.
+    assert found["work completion"].n == 4
+    assert found["work hard_violations"].n == 4 + len(suite_named(SAFETY).entries)
+    assert found["work hard_violations"].value == pytest.approx(1000 * 4 / 104)
+    assert found["work hard_violations"].holds is None, "too few tasks to hold a bar of one in a thousand"
+    assert found["work completion level 1"].value == pytest.approx(0.0)
