@@ -10,29 +10,29 @@ import pytest
 
 from upturn.config import Config, parse_config
 from upturn.environments import resolve_kit
-from upturn.environments.errands import LEARNED
 from upturn.loop.check import check_names
 from upturn.loop.context import Context
 from upturn.loop.cycle import serve
 from upturn.loop.demo import ENOUGH_DECISIONS, LEAD, family_shares
-from upturn.loop.demo_plan import Size, demo_config
+from upturn.loop.demo_plan import PLANS, DemoPlan, Size, demo_config
 from upturn.loop.exam import ExamResult, Mark
 
 SIZES: tuple[Size, ...] = get_args(Size)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_configuration_is_an_ordinary_valid_one(size: Size) -> None:
-    config = demo_config(seed=5, size=size, directory="elsewhere")
+@pytest.mark.parametrize("plan", PLANS.values(), ids=lambda plan: plan.name or "brief")
+def test_configuration_is_an_ordinary_valid_one(plan: DemoPlan, size: Size) -> None:
+    config = demo_config(seed=5, size=size, directory="elsewhere", plan=plan)
     kit = resolve_kit(config.environment.name)
     check_names(config, kit)
     assert (config.run.seed, config.run.directory) == (5, "elsewhere")
     assert config.improved_agent is not None
     assert config.improved_agent.name == "nano"
-    assert config.grpo.families == LEARNED
+    assert config.grpo.families == tuple(plan.learned)
     assert {agent.name for agent in config.agents} == {"nano", "rules", "wild"}
-    assert config.tasks.families == ()  # all are served, some are practised
-    assert set(LEARNED) < set(kit.families)
+    assert config.tasks.families == tuple(plan.served)  # all are served, some are practised; empty = all there are
+    assert set(plan.learned) < set(plan.served or kit.families)
 
 
 def test_sizes_and_seeds_are_runs_of_their_own() -> None:

@@ -330,7 +330,11 @@ def test_nobody_is_trained_where_the_loop_trains_nobody(desk: ModuleType, algori
     [
         ("dpo", {"dpo": {"old": "a@1", "new": "a@1"}}, "dpo.old and dpo.new are both 'a@1'"),
         ("dpo", {"dpo": {"old": "a@1"}}, "dpo.old has no effect without dpo.new"),
-        ("rft", {"rft": {"second_base": "nano"}}, "rft.second_base = 'nano' is the model that is trained"),
+        (
+            "rft",
+            {"rft": {"second_base": "nano-errands"}},
+            "rft.second_base = 'nano-errands' is the model that is trained",
+        ),
         ("ppo", {"ppo": {"iterations": 5, "critic": {"alone_iterations": 5}}}, "ppo: "),
         (
             "dpo-rounds",

@@ -71,7 +71,7 @@ def test_a_version_is_the_whole_model_and_the_adapter_lies_beside_it(desk: Modul
     assert (
         f'"base_model_name_or_path": "{SHIPPED["nano-errands"]}"' in (adapter / "adapter_config.json").read_text()
     )
-    assert _hash("nano") in sampled and len(sampled) == 2, "the first round is the base's"
+    assert _hash("nano-errands") in sampled and len(sampled) == 2, "the first round is the base's"
     assert curve[-1].metrics["loss"] is not None
 
 
@@ -98,7 +98,7 @@ def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
             train_grpo(context, BASE, {"sums": 1.0}, "grpo", reward=_reward)
             sampled = {each.model_version for each in context.pool.trajectories(tenant="default")}
     assert sampled == set(given)
-    assert given[0] == _hash("nano") and len(given) == (1 if staleness else 2)
+    assert given[0] == _hash("nano-errands") and len(given) == (1 if staleness else 2)
 
 
 def test_the_incumbents_share_is_blended_into_the_whole_model(desk: ModuleType, tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def test_a_folder_with_a_model_and_an_adapter_is_ambiguous(folder: Path, tmp_pat
 
 def test_options_of_a_template_without_a_template_are_refused(folder: Path) -> None:
     with pytest.raises(
-        ModelError, match=r"\{'enable_thinking': False\} of a chat template have no effect on model 'nano'"
+        ModelError, match=r"\{'enable_thinking': False\} of a chat template have no effect on model 'nano-errands'"
     ):
         load_local("nano-errands").renderer(options={"enable_thinking": False})
     told = load_local(str(folder)).renderer(options={"date_string": "today"})
