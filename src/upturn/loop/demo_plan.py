@@ -148,7 +148,13 @@ def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan = BRIEF
     return parse_config(
         {
             "run": {"seed": seed, "directory": directory},
-            "readiness": {"points": 300 if is_full else 60, "clean_share": 0.95, "categories": 5},
+            "readiness": {
+                "points": 300 if is_full else 60,
+                "clean_share": 0.95,
+                "categories": 5,
+                # Everybody there is invented, but the wild agent scrambles addresses until they could be somebody's.
+                "privacy": plan.environment != "office",
+            },
             "agents": [
                 {"name": "nano", "kind": "local_model", "model": plan.model},
                 {"name": "rules", "kind": "rule_based", "import_path": plan.rules},
