@@ -49,8 +49,8 @@ class DemoPlan:
 
 
 FEW = (
-    *("mail_flag", "event_move", "mail_number"),
-    *("mail_reply", "event_move_denied", "cell_set_relocated"),
+    *("mail_number", "event_move", "chat_number"),
+    *("mail_reply", "chat_message", "event_move_denied"),
     *("mail_to_book", "chat_answer", "event_invite_partly"),
 )
 """Three families of each level from 1 to 3 that the short demo practises."""
@@ -75,15 +75,15 @@ BRIEF = DemoPlan(
     rules=_OFFICE,
     learned=FEW,
     served=(*FEW, *RULES_ONLY),
-    max_turns=10,
-    max_tokens=400,
-    max_action_tokens=48,
+    max_turns=8,
+    max_tokens=320,
+    max_action_tokens=40,
     tasks=960,
     tasks_after=600,
     heldout=540,
-    iterations=60,
+    iterations=80,
     tasks_per_iteration=18,
-    sft_epochs=3,
+    sft_epochs=2,
     minutes=8,
     success=0.85,
     success_by_level={1: 0.75, 2: 0.75, 3: 0.75},

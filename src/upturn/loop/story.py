@@ -356,14 +356,17 @@ def _next_commands(context: Context) -> tuple[NextCommand, ...]:
     return (
         NextCommand(f".venv/bin/upturn release list --pool {pool}", "the releases, with every step's evidence"),
         NextCommand(f".venv/bin/upturn pool stats --pool {pool}", "what the agents did, by agent and family"),
-        NextCommand(".venv/bin/upturn env play errands --family mail_to_event", "do one of the tasks yourself"),
+        NextCommand(
+            f".venv/bin/upturn env play {context.kit.name} --family {context.practised[-1]}",
+            "do one of the tasks yourself",
+        ),
     )
 
 
 def _notes(facts: Facts) -> tuple[str, ...]:
     n = len(facts.after.marks)
     return (
-        f"Held-out success: {n} tasks, a third per level, from templates and worlds that neither pre-training nor "
+        f"Held-out success: {n} tasks, every family alike, from templates and worlds that neither pre-training nor "
         "training saw; each attempted once at the serving temperature. Intervals are 95 % by bootstrap over tasks; "
         "gains are paired task by task.",
         "The best weights of GRPO were chosen on other tasks (training templates in unseen worlds): the held-out "

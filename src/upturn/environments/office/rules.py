@@ -2,7 +2,7 @@
 
 It adds up numbers, which a small model cannot, and knows those families in all wordings that are practised. Of the
 others it knows some wordings only, as hand-written automation does, so it is a baseline and a source of
-demonstrations there, not an oracle. It looks at no second page, asks nobody and tries nothing twice.
+demonstrations there, not an oracle. It looks at no second page and tries nothing twice.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from upturn.environments.office.family import FINISH, answer, call, refusal
+from upturn.environments.office.family import FINISH, agreed, answer, call, refusal
 from upturn.environments.office.request import CLOSERS, OPENERS, without_briefing
 from upturn.environments.office.tasks import FAMILIES
 from upturn.records import Action, Observation, Turn
@@ -18,7 +18,11 @@ from upturn.records import Action, Observation, Turn
 _Words = Mapping[str, str]
 _Plan = Callable[[_Words, list[str]], Action]
 """From what the wording's slots hold and the results so far to the next action."""
-_SLOTS: Mapping[str, str] = {"day": r"[\d-]+", "name": r"\w+\.\w+", "cell": r"[A-Z]+\d+"}
+_SLOTS: Mapping[str, str] = {
+    **dict.fromkeys(("name", "other"), r"\w+\.\w+"),
+    **dict.fromkeys(("day", "after_day"), r"[\d-]+"),
+    "cell": r"[A-Z]+\d+",
+}
 """What is known of slots; the others hold any words."""
 _KNOWN = 4
 """Wordings of a family, where not all are known."""
@@ -142,6 +146,81 @@ def _on_book(work: Callable[[str, _Words], Action], *, is_asked: bool = False) -
     return plan
 
 
+def _agreed(action: Action, step: int) -> Action:
+    """What comes at this step of an action that the user has to agree to, and then of the end."""
+    return (*agreed(action), FINISH)[step]
+
+
+def _sent(send: Callable[[str, _Words], Action]) -> _Plan:
+    """A mail that is sent, with the user's agreement, because of the one that is found by sender and subject."""
+
+    def plan(words: _Words, results: list[str]) -> Action:
+        if not results:
+            return call("outlook.search", sender=words["name"], subject=words["topic"])
+        return _agreed(send(_first(results[0]), words), len(results) - 1)
+
+    return plan
+
+
+def _text(words: _Words) -> str:
+    return words["phrase"].strip('"')
+
+
+def _answered_post(words: _Words, results: list[str]) -> Action:
+    if not results:
+        return call("teams.search_chat", query=words["topic"])
+    asking = re.search(r"^\S+ \S+ \S+ ([\w.]+):", results[0])
+    to = asking.group(1) if asking else "none"
+    return _agreed(call("teams.send_message", to=to, text=_text(words)), len(results) - 1)
+
+
+def _moved_after(words: _Words, results: list[str]) -> Action:
+    if not results:
+        return call("calendar.list", day=words["day"], title=words["title"])
+    if len(results) == 1:
+        return call("calendar.list", day=words["after_day"], title=words["after"])
+    end = re.search(r"-(\d\d:\d\d) ", results[1])
+    start = f"{words['after_day']} {end.group(1) if end else 'none'}"
+    return call("calendar.move", id=_first(results[0]), start=start) if len(results) == 2 else FINISH
+
+
+def _booked_mail(words: _Words, results: list[str]) -> Action:
+    """A number in a mail, written into the row and column that the mail names."""
+    if not results:
+        return call("outlook.search", sender=words["name"], subject=words["topic"])
+    if len(results) == 1:
+        return call("outlook.read", id=_first(results[0]))
+    if len(results) == 2:
+        return call("sharepoint.search", query=words["book"])
+    named = re.search(r"new (\w+) of (\w+) is (\d+)", results[1])
+    column, item, number = named.groups() if named else ("none", "none", "0")
+    book = _first(results[2])
+    if len(results) == 3:
+        return call("excel.open", id=book)
+    if len(results) == 4:
+        return call("excel.find", id=book, text=item, is_whole="true")
+    headers = re.search(r"^1: (.*)$", results[3], re.MULTILINE)
+    place = headers.group(1).split(" | ") if headers else []
+    row = re.search(r"!A(\d+)", results[4])
+    cell = f"{'ABCDEFGH'[place.index(column)] if column in place[:8] else 'A'}{row.group(1) if row else 1}"
+    return call("excel.write_range", id=book, at=cell, rows=[[number]]) if len(results) == 5 else FINISH
+
+
+def _answered_chat(words: _Words, results: list[str]) -> Action:
+    """A number that somebody asks for in a chat, from the mail that they name."""
+    name, city = words["name"], words["city"]
+    if not results:
+        return call("teams.search_chat", query=city, sender=name)
+    asked = results[0].partition(f"{name}:")[2]
+    writer, topic = re.search(r"\w+\.\w+", asked), re.search(rf"the (\w+(?: \w+)? {city})", asked)
+    if len(results) == 1:
+        sender, subject = (found.group(found.lastindex or 0) if found else "none" for found in (writer, topic))
+        return call("outlook.search", sender=sender, subject=subject)
+    if len(results) == 2:
+        return call("outlook.read", id=_first(results[1]))
+    return _agreed(call("teams.send_message", to=name, text=_number(_body(results[2]))), len(results) - 3)
+
+
 _WHOLE: Mapping[str, _Plan] = {"mail_unread_sum": _unread_sum, "mail_last_writer": _last_writer}
 _PARTLY: Mapping[str, _Plan] = {
     "mail_number": _asked_mail,
@@ -163,6 +242,14 @@ _PARTLY: Mapping[str, _Plan] = {
     "cell_set": _on_book(
         lambda found, words: call("excel.write_range", id=found, at=words["cell"], rows=words["value"])
     ),
+    "mail_reply": _sent(lambda found, words: call("outlook.reply", id=found, body=_text(words))),
+    "mail_forward": _sent(
+        lambda found, words: call("outlook.forward", id=found, to=words["other"], body=_text(words))
+    ),
+    "chat_message": _answered_post,
+    "event_move_after": _moved_after,
+    "mail_to_book": _booked_mail,
+    "chat_answer": _answered_chat,
     "table_total": _on_book(lambda found, _: Action("excel", "run_macro", {"id": found, "name": "total_row"})),
 }
 
@@ -176,9 +263,11 @@ def _rules() -> tuple[_Rule, ...]:
 
 def _pattern(template: str) -> re.Pattern[str]:
     """A wording as a pattern, with what politeness may follow it."""
-    parts = re.split(r"\{(\w+)\}", template)
-    words = "".join(
-        f"(?P<{part}>{_SLOTS.get(part, '.+?')})" if place % 2 else re.escape(part)
-        for place, part in enumerate(parts)
-    )
+    words, seen = "", set[str]()
+    for place, part in enumerate(re.split(r"\{(\w+)\}", template)):
+        if place % 2 == 0:
+            words += re.escape(part)
+        else:
+            words += f"(?P={part})" if part in seen else f"(?P<{part}>{_SLOTS.get(part, '.+?')})"
+            seen.add(part)
     return re.compile(f"{words}(?:{'|'.join(map(re.escape, CLOSERS))})")

@@ -74,7 +74,7 @@ SKILLS = Phase(
 COMPOSING = Phase(
     name="composing",
     first_step=COPYING.steps + SKILLS.steps,
-    steps=600,
+    steps=380,
     mixture={
         **dict.fromkeys(LEVEL_1, 0.5),
         **{f"3:{family}": 0.5 for family in BARELY},
@@ -84,7 +84,7 @@ COMPOSING = Phase(
     },
     learning_rate=2e-3,
     warmup_steps=40,
-    decay_steps=400,
+    decay_steps=280,
 )
 
 
