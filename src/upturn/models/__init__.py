@@ -7,6 +7,7 @@ from upturn.models.endpoint import ChatEndpoint, Completion, Message
 from upturn.models.manner import tools_prompt
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
 from upturn.models.renderer import (
+    ERROR_TOKEN,
     SPECIAL_TOKENS,
     CompactRenderer,
     ConversationRenderer,
@@ -18,6 +19,7 @@ from upturn.models.renderer import (
 from upturn.models.scripted import ScriptedModel
 
 __all__ = [
+    "ERROR_TOKEN",
     "SPECIAL_TOKENS",
     "ChatEndpoint",
     "ChatRenderer",

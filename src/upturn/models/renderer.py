@@ -22,6 +22,8 @@ OBSERVATION_TOKEN = "<|obs|>"
 END_TOKEN = "<|end|>"
 SPECIAL_TOKENS = (TASK_TOKEN, ACT_TOKEN, OBSERVATION_TOKEN, END_TOKEN)
 """In the order a tokenizer for CompactRenderer must know them."""
+ERROR_TOKEN = "<|error|>"
+"""Where a tokenizer knows this one as well, errors are shown in full."""
 
 
 class Written(NamedTuple):
@@ -97,7 +99,8 @@ class CompactRenderer:
     """The nano policy's grammar, without tool schemas.
 
     ``<|task|>instruction<|act|>`` is the first prompt, a model writes ``call<|end|>``, and ``<|obs|>text<|act|>``
-    follows. An error observation is ``error CODE``. Every text between special tokens is encoded on its own, and
+    follows. An error observation is ``<|obs|>error CODE<|act|>``, or ``<|error|>text<|act|>`` for a tokenizer that
+    knows that token. Every text between special tokens is encoded on its own, and
     text that looks like a special token stays text.
     """
 
@@ -106,6 +109,7 @@ class CompactRenderer:
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.encode_special_tokens = True
         self._task, self._act, self._observation, self._end = (self._special(token) for token in SPECIAL_TOKENS)
+        self._error: int | None = self._tokenizer.token_to_id(ERROR_TOKEN)
         self._special_ids = frozenset(self._tokenizer.get_added_tokens_decoder())
 
     @property
@@ -120,6 +124,8 @@ class CompactRenderer:
 
     def extend(self, observation: Observation) -> tuple[int, ...]:
         """``<|obs|>text<|act|>``"""
+        if observation.is_error and self._error is not None:
+            return (self._error, *self._encode(observation.text), self._act)
         text = f"error {observation.code}" if observation.is_error else observation.text
         return (self._observation, *self._encode(text), self._act)
 

@@ -24,7 +24,7 @@ GARBLED = 0.07
 def oracle_walk(family: str, number: int, templates: int | None = None) -> Walk:
     """What the oracle of a training task sees and does; only the first ``templates`` phrasings (None = all).
 
-    Every other one is asked for in words some of which are missing or wrong: whoever learns from these goes by
+    Every third one is asked for in words some of which are missing or wrong: whoever learns from these goes by
     more than one word, and gets on with phrasings that it never saw.
     """
     task = make_task(family, PRETRAINING_STREAM + number)
@@ -35,7 +35,7 @@ def oracle_walk(family: str, number: int, templates: int | None = None) -> Walk:
         task = replace(task, context={**task.context, "template": template})
     scenario = compose(task)
     instruction = scenario.instruction
-    if number % 2:
+    if number % 3 == 0:
         words = FAMILIES[family].templates[template]
         garbled = _garbled(Random(f"garbled/{family}/{number}"), words)
         slots = scenario.draft.slots

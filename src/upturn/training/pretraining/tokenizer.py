@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from upturn.models import SPECIAL_TOKENS, write_call
+from upturn.models import ERROR_TOKEN, SPECIAL_TOKENS, write_call
 from upturn.training.pretraining.demonstration import Walk
 
 if TYPE_CHECKING:
@@ -16,15 +16,18 @@ _GLUED = '="(,:/[\n|@>-'
 """Characters that words stand behind without a space."""
 
 
-def said(walk: Walk) -> Iterator[str]:
-    """The texts of a walk, as the compact renderer encodes each on its own."""
+def said(walk: Walk, *, are_errors_told: bool = False) -> Iterator[str]:
+    """The texts of a walk, as the compact renderer encodes each on its own; errors by their code, or in full."""
     for observation, action in walk:
-        yield f"error {observation.code}" if observation.is_error else observation.text
+        is_code = observation.is_error and not are_errors_told
+        yield f"error {observation.code}" if is_code else observation.text
         yield write_call(action)
 
 
 def new_tokenizer(texts: Iterable[str], pattern: str, vocabulary: int, *, is_glued: bool = False) -> "Tokenizer":
     """Byte-level byte pairs over ``texts``, within pieces that match ``pattern``, with the four special tokens.
+
+    A glued one knows the fifth, too: errors are shown in full.
 
     ``is_glued``: words always carry a space before them, so that a word is the same token wherever it stands and
     copying it is one step: ``id=m27`` is read as ``id=``, GLUE, a space and ``m27``. What is decoded is the text as
@@ -47,7 +50,7 @@ def new_tokenizer(texts: Iterable[str], pattern: str, vocabulary: int, *, is_glu
         tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), unglued, decoders.Strip(" ", 1, 0)])
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
-        special_tokens=list(SPECIAL_TOKENS),
+        special_tokens=[*SPECIAL_TOKENS, *([ERROR_TOKEN] if is_glued else [])],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
