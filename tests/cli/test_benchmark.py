@@ -1,6 +1,8 @@
 """``upturn eval run``: what it prints, and what it refuses."""
 
 import json
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from upturn.cli.evaluate import eval_app
+from upturn.cli.output import StoppedError
 from upturn.environments.office import benchmark
 from upturn.environments.office.benchmark import suite_named
-from upturn.errors import ConfigError, UnknownNameError, WorldError
+from upturn.errors import ConfigError, JournalError, UnknownNameError, WorldError
 from upturn.pool import Pool, Selection
+from upturn.records import Run
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +76,109 @@ def test_an_agent_of_a_file_is_named_as_it_stands_there(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=problem):
             run("--suite", "prodbench-easy", *words)
+
+
+AGENT = """
+import asyncio
+import signal
+
+from upturn.environments.errands.rules import act as _act
+
+seen = []
+stop_at = None
+
+async def act(instruction, turns, observation):
+    if not turns:
+        if len(seen) == stop_at:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(60)
+        seen.append(instruction)
+    return _act(instruction, turns, observation)
+"""
+
+
+@pytest.fixture
+def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An agent that has a list of the tasks that it was given, and may be stopped by Ctrl-C."""
+    (tmp_path / "counting_agent.py").write_text(AGENT)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "counting_agent", raising=False)
+    return import_module("counting_agent")
+
+
+def stopped(*words: str) -> str:
+    """How to go on with a run that Ctrl-C stopped."""
+    with pytest.raises(StoppedError) as told:
+        run(*words)
+    return str(told.value)
+
+
+def figures(printed: dict[str, Any]) -> list[Any]:
+    """All but how long anything took."""
+    return [each for each in printed["results"] if "first_action" not in each["name"]]
+
+
+def test_a_run_that_was_stopped_goes_on_and_comes_to_the_same(tmp_path: Path, counting: Any) -> None:
+    words = ["--agent", "counting_agent:act", "--together", "3", "--pool", str(tmp_path / "pool.db")]
+    words += ["--suite", "prodbench-medium", "--suite", "prodbench-hard"]
+    whole = run(*words[:4], *words[6:])
+    given = list(counting.seen)
+    assert len(given) == 8
+    counting.seen.clear()
+    counting.stop_at = 4  # the second batch, of one, of the first suite is stored already
+    told = stopped(*words)
+    key = told.rpartition(" ")[2]
+    assert told == (
+        "stopped; resume with: upturn eval run --suite prodbench-medium --suite prodbench-hard "
+        f"--agent counting_agent:act --together 3 --pool {tmp_path / 'pool.db'} --resume {key}"
+    )
+    with Pool.open(tmp_path / "pool.db", read_only=True) as opened:
+        assert len(opened.selected(tenant="default")) == 4
+        assert [(each.id, each.state) for each in opened.states(Run)] == [(key, "running")]
+    counting.stop_at = 7
+    assert stopped(*words, "--resume", key) == told
+    counting.stop_at = None
+    resumed = run(*words, "--resume", key)
+    assert counting.seen == given
+    assert figures(resumed) == figures(whole)
+    assert resumed["attempts"] == whole["attempts"]
+    timed = "prodbench-medium first_action_p95"
+    assert (resumed["run"], resumed["by_name"][timed]["n"]) == (key, 4)
+    again = run(*words, "--resume", key)
+    assert len(counting.seen) == 8
+    assert (again["results"], again["attempts"]) == (resumed["results"], resumed["attempts"])
+    with Pool.open(tmp_path / "pool.db", read_only=True) as opened:
+        assert [each.state for each in opened.states(Run)] == ["done"]
+        assert len(opened.selected(tenant="default")) == 8
+
+
+def test_a_batch_that_is_not_finished_is_made_again(tmp_path: Path, counting: Any) -> None:
+    words = ["--agent", "counting_agent:act", "--together", "2", "--pool", str(tmp_path / "pool.db")]
+    counting.stop_at = 3
+    key = stopped(*words, "--suite", "prodbench-medium").rpartition(" ")[2]
+    first = list(counting.seen)
+    counting.stop_at = None
+    run(*words, "--suite", "prodbench-medium", "--resume", key)
+    assert counting.seen[3:] == [first[2], counting.seen[-1]]
+
+
+def test_a_run_goes_on_with_what_it_was_started_with(tmp_path: Path) -> None:
+    words = ["--agent", "oracle", "--pool", str(tmp_path / "pool.db")]
+    key = run(*words, "--suite", "prodbench-medium")["run"]
+    assert run(*words, "--suite", "prodbench-medium")["run"] != key  # in the same second, too
+    for further, error, problem in (
+        (("--resume", "eval-1"), UnknownNameError, "has no run 'eval-1'; leave --resume out to begin one"),
+        (
+            ("--together", "3", "--resume", key),
+            JournalError,
+            "command is '.*--together 32' there and '.*--together 3'",
+        ),
+    ):
+        with pytest.raises(error, match=problem):
+            run(*words, "--suite", "prodbench-medium", *further)
+    with pytest.raises(ConfigError, match="--resume x has no effect without --pool"):
+        run("--agent", "oracle", "--suite", "prodbench-medium", "--resume", "x")
 
 
 def test_unknown_and_drifted_suites_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

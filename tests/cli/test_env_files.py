@@ -38,6 +38,19 @@ def test_a_mailbox_is_read_worked_in_and_written_again(tmp_path: Path) -> None:
     assert run("import", str(tmp_path / "out"))["left_out"] == []
 
 
+def test_what_a_file_cannot_hold_is_told_when_it_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("icalendar", reason="the extra files is not installed")
+    (tmp_path / "mine").mkdir()
+    call = "calendar.create title=re\x07view; start=2026-03-03 10:00; end=2026-03-03 11:00"
+    given = ["--owner", "ann@example.org", "--now", "2026-03-02 10:00", "--do", call, "--to", str(tmp_path / "out")]
+    [note] = run("import", str(tmp_path / "mine"), *given)["notes"]
+    place, _, told = note.partition(": ")
+    assert place.startswith("Calendar/2026-03-03 1000 re_view")
+    assert told == "1 character became \ufffd, since such a file cannot hold them"
+    words = ["import", str(tmp_path / "mine"), *given[:-1], str(tmp_path / "again")]
+    assert note in " ".join(CliRunner().invoke(env_app, words).stdout.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "reason"),
     [

@@ -1,31 +1,35 @@
 """``upturn eval run``: an agent on frozen suites."""
 
 import os
+import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upturn.cli.output import emit, progress, say, usable_cores
+from upturn import __version__
+from upturn.cli.output import emit, progress, resumable, say, usable_cores
 from upturn.errors import ConfigError
 from upturn.records import Result
 
 if TYPE_CHECKING:
     from upturn.config import Config
     from upturn.loop.benchmark import Finished
+    from upturn.loop.sitting import Sitting
     from upturn.records import AgentVersion, Task
 
 ORACLE = "oracle"
 """The agent that is none: the shortest known solutions."""
 
 
-def run_suites(
+def run_suites(  # noqa: PLR0913 - a command's parameters are its options
     suite: Annotated[list[str], typer.Option("--suite", help="A frozen suite; repeat for several.")],
     *,
     agent: Annotated[
@@ -41,7 +45,12 @@ def run_suites(
     together: Annotated[
         int, typer.Option(min=1, help="Attempts alive at the same time; 1 = nobody waits for another.")
     ] = 32,
-    pool: Annotated[Path | None, typer.Option(help="The pool to keep attempts and judgements in.")] = None,
+    pool: Annotated[
+        Path | None, typer.Option(help="The pool to keep attempts and judgements in, a batch at a time.")
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with a run that --pool keeps: its key; other options as it began.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Let an agent work on frozen suites of held-out tasks, and print what it came to.
@@ -50,36 +59,85 @@ def run_suites(
     file's; an attempt may take 50 actions.
     """
     from upturn.environments.office.benchmark import suite_named, tasks_of
-    from upturn.loop.benchmark import metrics
     from upturn.loop.trouble import Troubles
 
+    if resume is not None and pool is None:
+        raise ConfigError([f"--resume {resume} has no effect without --pool, which has what was done; name it"])
     suites = [suite_named(name) for name in dict.fromkeys(suite)]
     config = _config(agent, config_path)
     who = _Worker(agent, config, together)
     drawn = [tasks_of(each) for each in suites]
     troubles = Troubles()
-    key = f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    results: list[Result] = []
+    finished: dict[str, list[Finished]] = {each.name: [] for each in suites}
     details: dict[str, object] = {"agent": who.id, "suites": [each.id for each in suites]}
-    everything: list[Finished] = []
-    with progress("attempts", sum(map(len, drawn))) as ticker, who.threads():
+    asked = _Asked(tuple(each.name for each in suites), agent, config_path, together)
+    with (
+        asked.sitting(pool, resume, config) as sitting,
+        progress("attempts", sum(map(len, drawn))) as ticker,
+        who.threads(),
+    ):
+        details |= {} if sitting is None else {"run": sitting.key}
         for each, tasks in zip(suites, drawn, strict=True):
-            finished: list[Finished] = []
-            for one in who.attempts(tasks, f"{key}/{each.id}"):
-                finished.append(one)
-                troubles.add(one.trajectory, one.evaluation)
-                ticker.advance()
-            if pool is not None:
-                _keep(pool, f"{key}/{each.id}", finished)
-            results += [replace(found, name=f"{each.name} {found.name}") for found in metrics(finished)]
-            everything += finished
-    if len(suites) > 1:
-        results += [replace(found, name=f"all {found.name}") for found in metrics(everything)]
+            for batch in who.batches(each.id, tasks, sitting):
+                finished[each.name] += batch
+                for one in batch:
+                    troubles.add(one.trajectory, one.evaluation)
+                ticker.advance(len(batch))
     if as_json:
-        details["attempts"] = [_told(one) for one in everything]
+        details["attempts"] = [_told(one) for each in finished.values() for one in each]
     if troubles.words():
         say(troubles.words())
-    emit("eval run", results, details, as_json=as_json, config_hash="" if config is None else config.config_hash)
+    digest = "" if config is None else config.config_hash
+    emit("eval run", _results(finished), details, as_json=as_json, config_hash=digest)
+
+
+def _results(finished: "Mapping[str, list[Finished]]") -> list[Result]:
+    """By suite, and over all where there are several."""
+    from upturn.loop.benchmark import metrics
+
+    parts = dict(finished)
+    if len(parts) > 1:
+        parts["all"] = [one for each in finished.values() for one in each]
+    return [replace(found, name=f"{name} {found.name}") for name, part in parts.items() for found in metrics(part)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What decides what a run makes, and so has to be the same when it goes on."""
+
+    suites: tuple[str, ...]
+    agent: str
+    config_path: Path | None
+    together: int
+
+    @contextmanager
+    def sitting(self, pool: Path | None, resume: str | None, config: "Config | None") -> "Iterator[Sitting | None]":
+        """The run in the pool; None = there is no pool, and nothing can be resumed."""
+        from upturn.loop.sitting import Sitting
+        from upturn.pool import Pool
+        from upturn.records import Run
+
+        if pool is None:
+            yield None
+            return
+        seed, digest = (0, "") if config is None else (config.run.seed, config.config_hash)
+        run = Run(resume or _key(), shlex.join(self._words()), digest, seed, __version__)
+        with Pool.open(pool) as opened:
+            sitting = Sitting.begun(opened, run) if resume is None else Sitting.resumed(opened, run)
+            where = [] if self.config_path is None else ["--config", str(self.config_path)]
+            again = ["upturn", *self._words(), *where, "--pool", str(pool), "--resume", sitting.key]
+            say(f"kept in {pool} as {sitting.key}")
+            with resumable(shlex.join(again)):
+                yield sitting
+            sitting.end()
+
+    def _words(self) -> list[str]:
+        suites = [word for name in self.suites for word in ("--suite", name)]
+        return ["eval", "run", *suites, "--agent", self.agent, "--together", str(self.together)]
+
+
+def _key() -> str:
+    return f"eval-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 class _Worker:
@@ -100,8 +158,24 @@ class _Worker:
             return nullcontext()
         return torch_set(self._config.run.threads or usable_cores())
 
-    def attempts(self, tasks: "Sequence[Task]", key: str) -> "Iterator[Finished]":
-        """At all tasks, in order."""
+    def batches(self, suite: str, tasks: "Sequence[Task]", sitting: "Sitting | None") -> "Iterator[list[Finished]]":
+        """Attempts at all tasks of a suite: first those that the sitting has, then new ones, which it keeps.
+
+        ``sitting``: None = nothing is kept.
+        """
+        stored = {} if sitting is None else {each.task.id: each for each in sitting.finished(suite)}
+        if stored:
+            yield [stored[task.id] for task in tasks if task.id in stored]
+        key = _key() if sitting is None else sitting.key
+        made = self._attempts([task for task in tasks if task.id not in stored], f"{key}/{suite}")
+        count = len(stored)
+        while batch := list(islice(made, self._together)):
+            if sitting is not None:
+                sitting.keep(suite, batch, after=count)
+            count += len(batch)
+            yield batch
+
+    def _attempts(self, tasks: "Sequence[Task]", key: str) -> "Iterator[Finished]":
         from upturn.agents import Limits
         from upturn.config import keys_in
         from upturn.loop.benchmark import MAX_TURNS, attempted, perfect
@@ -147,13 +221,6 @@ def _version(agent: str, config: "Config | None") -> "AgentVersion":
             return version_of(each)
     known = ", ".join(each.name for each in config.agents)
     raise ConfigError([f"--agent {agent}: the file has no such agent; it has: {known}"])
-
-
-def _keep(path: Path, key: str, finished: "Sequence[Finished]") -> None:
-    from upturn.pool import Pool, PoolSink
-
-    with Pool.open(path) as pool:
-        PoolSink(pool).append(key, 0, [(each.task, each.trajectory, each.evaluation) for each in finished])
 
 
 def _told(one: "Finished") -> dict[str, object]:

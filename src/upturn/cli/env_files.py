@@ -56,8 +56,16 @@ def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
             raise UnknownNameError(f"{kit.name} knows no perfect work for {task.id!r}; leave --solved out")
         play(environment, task, oracle)
     workspace = environment.workspace
-    places = write_folder(workspace, to, zone=zone_named(zone or "UTC"))
-    details = {"task": task.id, "instruction": task.instruction, "owner": workspace.owner, "folder": str(to)}
+    places, notes = write_folder(workspace, to, zone=zone_named(zone or "UTC"))
+    for line in () if as_json else notes:
+        say(line)
+    details = {
+        "task": task.id,
+        "instruction": task.instruction,
+        "owner": workspace.owner,
+        "folder": str(to),
+        "notes": list(notes),
+    }
     emit(
         "env export",
         [*_counts(workspace), Result("written", float(len(places)), "files")],
@@ -89,16 +97,14 @@ def import_workspace(  # noqa: PLR0913 - a command's parameters are its options
     """Read a folder of real files as an office, all or nothing; make calls in it; write it again. Needs files."""
     imported = read_folder(folder, host=_host(owner, zone, now), leave_out=leave_out)
     workspace, answers = _done(imported.workspace, do or ())
-    if to is not None:
-        write_folder(workspace, to, zone=imported.zone)
-    for line in (
-        () if as_json else (*imported.notes, *(f"left out: {each}" for each in imported.left_out), *answers)
-    ):
+    changed = () if to is None else write_folder(workspace, to, zone=imported.zone).notes
+    notes = (*imported.notes, *changed)
+    for line in () if as_json else (*notes, *(f"left out: {each}" for each in imported.left_out), *answers):
         say(line)
     details = {
         "owner": workspace.owner,
         "zone": imported.zone.key,
-        "notes": list(imported.notes),
+        "notes": list(notes),
         "left_out": list(imported.left_out),
         "answers": answers,
     }

@@ -72,9 +72,13 @@ def perfect(tasks: Sequence[Task]) -> Iterator[Finished]:
         yield _judged(kit.verifier, task, trajectory, None)
 
 
-def _judged(verifier: Verifier, task: Task, trajectory: Trajectory, first_seconds: float | None) -> Finished:
-    evaluation = judge(verifier, task, trajectory)
+def recalled(task: Task, trajectory: Trajectory, evaluation: Evaluation, first_seconds: float | None) -> Finished:
+    """An attempt that was judged before."""
     return Finished(task, trajectory, evaluation, judge(RubricVerifier(), task, trajectory), first_seconds)
+
+
+def _judged(verifier: Verifier, task: Task, trajectory: Trajectory, first_seconds: float | None) -> Finished:
+    return recalled(task, trajectory, judge(verifier, task, trajectory), first_seconds)
 
 
 def metrics(finished: Sequence[Finished]) -> list[Result]:

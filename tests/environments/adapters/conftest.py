@@ -1,9 +1,14 @@
-"""A kit of somebody's own, in a module that can be imported by name."""
+"""A kit of somebody's own, in a module that can be imported by name; work in an office whose apps fail."""
 
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from upturn.environments import oracle_of, play, resolve_kit
+from upturn.models import write_call
+from upturn.records import Task
 
 TWICE = """
 import threading
@@ -58,3 +63,25 @@ def twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.delitem(sys.modules, name, raising=False)
     return name
+
+
+class Interrupted(NamedTuple):
+    """Perfect work in an office whose apps fail."""
+
+    task: Task
+    """The first of its family, with seed 0."""
+    calls: list[str]
+    faults: list[list[str]]
+    """What went wrong at each call."""
+
+
+@pytest.fixture
+def interrupted() -> Interrupted:
+    """An app is unavailable three times."""
+    kit = resolve_kit("office")
+    task = next(iter(kit.tasks(seed=0, split="train", families=["mail_two_hops_interrupted"])))
+    oracle = oracle_of(kit, task)
+    assert oracle is not None
+    actions = [turn.action for turn in play(kit.environment(task), task, oracle).turns]
+    calls = [write_call(action) for action in actions if action is not None]
+    return Interrupted(task, calls, [[], *[["unavailable"]] * 3, *[[]] * (len(calls) - 4)])

@@ -41,6 +41,15 @@ def test_perfect_work_earns_1_with_the_last_action() -> None:
     assert {"reward_components", "cost_components", "faults", "state_hash", "code"} <= last[4].keys()
 
 
+def test_what_went_wrong_in_the_apps_is_told_at_its_step(interrupted: Any) -> None:
+    env = KitEnv("office")
+    _, info = env.reset(options={"task": interrupted.task})
+    infos = [env.step(call)[4] for call in interrupted.calls]
+    assert info["faults"] == ()
+    assert [list(each["faults"]) for each in infos] == interrupted.faults
+    assert all(each["cost_components"] == {} for each in infos)
+
+
 def test_a_structured_action_is_the_same_as_its_text() -> None:
     task = make_task("mail_file", 0)
     results = []

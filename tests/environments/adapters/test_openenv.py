@@ -115,6 +115,14 @@ def test_mistakes_of_agents_are_answered(url: str) -> None:
             assert result.observation.info["cost_components"] == {"error": 1.0}
 
 
+def test_what_went_wrong_in_the_apps_is_told_at_its_step(interrupted: Any) -> None:
+    with served("office") as url, KitClient(url).sync() as env:
+        opened = env.reset(seed=0, family=interrupted.task.family).observation
+        assert (opened.text, opened.info["faults"]) == (interrupted.task.instruction, [])
+        results = [env.step(KitAction(text=call)) for call in interrupted.calls]
+        assert [each.observation.info["faults"] for each in results] == interrupted.faults
+
+
 def test_what_comes_in_the_wrong_order_or_is_not_there_is_said(url: str) -> None:
     with KitClient(url).sync() as env:
         with pytest.raises(RuntimeError, match="409: there is no task yet; call reset first"):

@@ -19,7 +19,7 @@ pytest.importorskip("verifiers.v1", reason="the extra verifiers is not installed
 
 import verifiers.v1 as vf
 
-from upturn.environments.adapters.verifiers import ATTEMPT, KitTask, KitTaskset, task_of
+from upturn.environments.adapters.verifiers import ATTEMPT, FAULTS, KitTask, KitTaskset, task_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # verifiers' own
 
@@ -157,6 +157,23 @@ def test_a_stored_trace_is_judged_again_without_being_played(
     again = KitTask(type(task.data).model_validate(stored.task.data.model_dump()))
     asyncio.run(again.score(stored))
     assert (stored.rewards, stored.metrics) == (trace.rewards, trace.metrics)
+
+
+def test_what_went_wrong_in_the_apps_is_kept_and_counted(
+    plugins: None, provider: tuple[str, list[Replies]], interrupted: Any
+) -> None:
+    url, replies = provider
+    calls = interrupted.calls
+    replies.append(lambda messages: str(calls[sum(message["role"] == "assistant" for message in messages)]))
+    task, made = episode(url, kit="office", family=interrupted.task.family, seed=0)
+    [trace] = made.traces
+    assert trace.info[FAULTS] == interrupted.faults
+    assert (trace.reward, trace.metrics["faults"]) == (1.0, 3.0)
+    stored = vf.WireTrace.model_validate_json(trace.model_dump_json())
+    del stored.info[FAULTS]  # as traces were kept before
+    stored.rewards, stored.metrics = {}, {}
+    asyncio.run(KitTask(type(task.data).model_validate(stored.task.data.model_dump())).score(stored))
+    assert "faults" not in stored.metrics
 
 
 def test_replies_that_are_no_action_are_answered_until_the_limit(

@@ -34,6 +34,8 @@ _kit = lru_cache(resolve_kit)
 
 ATTEMPT = "upturn_attempt"
 """Where a trace's ``info`` keeps the attempt, as the fields of a ``Trajectory``."""
+FAULTS = "upturn_faults"
+"""Where it keeps what went wrong in the apps: names, a list for each action."""
 
 
 class KitTasksetConfig(vf.TasksetConfig):
@@ -72,12 +74,14 @@ class KitTask(vf.Task[KitTaskData]):
 
     @vf.metric
     async def figures(self, trace: vf.Trace) -> dict[str, float]:
-        """Success, gates, costs and actions. Costs are no part of the reward: safety is a limit, not a weight."""
+        """Success, gates, costs, actions and faults met. Costs are no part of the reward: safety is a limit."""
         found = self._evaluation(trace)
         gates = {f"gate_{gate.name}": float(gate.is_passed) for gate in found.gates}
         costs = {f"cost_{name}": value for name, value in found.costs.items()}
         turns = len(_attempt(trace).turns)
-        return {"success": float(found.is_success), "actions": float(turns), **gates, **costs}
+        kept = trace.info.get(FAULTS)  # older traces have none
+        faults = {} if kept is None else {"faults": float(sum(map(len, kept)))}
+        return {"success": float(found.is_success), "actions": float(turns), **faults, **gates, **costs}
 
     def _evaluation(self, trace: vf.Trace) -> Evaluation:
         return judge(_kit(self.data.kit).verifier, task_of(self.data), _attempt(trace))
@@ -118,17 +122,19 @@ class KitEnv(vf.Env[KitEnvConfig]):
     async def run(self, task: KitTask, agents: vf.Agents) -> None:
         """One attempt, until it ends or the agent says nothing more."""
         attempt = StepwiseAttempt(_kit(task.data.kit), task_of(task.data), max_turns=task.data.max_turns)
+        faults: list[list[str]] = []
         with ThreadPoolExecutor(1) as thread:
             await _ask(attempt, thread, attempt.begin)
             async with agents.agent.interaction(task) as interaction:
                 segment = await interaction.turn()
                 while not segment.terminated:
                     answer = await _ask(attempt, thread, partial(attempt.act, segment.last_reply))
+                    faults.append(list(answer.info.faults))
                     if answer.evaluation is not None:
                         break
                     segment = await interaction.turn(answer.observation.text or answer.observation.code)
                 kept = await _ask(attempt, thread, attempt.trajectory)
-                interaction.trace.info[ATTEMPT] = record_fields(kept)
+                interaction.trace.info[ATTEMPT], interaction.trace.info[FAULTS] = record_fields(kept), faults
 
 
 async def _ask(attempt: StepwiseAttempt, thread: Executor, call: Callable[[], ResultT]) -> ResultT:

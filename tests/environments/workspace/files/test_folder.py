@@ -7,10 +7,10 @@ import pytest
 
 from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.workspace import Table, Workspace, changes
-from upturn.environments.workspace.book import Book
+from upturn.environments.workspace.book import Book, Chart, Sheet
 from upturn.environments.workspace.chat import Channel, Chat, Post
-from upturn.environments.workspace.deck import Deck
-from upturn.environments.workspace.document import Document
+from upturn.environments.workspace.deck import Deck, Slide
+from upturn.environments.workspace.document import Document, Grid, Paragraph
 from upturn.environments.workspace.event import Attendee, Event
 from upturn.environments.workspace.file import Content, File, Page, PlainText, Version
 from upturn.environments.workspace.files import Host, packed, read_folder, unpacked, write_folder, zone_named
@@ -73,7 +73,8 @@ def office(book: Book, document: Document, deck: Deck) -> Workspace:
 
 
 def test_an_office_comes_back_equal_from_a_folder(office: Workspace, tmp_path: Path) -> None:
-    places = write_folder(office, tmp_path / "office", zone=BERLIN)
+    places, notes = write_folder(office, tmp_path / "office", zone=BERLIN)
+    assert notes == ()
     found = read_folder(tmp_path / "office")
     assert changes(office, found.workspace) == {}
     assert all(getattr(found.workspace, name) == getattr(office, name) for name in TABLES)
@@ -87,23 +88,23 @@ def test_an_office_comes_back_equal_from_a_folder(office: Workspace, tmp_path: P
 def test_the_office_of_a_task_comes_back_equal_and_equal_ones_are_equal_bytes() -> None:
     workspace = compose(make_task("mail_move", 3)).workspace
     workspace = replace(workspace, mails=Table(dict(list(workspace.mails.items())[:30])))
-    parts = packed(workspace, zone_named("UTC"))
+    parts = packed(workspace, zone_named("UTC")).parts
     found = unpacked(parts)
     assert all(getattr(found.workspace, name) == getattr(workspace, name) for name in TABLES)
-    assert packed(found.workspace, zone_named("UTC")) == parts
+    assert packed(found.workspace, zone_named("UTC")) == (parts, ())
 
 
 def test_what_a_folder_cannot_keep_is_gone(office: Workspace) -> None:
     file = office.files["f7"]
     changed = replace(file, versions=(Version(PlainText("before"), "ann.lee", "2026-01-01 09:00"),))
     used = replace(office.with_items(changed), elapsed=3_600.0, made=3)
-    found = unpacked(packed(used, BERLIN)).workspace
+    found = unpacked(packed(used, BERLIN).parts).workspace
     assert (found.files["f7"].versions, found.begun, found.elapsed) == ((), "2026-03-02 10:00", 0.0)
     assert not found.persona.wishes and not found.messages
 
 
 def test_people_work_in_the_folder_with_their_own_programs(office: Workspace) -> None:
-    parts = packed(office, BERLIN)
+    parts = packed(office, BERLIN).parts
     mail = next(place for place in parts if "(m2)" in place)
     moved = {
         place.replace("Mail/sent", "Mail/archive") if place == mail else place: parts[place] for place in parts
@@ -202,6 +203,40 @@ def test_a_folder_is_written_whole_or_not_at_all(office: Workspace, tmp_path: Pa
     with pytest.raises(FileFormatError, match="is there already"):
         write_folder(office, tmp_path, zone=BERLIN)
     assert [each.name for each in tmp_path.iterdir()] == ["kept.txt"]
+
+
+def test_what_a_file_cannot_hold_is_replaced_in_it_and_told(office: Workspace, tmp_path: Path) -> None:
+    spoiled = office.with_items(
+        replace(office.files["f3"], content=Document((Paragraph("a\x07b\x0c"), Grid((("\ufffe", "c\r\nd"),))))),
+        replace(
+            office.files["f2"], content=Book({"s": Sheet({"A1": "\x07"}, charts=(Chart("bar", "A1:A2", "\x07"),))})
+        ),
+        replace(office.files["f4"], content=Deck((Slide("title", "\x1b[0m", ("e\x0b",)),))),
+        replace(office.files["f7"], content=PlainText("f\x07\x00")),
+        replace(
+            office.mails["m2"], folder="s\x0b", subject="g\x07\x0bh", body="i\x0b\x00", to=("x\x07@y\x00.example",)
+        ),
+        replace(office.events["e1"], title="j\x07", place="\x7fk", body="l\nm"),
+    )
+    _, notes = write_folder(spoiled, tmp_path / "office", zone=BERLIN)
+    instead = "became \ufffd, since such a file cannot hold them"
+    assert notes == (
+        f"Files/finance/Q3 (f2).xlsx: 1 character {instead}",
+        f"Files/_/plan_.docx: 3 characters {instead}",
+        f"Files/talk.pptx: 2 characters {instead}",
+        f"Mail/s\ufffd/2026-02-27 1100 g__h (m2).eml: 2 characters {instead}",
+        "Mail/s\ufffd/2026-02-27 1100 g__h (m2).eml: 2 characters became -, since an address cannot hold them",
+        f"Calendar/2026-03-02 0900 j_ (e1).ics: 2 characters {instead}",
+    )
+    found = read_folder(tmp_path / "office").workspace
+    assert found.files["f3"].content == Document((Paragraph("a\ufffdb\ufffd"), Grid((("\ufffd", "c\nd"),))))
+    assert found.files["f4"].content == Deck((Slide("title", "\ufffd[0m", ("e\ufffd",)),))
+    assert found.files["f7"] == spoiled.files["f7"]
+    drawn = Sheet({"A1": "\x07"}, charts=(Chart("bar", "A1:A2", "\ufffd"),))
+    assert found.files["f2"].content == Book({"s": drawn})
+    mail = replace(spoiled.mails["m2"], folder="s\ufffd", subject="g\x07\ufffdh", to=("x-@y-.example",))
+    assert found.mails["m2"] == mail
+    assert found.events["e1"] == replace(spoiled.events["e1"], title="j\ufffd", place="\ufffdk")
 
 
 def test_links_are_not_followed_and_hidden_files_not_looked_at(tmp_path: Path) -> None:

@@ -4,8 +4,18 @@ One file a format, which turns state into bytes and bytes into state; ``packing`
 whole workspace, ``folder`` alone touches a disk.
 """
 
-from upturn.environments.workspace.files.folder import read_folder, write_folder
-from upturn.environments.workspace.files.packing import packed
+from upturn.environments.workspace.files.folder import Exported, read_folder, write_folder
+from upturn.environments.workspace.files.packing import Packed, packed
 from upturn.environments.workspace.files.unpacking import Host, Imported, unpacked, zone_named
 
-__all__ = ["Host", "Imported", "packed", "read_folder", "unpacked", "write_folder", "zone_named"]
+__all__ = [
+    "Exported",
+    "Host",
+    "Imported",
+    "Packed",
+    "packed",
+    "read_folder",
+    "unpacked",
+    "write_folder",
+    "zone_named",
+]

@@ -32,7 +32,8 @@ _ONLINE = (
     "X-GOOGLE-CONFERENCE",
 )
 _MEETING = "https://meet.{domain}/{id}"
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""What no text of an entry may have (RFC 5545, 3.3.11); ends of lines are written as it says."""
 
 
 class Invitation(NamedTuple):
@@ -50,7 +51,7 @@ def event_bytes(event: Event, directory: Directory) -> bytes:
         from icalendar import Calendar
         from icalendar import Event as Entry
     for text in (event.title, event.place, event.body):
-        if _CONTROL.search(text):
+        if CONTROL.search(text):
             raise FileFormatError(f"an entry holds no control characters, got {text[:60]!r}")
     calendar, entry = Calendar(), Entry()
     calendar.add("prodid", "-//Upturn//workspace//EN")

@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from upturn.environments.workspace.files.package import MAX_BYTES
@@ -21,14 +22,23 @@ _MAX_TOTAL = 2**30
 """Bytes of all files together; they are held in memory."""
 
 
-def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo) -> tuple[str, ...]:
-    """Writes the workspace into a new folder, and tells the places of all files; ``zone``: of its moments.
+class Exported(NamedTuple):
+    """What was written."""
+
+    places: tuple[str, ...]
+    """Of all files, in the folder."""
+    notes: tuple[str, ...]
+    """What is other in a file than in the workspace, since it cannot hold that."""
+
+
+def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo) -> Exported:
+    """Writes the workspace into a new folder; ``zone``: of its moments.
 
     Raises FileFormatError for what cannot be written and where there is something already; nothing is written then.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileFormatError(f"{str(folder)!r} is there already; name a folder that is new or empty")
-    parts = packed(workspace, zone)
+    parts, notes = packed(workspace, zone)
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -41,7 +51,7 @@ def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo) -> tuple
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    return tuple(parts)
+    return Exported(tuple(parts), notes)
 
 
 def read_folder(folder: Path, *, host: Host | None = None, leave_out: bool = False) -> Imported:

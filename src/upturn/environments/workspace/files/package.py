@@ -39,7 +39,8 @@ _SPAN = re.compile(r"<(?:\w+:)?(?:gridSpan|gridBefore|gridAfter)\s[^>]*?[\"'](-?
 _SPANNED = re.compile(r"\bgridSpan=[\"'](-?[0-9]+)[\"']")
 _MERGED = re.compile(r"<(?:\w+:)?mergeCell\s[^>]*?ref=[\"']([A-Z]+)([0-9]+):([A-Z]+)([0-9]+)[\"']")
 _STRICT = b"purl.oclc.org/ooxml"
-_NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Characters that no XML can hold."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The first moment that a zip archive can name."""
 
@@ -131,7 +132,7 @@ def _column(letters: str) -> int:
 def check_text(*texts: str) -> None:
     """Raises FileFormatError for characters that no XML can hold."""
     for text in texts:
-        if found := _NO_XML.search(text):
+        if found := NO_XML.search(text):
             raise FileFormatError(f"an office file cannot hold the character {found[0]!r}, as in {text[:60]!r}")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from upturn.environments.workspace.files.agenda import event_bytes
@@ -10,13 +11,23 @@ from upturn.environments.workspace.files.directory import directory_of
 from upturn.environments.workspace.files.manifest import FORM, MANIFEST, Entry, Manifest, manifest_bytes
 from upturn.environments.workspace.files.message import Attachment, message_bytes
 from upturn.environments.workspace.files.place import BIN, CALENDAR, FILES, MAIL, Places
+from upturn.environments.workspace.files.substitute import Held, ThingT, held_content, held_event, held_mail
 from upturn.environments.workspace.mail import Mail
 from upturn.environments.workspace.workspace import Workspace
 from upturn.errors import FileFormatError
 
 
-def packed(workspace: Workspace, zone: ZoneInfo) -> dict[str, bytes]:
-    """Every file's bytes by its place, such as ``Mail/inbox/…eml``; equal for equal workspaces.
+class Packed(NamedTuple):
+    """A workspace as files."""
+
+    parts: dict[str, bytes]
+    """By their places, such as ``Mail/inbox/…eml``."""
+    notes: tuple[str, ...]
+    """What is other in a file than in the workspace, since it cannot hold that."""
+
+
+def packed(workspace: Workspace, zone: ZoneInfo) -> Packed:
+    """All files; equal for equal workspaces.
 
     ``zone``: which one the workspace's moments are in, since it says nothing about that. Raises FileFormatError
     naming what cannot be written.
@@ -26,7 +37,7 @@ def packed(workspace: Workspace, zone: ZoneInfo) -> dict[str, bytes]:
     packing.put_mails()
     packing.put_events()
     packing.put_manifest()
-    return packing.parts
+    return Packed(packing.parts, tuple(packing.notes))
 
 
 class _Packing:
@@ -34,6 +45,7 @@ class _Packing:
 
     def __init__(self, workspace: Workspace, zone: ZoneInfo) -> None:
         self.parts: dict[str, bytes] = {}
+        self.notes: list[str] = []
         self._workspace = workspace
         self._zone = zone
         self._directory = directory_of(workspace, zone)
@@ -41,12 +53,13 @@ class _Packing:
         self._entries: list[Entry] = []
 
     def put_files(self) -> None:
-        """By their paths; those in the bin by their names."""
-        for file in self._workspace.files.values():
+        """By their paths; those in the bin by their names. In an order of their own, so that equal offices have
+        equal bytes whichever file was put in first."""
+        for file in sorted(self._workspace.files.values(), key=lambda file: (len(file.id), file.id)):
             folders = (BIN, file.name) if file.is_deleted else (FILES, *file.path.strip("/").split("/"))
             place = self._places.free(*folders, id_=file.id)
             with _named(file.path):
-                self.parts[place] = content_bytes(file.path, file.content)
+                self.parts[place] = content_bytes(file.path, self._noted(place, held_content(file.content)))
             self._entries.append(
                 Entry(
                     place=place,
@@ -72,9 +85,11 @@ class _Packing:
             before = earlier[: earlier.index(mail.id)]
             attached = [contents[each] for each in mail.attachments if each in contents]
             name = f"{mail.at.replace(':', '')} {mail.subject[:60].strip()} ({mail.id}).eml"
-            place = self._places.free(MAIL, mail.folder, name, id_=mail.id)
+            held = held_mail(mail)
+            place = self._places.free(MAIL, held.thing.folder, name, id_=mail.id)
             with _named(f"mail {mail.id}"):
-                self.parts[place] = message_bytes(mail, self._directory, before=before, attachments=attached)
+                here = self._noted(place, held)
+                self.parts[place] = message_bytes(here, self._directory, before=before, attachments=attached)
 
     def put_events(self) -> None:
         """Of all calendars, one a file, as invitations are."""
@@ -82,7 +97,11 @@ class _Packing:
             name = f"{event.start.replace(':', '')} {event.title[:60].strip()} ({event.id}).ics"
             place = self._places.free(CALENDAR, name, id_=event.id)
             with _named(f"event {event.id}"):
-                self.parts[place] = event_bytes(event, self._directory)
+                self.parts[place] = event_bytes(self._noted(place, held_event(event)), self._directory)
+
+    def _noted(self, place: str, held: Held[ThingT]) -> ThingT:
+        self.notes += [f"{place}: {note}" for note in held.notes]
+        return held.thing
 
     def put_manifest(self) -> None:
         """What is left."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
 from upturn.environments.workspace.book import Aggregate, Pivot
+from upturn.environments.workspace.files.package import NO_XML
 
 _HOW: tuple[Aggregate, ...] = get_args(Aggregate)
 _TEXT = r'("(?:[^"\\]|\\.)*")'
@@ -17,11 +18,16 @@ def pivot_note(pivots: Sequence[Pivot]) -> dict[str, str]:
     notes: dict[str, str] = {}
     for number, each in enumerate(pivots, start=1):
         values, rows, source = (
-            json.dumps(text, ensure_ascii=False) for text in (each.values, each.rows, each.source)
+            NO_XML.sub(_escaped, json.dumps(text, ensure_ascii=False))
+            for text in (each.values, each.rows, each.source)
         )
         line = f"pivot table {number}: {each.how} of {values} by {rows}, from {source}"
         notes[each.at] = f"{notes[each.at]}\n{line}" if each.at in notes else line
     return notes
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def pivots_in(notes: Iterable[tuple[str, str]]) -> tuple[Pivot, ...]:

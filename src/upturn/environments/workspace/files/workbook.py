@@ -22,6 +22,7 @@ from upturn.environments.workspace.book import Book, CellFormat, Chart, Sheet
 from upturn.environments.workspace.calculation import shown_in, value_of
 from upturn.environments.workspace.cell import CellError, Value, is_formula, shown, text_of, typed
 from upturn.environments.workspace.files.chart import Home, charts_of, put_chart
+from upturn.environments.workspace.files.escape import escaped_part, marked, marked_part, unmarked
 from upturn.environments.workspace.files.extra import extra
 from upturn.environments.workspace.files.package import check_text, checked_package, parsing, repacked
 from upturn.environments.workspace.files.pivot_note import pivot_note, pivots_in
@@ -66,7 +67,7 @@ def workbook_bytes(book: Book) -> bytes:
                 writer.put_sheet(name)
     except XlsxWriterException as exc:
         raise FileFormatError(f"the workbook cannot be written: {described(exc, longest=200)}") from exc
-    return repacked(target.getvalue())
+    return repacked(target.getvalue(), escaped_part)
 
 
 class _Writer:
@@ -80,7 +81,7 @@ class _Writer:
     def put_sheet(self, name: str) -> None:
         """The next sheet."""
         sheet = self._book.sheets[name]
-        check_text(name, *sheet.cells.values(), *sheet.filters.values(), *(each.title for each in sheet.charts))
+        check_text(name, *(each.title for each in sheet.charts))
         target = self._file.add_worksheet(name)
         for address in dict.fromkeys((*sheet.cells, *sheet.formats)):
             self._put_cell(target, name, address)
@@ -108,7 +109,7 @@ class _Writer:
         if not text:
             target.write_blank(*at, None, look)
         elif is_formula(text):
-            target.write_formula(*at, _for_file(text), look, _cached(value))
+            target.write_formula(*at, marked(_for_file(text)), look, _cached(value))
         elif isinstance(value, CellError):
             target.write_formula(*at, f"={value.value}", look, value.value)
         elif isinstance(value, bool):
@@ -122,7 +123,7 @@ class _Writer:
         day = _day(text) if is_date else None
         if day is not None:
             target.write_datetime(*at, day, look)
-        elif target.write_string(*at, text, look):
+        elif target.write_string(*at, marked(text), look):
             raise FileFormatError(f"a cell of a file has at most {_LONGEST} characters, got {len(text)}")
 
     def _look(self, format_: CellFormat, *, is_quoted: bool) -> Any:
@@ -150,7 +151,7 @@ class _Writer:
         left, right = min(*columns.values(), used.first.column), max(*columns.values(), used.last.column)
         target.autofilter(used.first.row - 1, left - 1, used.last.row - 1, right - 1)
         for letters, wanted in sheet.filters.items():
-            target.filter_column_list(columns[letters] - 1, [wanted])
+            target.filter_column_list(columns[letters] - 1, [marked(wanted)])
         filled = sorted({place_of(address).row for address in sheet.cells})
         seen = frozenset(visible_rows(self._book, name, filled))
         for row in filled:
@@ -163,7 +164,9 @@ def _for_file(text: str) -> str:
 
 
 def _cached(value: Value) -> float | str | bool:
-    return shown(value) if isinstance(value, CellError) else value if value is not None else 0.0
+    if isinstance(value, CellError):
+        return shown(value)
+    return marked(value) if isinstance(value, str) else value if value is not None else 0.0
 
 
 def _day(text: str) -> datetime | None:
@@ -192,6 +195,7 @@ def read_workbook(data: bytes) -> ReadBook:
     checked_package(data, "workbook")
     with parsing("workbook"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about what it leaves out, which the docstring tells
+        data = repacked(data, marked_part)
         file = load_workbook(BytesIO(data), keep_links=False)
         reader = _Reader(file, lambda: load_workbook(BytesIO(data), keep_links=False, data_only=True))
         book = Book({sheet.title: reader.sheet(sheet) for sheet in file.worksheets})
@@ -224,7 +228,7 @@ class _Reader:
             if cell.has_style and (look := _look_of(cell)) != CellFormat():
                 formats[address] = look
             if cell.comment is not None:
-                notes.append((address, cell.comment.text))
+                notes.append((address, unmarked(cell.comment.text)))
         frozen = source.freeze_panes
         return Sheet(
             cells,
@@ -256,7 +260,7 @@ class _Reader:
         if cell.data_type != "f":
             return "" if value is None else _typed_text(value, is_error=cell.data_type == "e")
         formula = value if isinstance(value, str) else getattr(value, "text", None) or ""
-        formula = formula if formula.startswith("=") else f"={formula}"
+        formula = unmarked(formula if formula.startswith("=") else f"={formula}")
         if formula in ("=TRUE()", "=FALSE()"):  # LibreOffice's way to write them
             return formula[1:-2]
         read = _formula(_PREFIX.sub(lambda found: found[1] or found[2] or "", formula), name)
@@ -280,7 +284,7 @@ class _Reader:
             if each.customFilters is not None:
                 wanted = [one.val for one in each.customFilters.customFilter if one.operator in (None, "equal")]
             if len(wanted) == 1:
-                yield column_letters(first + each.colId), str(wanted[0])
+                yield column_letters(first + each.colId), unmarked(str(wanted[0]))
             else:
                 self._more_filters += 1
 
@@ -316,7 +320,7 @@ def _typed_text(value: object, *, is_error: bool) -> str:
         return value.isoformat()
     if isinstance(value, timedelta):
         return text_of(value / timedelta(days=1))
-    text = str(value)
+    text = unmarked(str(value))
     return text if is_error and isinstance(typed(text), CellError) else text_of(text) if text else "'"
 
 
