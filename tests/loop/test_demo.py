@@ -21,7 +21,7 @@ SIZES: tuple[Size, ...] = get_args(Size)
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("plan", PLANS.values(), ids=lambda plan: plan.name or "brief")
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_configuration_is_an_ordinary_valid_one(plan: DemoPlan, size: Size) -> None:
     config = demo_config(seed=5, size=size, directory="elsewhere", plan=plan)
     kit = resolve_kit(config.environment.name)

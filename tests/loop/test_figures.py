@@ -9,7 +9,7 @@ import pytest
 
 from upturn.cli.output import build_result_object
 from upturn.loop.demo import CoverageShare, Facts
-from upturn.loop.demo_plan import BRIEF
+from upturn.loop.demo_plan import ERRANDS
 from upturn.loop.figures import Resources, demo_details, demo_results
 from upturn.loop.floor import Floor
 from upturn.records import Result
@@ -28,11 +28,11 @@ heldout_success_before heldout_after_sft heldout_greedy_before heldout_greedy_af
 
 
 def figures(facts: Facts, resources: Resources = RESOURCES) -> dict[str, Result]:
-    return {result.name: result for result in demo_results(facts, resources, BRIEF)}
+    return {result.name: result for result in demo_results(facts, resources, ERRANDS)}
 
 
 def test_names_and_bars_stay_what_others_read(toy: ModuleType) -> None:
-    results = demo_results(toy.FACTS, RESOURCES, BRIEF)
+    results = demo_results(toy.FACTS, RESOURCES, ERRANDS)
     assert [result.name for result in results] == NAMES.split()
     assert [result.name for result in results if result.bar is None] == WITHOUT_BAR.split()
     assert all((result.bar is None) == (result.holds is None) for result in results)
@@ -175,6 +175,6 @@ def test_details_say_the_same_by_level_and_family(toy: ModuleType) -> None:
 
 def test_summary_is_json_without_gaps(toy: ModuleType) -> None:
     summary = build_result_object(
-        "demo", demo_results(toy.FACTS, RESOURCES, BRIEF), demo_details(toy.FACTS), machine={}, config_hash="c0"
+        "demo", demo_results(toy.FACTS, RESOURCES, ERRANDS), demo_details(toy.FACTS), machine={}, config_hash="c0"
     )
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary

@@ -13,7 +13,7 @@ import pytest
 from upturn.loop.context import Context
 from upturn.loop.cycle import check_readiness, compare, examine, release, serve
 from upturn.loop.demo import Facts
-from upturn.loop.demo_plan import BRIEF
+from upturn.loop.demo_plan import ERRANDS
 from upturn.loop.exam import ExamResult
 from upturn.loop.figures import Resources, demo_results
 from upturn.loop.story import SHARE_WINDOW, demo_content, run_facts
@@ -48,7 +48,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, Fa
             (run_dir / "training" / "sft" / "curve.jsonl").write_text('{"units": 1, "steps": 1, "loss": 2.0}\n')
             resources = Resources(12.5, 300.0)
             about = run_facts(context, machine="a desk", resources=resources, command="upturn demo")
-            yield context, facts, demo_content(context, facts, about, demo_results(facts, resources, BRIEF))
+            yield context, facts, demo_content(context, facts, about, demo_results(facts, resources, ERRANDS))
 
 
 def happen(desk: ModuleType, toy: ModuleType, context: Context) -> Facts:

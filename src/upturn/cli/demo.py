@@ -14,12 +14,8 @@ from upturn.cli.output import emit, resumable
 def demo(  # noqa: PLR0917  # one parameter per option
     seed: Annotated[int, typer.Option(min=0, help="Everything random is derived from it.")] = 0,
     environment: Annotated[
-        str,
-        typer.Option(
-            help="office: every family that its model learns, in half an hour; errands: a small office. "
-            "Left out = a few families of the office, in minutes."
-        ),
-    ] = "",
+        str, typer.Option(help="errands: a small office, in minutes; office: the large one, in half an hour.")
+    ] = "errands",
     size: Annotated[Literal["full", "tiny"], typer.Option(help="tiny: the same steps in under a minute.")] = "full",
     directory: Annotated[Path, typer.Option(help="Folder that holds one folder per run.")] = Path("runs"),
     resume: Annotated[
@@ -43,11 +39,11 @@ def demo(  # noqa: PLR0917  # one parameter per option
         plan = plan_named(environment)
         run_dir = chosen_run(directory, "demo", resume)
         config = demo_config(seed=seed, size=size, directory=str(directory), plan=plan)
-        named = f"demo --environment {environment}" if environment else "demo"
-        command = f"upturn {named} --seed {seed} --size {size}"
+        where = "" if environment == "errands" else f" --environment {environment}"
+        command = f"upturn demo --seed {seed} --size {size}{where}"
         with (
             resumable(f"{command} --directory {quote(str(directory))} --resume {quote(str(run_dir))}"),
-            open_run(config, run_dir, f"{named} --size {size}", view) as context,
+            open_run(config, run_dir, f"demo --size {size}{where}", view) as context,
         ):
             facts = run_demo(context, size, plan)
             view.stage("Write the report")

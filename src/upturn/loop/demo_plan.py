@@ -1,4 +1,4 @@
-"""What the demo works on, and how long: a few families of the office, all that its model learns, or errands."""
+"""What the demo works on, and how long: errands, in minutes, or all that its model was shown of the office."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Literal
 from upturn.config import Config, parse_config
 from upturn.environments.errands import LEARNED
 from upturn.errors import UnknownNameError
+from upturn.training.pretraining.office_course import OFFICE as OFFICE_COURSE
 
 Size = Literal["full", "tiny"]
 
@@ -15,8 +16,6 @@ Size = Literal["full", "tiny"]
 class DemoPlan:
     """One demo."""
 
-    name: str
-    """What ``--environment`` says; empty = it is left out."""
     environment: str
     model: str
     rules: str
@@ -48,54 +47,15 @@ class DemoPlan:
     """Held-out tasks that the last version works on beside its exam, for figures of its work; 0 = none."""
 
 
-FEW = (
-    *("mail_number", "event_move", "chat_number"),
-    *("mail_reply", "chat_message", "event_move_denied"),
-    *("mail_to_book", "chat_answer", "event_invite_partly"),
-)
-"""Three families of each level from 1 to 3 that the short demo practises."""
-OFFICE_LEARNED = (
-    *("mail_number", "mail_flag", "mail_move", "event_move", "event_invite", "chat_number", "cell_set"),
-    "orders_in_a_mail",
-    *("mail_reply", "mail_forward", "event_move_after", "chat_message", "reply_outside", "sensitive_sorted"),
-    *("cell_set_relocated", "event_move_denied"),
-    *("mail_to_book", "book_to_mail", "chat_answer", "mail_move_partly", "event_invite_partly"),
-    "mail_forward_denied",
-    *("price_from_attachment_to_slide", "late_one_reminded", "decisions_to_slide", "budget_mailed_to_whoever_asks"),
-)
-"""Families that ``nano`` was shown: levels 1 to 4, some with faults, some with traps."""
 RULES_ONLY = ("mail_last_writer", "mail_unread_sum")
 """Families of the office that the rules know whole, and nano was never shown."""
 
-_OFFICE = "upturn.environments.office.rules:act"
-BRIEF = DemoPlan(
-    name="",
-    environment="office",
-    model="nano",
-    rules=_OFFICE,
-    learned=FEW,
-    served=(*FEW, *RULES_ONLY),
-    max_turns=8,
-    max_tokens=320,
-    max_action_tokens=40,
-    tasks=960,
-    tasks_after=600,
-    heldout=540,
-    iterations=80,
-    tasks_per_iteration=18,
-    sft_epochs=2,
-    minutes=8,
-    success=0.85,
-    success_by_level={1: 0.75, 2: 0.75, 3: 0.75},
-    work=0,
-)
 OFFICE = DemoPlan(
-    name="office",
     environment="office",
     model="nano",
-    rules=_OFFICE,
-    learned=OFFICE_LEARNED,
-    served=(*OFFICE_LEARNED, *RULES_ONLY),
+    rules="upturn.environments.office.rules:act",
+    learned=OFFICE_COURSE.families,
+    served=(*OFFICE_COURSE.families, *RULES_ONLY),
     max_turns=12,
     max_tokens=512,
     max_action_tokens=48,
@@ -111,7 +71,6 @@ OFFICE = DemoPlan(
     work=3000,
 )
 ERRANDS = DemoPlan(
-    name="errands",
     environment="errands",
     model="nano-errands",
     rules="upturn.environments.errands.rules:act",
@@ -131,18 +90,17 @@ ERRANDS = DemoPlan(
     success_by_level={1: 0.75, 2: 0.75, 3: 0.75},
     work=0,
 )
-PLANS: Mapping[str, DemoPlan] = {plan.name: plan for plan in (BRIEF, OFFICE, ERRANDS)}
+PLANS: Mapping[str, DemoPlan] = {plan.environment: plan for plan in (ERRANDS, OFFICE)}
 
 
 def plan_named(name: str) -> DemoPlan:
-    """The plan for what ``--environment`` says; UnknownNameError lists what there is."""
+    """The plan for an environment; UnknownNameError lists those that have one."""
     if name not in PLANS:
-        known = ", ".join(filter(None, PLANS))
-        raise UnknownNameError(f"no demo in an environment {name!r}; known: {known}")
+        raise UnknownNameError(f"no demo in an environment {name!r}; known: {', '.join(PLANS)}")
     return PLANS[name]
 
 
-def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan = BRIEF) -> Config:
+def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan = ERRANDS) -> Config:
     """The demo's configuration; it is an ordinary ``upturn.toml`` in all but the file."""
     is_full = size == "full"
     return parse_config(
@@ -152,7 +110,7 @@ def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan = BRIEF
                 "points": 300 if is_full else 60,
                 "clean_share": 0.95,
                 "categories": 5,
-                # Everybody there is invented, but the wild agent scrambles addresses until they could be somebody's.
+                # All are invented there, but the wild agent scrambles addresses until they could be somebody's.
                 "privacy": plan.environment != "office",
             },
             "agents": [

@@ -1,5 +1,5 @@
-"""How ``nano`` is made. Two phases: copying first, since everything else rests on it; then level 1, and the higher
-levels in three of their ten phrasings. What is then missing the loop is to add.
+"""How ``nano`` is made. Copying first, since everything else rests on it, then with some of level 1; then all of
+that, and the higher levels in three of their ten phrasings. What is then missing the loop is to add.
 """
 
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 VOCABULARY = 4096
 _ENDINGS = "xlsx|docx|pptx|png|txt|md|example"
 PATTERN = (
-    rf"\\[=;n\\]{GLUE}?| ?[a-z]+(?:_[a-z]+)*={GLUE}?| ?[a-z]+\.(?!{_ENDINGS})[a-z]+(?:_[a-z]+)*|\.[a-z]+| ?[A-Z]?[a-z]+"
-    rf"| ?[A-Z]+| ?20[0-9]{{2}}-{GLUE} [0-9]{{2}}-{GLUE}| ?[0-9]{{2}}:{GLUE}| ?[0-9]{{1,3}}|\n{GLUE}?"
+    rf"\\[=;n\\]{GLUE}?| ?[a-z]+(?:_[a-z]+)*={GLUE}?| ?[a-z]+\.(?!{_ENDINGS})[a-z]+(?:_[a-z]+)*|\.[a-z]+"
+    rf"| ?[A-Z]?[a-z]+| ?[A-Z]+| ?20[0-9]{{2}}-{GLUE} [0-9]{{2}}-{GLUE}| ?[0-9]{{2}}:{GLUE}| ?[0-9]{{1,3}}|\n{GLUE}?"
     rf"| ?[^\sA-Za-z0-9{GLUE}\\]{GLUE}?|\s"
 )
 """Pieces that byte pairs are merged within: words, people and operations by their full names, a parameter with its
-equals sign, a month with its year, an hour with its colon, three digits. So whoever is named is one token, a date and
-an id are two: copying them is as many steps, and nobody gets another's surname."""
+equals sign, a month with its year, an hour with its colon, three digits. So whoever is named is one token, a date
+and an id are two: copying them is as many steps, and nobody gets another's surname."""
 LEVEL_1 = (
     *("mail_number", "mail_flag", "mail_move", "event_move", "event_invite", "chat_number", "cell_set"),
     "orders_in_a_mail",
@@ -52,10 +52,19 @@ COPYING = Phase(
     warmup_steps=100,
     decay_steps=1,
 )
+COPYING_WELL = Phase(
+    name="copying-well",
+    first_step=COPYING.steps,
+    steps=500,
+    mixture={**COPYING.mixture, **dict.fromkeys(LEVEL_1, 0.3)},
+    learning_rate=2e-3,
+    warmup_steps=20,
+    decay_steps=1,
+)
 SKILLS = Phase(
     name="skills",
-    first_step=COPYING.steps,
-    steps=700,
+    first_step=COPYING.steps + COPYING_WELL.steps,
+    steps=900,
     mixture={
         **dict.fromkeys(LEVEL_1, 1.2),
         **{f"3:{family}": 0.8 for family in LEVEL_2},
@@ -65,7 +74,7 @@ SKILLS = Phase(
     },
     learning_rate=2e-3,
     warmup_steps=60,
-    decay_steps=300,
+    decay_steps=400,
 )
 
 
@@ -85,10 +94,10 @@ OFFICE = Course(
     model="nano",
     environment="office",
     families=LEARNED,
-    data="Generated demonstrations only: oracle walks through the office's tasks (training templates, a third of them "
-    "with words left out or replaced; task numbers that no run uses) and drills of copying, of single operations "
+    data="Generated demonstrations only: oracle walks through the office's tasks (training templates, a third of "
+    "them with words left out or replaced; task numbers that no run uses) and drills of copying, of single operations "
     "and of choosing from lists. No held-out template, no text from elsewhere.",
-    schedule=(COPYING, SKILLS),
+    schedule=(COPYING, COPYING_WELL, SKILLS),
     walk=walk,
     new_tokenizer=_tokenizer,
     vocabulary=VOCABULARY,
