@@ -18,8 +18,8 @@ VOCABULARY = 4096
 _ENDINGS = "xlsx|docx|pptx|png|txt|md|example"
 PATTERN = (
     rf"\\[=;n\\]{GLUE}?| ?[a-z]+(?:_[a-z]+)*={GLUE}?| ?[a-z]+\.(?!{_ENDINGS})[a-z]+(?:_[a-z]+)*|\.[a-z]+"
-    rf"| ?[A-Z]?[a-z]+| ?[A-Z]+| ?20[0-9]{{2}}-{GLUE} [0-9]{{2}}-{GLUE}| ?[0-9]{{2}}:{GLUE}| ?[0-9]{{1,3}}|\n{GLUE}?"
-    rf"| ?[^\sA-Za-z0-9{GLUE}\\]{GLUE}?|\s"
+    rf"| ?[A-Z]?[a-z]+| ?[A-Z]+| ?20[0-9]{{2}}-{GLUE} [0-9]{{2}}-{GLUE}| ?[0-9]{{2}}:{GLUE}| ?[0-9]{{1,3}}"
+    rf"|\n{GLUE}?| ?[^\sA-Za-z0-9{GLUE}\\]{GLUE}?|\s"
 )
 """Pieces that byte pairs are merged within: words, people and operations by their full names, a parameter with its
 equals sign, a month with its year, an hour with its colon, three digits. So whoever is named is one token, a date
@@ -95,8 +95,8 @@ OFFICE = Course(
     environment="office",
     families=LEARNED,
     data="Generated demonstrations only: oracle walks through the office's tasks (training templates, a third of "
-    "them with words left out or replaced; task numbers that no run uses) and drills of copying, of single operations "
-    "and of choosing from lists. No held-out template, no text from elsewhere.",
+    "them with words left out or replaced; task numbers that no run uses) and drills of copying, of single "
+    "operations and of choosing from lists. No held-out template, no text from elsewhere.",
     schedule=(COPYING, COPYING_WELL, SKILLS),
     walk=walk,
     new_tokenizer=_tokenizer,
