@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from upturn.errors import ModelError, RecordError
-from upturn.models import SPECIAL_TOKENS, CompactRenderer, read_call, value_text, write_call
+from upturn.models import ERROR_TOKEN, SPECIAL_TOKENS, CompactRenderer, read_call, value_text, write_call
 from upturn.records import Action, Observation, Turn
 
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,7}", fullmatch=True)
@@ -81,6 +81,27 @@ def test_prompts_are_single_special_tokens_around_text() -> None:
     assert renderer().extend(Observation("long words", code="bad")) == renderer().extend(Observation("error bad"))
     assert renderer().stop_ids == (end,)
     assert renderer().open(Observation("Hi"), "Be kind.") == renderer().open(Observation("Be kind.\nHi"))
+
+
+def test_errors_are_codes_unless_the_tokenizer_has_a_token_for_them() -> None:
+    refused = Observation("429 too many calls; retry after 20 s", "throttled")
+    plain = byte_tokenizer()
+    assert (
+        plain.decode(list(renderer().extend(refused)), skip_special_tokens=False) == "<|obs|>error throttled<|act|>"
+    )
+    told = Tokenizer.from_str(plain.to_str())
+    told.add_special_tokens([AddedToken(ERROR_TOKEN, special=True)])
+    shown = CompactRenderer(told)
+    assert told.decode(list(shown.extend(refused)), skip_special_tokens=False) == (
+        "<|error|>429 too many calls; retry after 20 s<|act|>"
+    )
+    assert told.decode(list(shown.extend(Observation("moved"))), skip_special_tokens=False) == "<|obs|>moved<|act|>"
+    turn = Turn(Observation("move it"), "mail.move id=m1", None)
+    whole = shown.retell([turn], observation=refused)
+    assert whole == (*shown.open(Observation("move it")), *shown.write(Action("mail", "move", {"id": "m1"})),
+                     *shown.extend(refused))  # fmt: skip
+    # Text that looks like the token stays text.
+    assert told.token_to_id(ERROR_TOKEN) not in shown.extend(Observation("say <|error|> now"))
 
 
 def test_a_conversation_told_anew_is_the_one_that_grew() -> None:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from upturn.models import ERROR_TOKEN
 from upturn.models.shipped import load_local
 from upturn.training.pretraining.errands_course import PATTERN as ERRANDS_PATTERN
 from upturn.training.pretraining.office_course import PATTERN
@@ -16,6 +17,7 @@ TEXTS = [
     "m275 2026-02-23 17:10 will.wolf: poster leeds *",
     "calendar.move id=e12; start=2026-02-10 17:45",
     "outlook.reply id=m27; body=ok",
+    "f1 plan.xlsx, list.xlsx",
 ] * 50
 
 
@@ -54,10 +56,11 @@ def test_a_word_is_the_same_token_wherever_it_stands(glued: Tokenizer) -> None:
         assert any(found[place : place + len(ids)] == ids for place in range(len(found))), text
 
 
-def test_a_date_is_two_tokens_and_an_operation_two(glued: Tokenizer) -> None:
-    assert len(glued.encode("2026-02-10").ids) == 2
-    assert len(glued.encode("outlook.move").ids) == 2
-    assert len(glued.encode("17:10").ids) == 2
+def test_whoever_is_named_is_one_token_and_so_is_an_operation(glued: Tokenizer) -> None:
+    for text, count in (("will.wolf", 1), ("outlook.move", 1), ("2026-02-10", 2), ("17:10", 2), ("m275", 2)):
+        assert len(glued.encode(text).ids) == count, text
+    assert glued.encode("plan.xlsx").ids[-1] == glued.encode("list.xlsx").ids[-1], "an ending is no surname"
+    assert glued.token_to_id(ERROR_TOKEN) is not None
 
 
 @pytest.mark.parametrize(
