@@ -1,7 +1,9 @@
 """``upturn eval run``: what it prints, and what it refuses."""
 
 import json
+import signal
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -98,13 +100,18 @@ async def act(instruction, turns, observation):
 
 
 @pytest.fixture
-def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An agent that has a list of the tasks that it was given, and may be stopped by Ctrl-C."""
+def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An agent that has a list of the tasks that it was given, and may be stopped by Ctrl-C.
+
+    Tests that run beside each other ignore Ctrl-C: here it is what it is in a terminal.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     (tmp_path / "counting_agent.py").write_text(AGENT)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.delitem(sys.modules, "counting_agent", raising=False)
-    return import_module("counting_agent")
+    yield import_module("counting_agent")
+    signal.signal(signal.SIGINT, before)
 
 
 def stopped(*words: str) -> str:
