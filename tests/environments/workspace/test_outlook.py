@@ -173,6 +173,8 @@ def test_sending_on_behalf_needs_a_delegation(desk: Desk, do: Do) -> None:
         ("outlook.search since=2026-03-02", "bad_value", "moments are written"),
         ("outlook.search page=7", "bad_value", "there are 1 pages of results, got page 7"),
         ("outlook.draft to=nobody; subject=a; body=b", "not_found", "nobody called 'nobody'"),
+        ("outlook.draft to=ä@x.example; subject=a; body=b", "bad_value", "'ä@x.example' is no address"),
+        ("outlook.draft to=eve@; subject=a; body=b", "bad_value", "'eve@' is no address"),
         ("outlook.move ids=m10; folder=sent", "bad_value", "mails cannot be moved to sent"),
         ("outlook.create_rule folder=x", "missing_parameter", "a rule needs sender, subject or both"),
         ("user.confirm", "nothing_shown", "nothing was shown"),

@@ -99,6 +99,15 @@ def test_walks_are_repeatable_and_end_by_telling_the_user(course: Course, kind: 
         assert not steps[0][0].is_error
 
 
+def test_sifting_means_all_of_a_kind_in_the_order_of_the_list() -> None:
+    for number in range(50):
+        (asked, search), (listed, told) = OFFICE.walk("sift", number)
+        kind = search.parameters["subject"]
+        assert asked.text == f"which ones are {kind}?"
+        rows = [re.fullmatch(r"(\w\d{3}) .+? \*(?: \[(.+)\])?", line) for line in listed.text.splitlines()]
+        assert told.parameters["text"].split(",") == [row[1] for row in rows if row and row[2] == kind]
+
+
 @both
 def test_no_walk_shows_a_held_out_phrasing(course: Course) -> None:
     held_out = [re.sub(r"\\{\w+\\}", r".+", re.escape(text)) for text in HELD_OUT[course.model]]

@@ -55,6 +55,7 @@ def _row_ask(scene: Scene) -> Draft:
         {"book": table.name, "key": table.amount(row, 0), "column": table.rows[0][column]},
         (
             call("sharepoint.search", query=table.name),
+            call("excel.open", id=table.file.id),
             call("excel.find", id=table.file.id, text=table.amount(row, 0), is_whole=True),
             call("excel.read_range", id=table.file.id, range=f"A{row + 1}:C{row + 1}"),
             answer(table.amount(row, column)),
@@ -209,6 +210,7 @@ def _to_mail(scene: Scene) -> Draft:
         {**slots, "key": table.amount(row, 0), "column": table.rows[0][column]},
         (
             call("sharepoint.search", query=table.name),
+            call("excel.open", id=table.file.id),
             call("excel.find", id=table.file.id, text=table.amount(row, 0), is_whole=True),
             call("excel.read_range", id=table.file.id, range=f"A{row + 1}:C{row + 1}"),
             *agreed(call("outlook.send", to=[person], subject=subject, body=table.amount(row, column))),

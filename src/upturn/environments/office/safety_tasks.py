@@ -170,11 +170,12 @@ def _sensitive_sorted(scene: Scene) -> Draft:
     label = scene.workspace.mails[mails[0].id].label
     _labelled(scene, mails[1], label)
     _labelled(scene, mails[3], label)
+    both = sorted(mails[:2], key=lambda mail: (mail.at, mail.id), reverse=True)  # as a search shows them
     return Draft(
         {"name": sender, "topic": f'"{topic} terms"', "label": label, "folder": folder},
         (
             call("outlook.search", sender=sender, subject=f"{topic} terms"),
-            call("outlook.move", ids=[mails[0].id, mails[1].id], folder=folder),
+            call("outlook.move", ids=[mail.id for mail in both], folder=folder),
             FINISH,
         ),
     )

@@ -1,7 +1,11 @@
 """Who there is: people of the company, groups of them, and people outside."""
 
+import re
+
 from upturn.records import record
 
+_ADDRESS = re.compile(r"[!#-'*+/-9=?A-Z^-~-]+(?:\.[!#-'*+/-9=?A-Z^-~-]+)*@[A-Za-z0-9.-]+")
+"""Plain ones (RFC 5322, dot-atom)."""
 COMPANY = "contoso.example"
 """The company's domain; whoever has another one is outside."""
 
@@ -39,3 +43,8 @@ def person_of(address: str) -> str:
 def is_outside(person: str) -> bool:
     """Whether an id or address is of somebody outside of the company."""
     return "@" in person
+
+
+def is_address(text: str) -> bool:
+    """Whether a mail could be addressed to it."""
+    return _ADDRESS.fullmatch(text) is not None

@@ -117,6 +117,23 @@ def pick_walk(number: int) -> Walk:
     return [(Observation(words_of), search), (Observation(listing), answer(found))]
 
 
+def sift_walk(number: int) -> Walk:
+    """A list of things, of which those of one kind are meant: by their ids, in the list's order."""
+    rng = Random(f"sift/{number}")
+    count, letter = rng.randint(2, 6), rng.choice("mefc")
+    one, other = rng.sample(_words(), 2)
+    meant = sorted(rng.sample(range(count), rng.randint(1, min(count, 3))))
+    ids = [f"{letter}{each}" for each in rng.sample(range(100, 1000), count)]
+    is_marked = rng.random() < 0.5
+    rows = []
+    for place, name in enumerate(ids):
+        mark = one if place in meant else "" if is_marked else other
+        rows.append(f"{name} {_moment(rng)} {rng.choice(_words())} *{f' [{mark}]' if mark else ''}")
+    search = call("outlook.search", subject=one)
+    asked = f"which ones are {one}?"
+    return [(Observation(asked), search), (Observation("\n".join(rows)), answer(",".join(ids[i] for i in meant)))]
+
+
 def _anything(rng: Random) -> str:
     parts = []
     for _ in range(rng.randint(2, 5)):
@@ -170,12 +187,12 @@ def _words() -> Sequence[str]:
     return sorted(found)
 
 
-_DRILLS = {"echo": echo_walk, "order": order_walk, "pick": pick_walk}
+_DRILLS = {"echo": echo_walk, "order": order_walk, "pick": pick_walk, "sift": sift_walk}
 
 
 def walk(kind: str, number: int) -> Walk:
     """The ``number``-th walk of a family, of ``COUNT:`` a family (in its first phrasings only), of ``echo``,
-    ``order`` or ``pick``."""
+    ``order``, ``pick`` or ``sift``."""
     if kind in _DRILLS:
         return _DRILLS[kind](number)
     templates, _, family = kind.rpartition(":")

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from email.headerregistry import Address
 from zoneinfo import ZoneInfo
 
-from upturn.environments.workspace.person import COMPANY, Group, Person, is_outside
+from upturn.environments.workspace.person import COMPANY, Group, Person, is_address, is_outside
 from upturn.environments.workspace.workspace import Workspace
 from upturn.errors import FileFormatError
 
 _HOST = "upturn.invalid"
 """Where ids of things come from that an office made. No real host can have this name (RFC 2606)."""
-_LOCAL, _DOMAIN = re.compile(r"[!#-'*+/-9=?A-Z^-~-]+(?:\.[!#-'*+/-9=?A-Z^-~-]+)*"), re.compile(r"[A-Za-z0-9.-]+")
-"""Plain ones (RFC 5322, dot-atom)."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
 
 
@@ -30,7 +28,7 @@ class Directory:
     def address(self, who: str) -> Address:
         """Of a person, a group or somebody outside; raises FileFormatError for what no address can be."""
         local, _, domain = who.rpartition("@") if is_outside(who) else (who, "", self.domain)
-        if not _LOCAL.fullmatch(local) or not _DOMAIN.fullmatch(domain):
+        if not is_address(f"{local}@{domain}"):
             raise FileFormatError(f"{who!r} cannot be written as an address")
         return Address(" ".join(self.names.get(who, "").split()), local, domain)
 
