@@ -5,18 +5,19 @@ import pytest
 from upturn.environments import resolve_kit
 from upturn.environments.office.tasks import FAMILIES
 from upturn.errors import UnknownNameError
-from upturn.loop.demo_plan import OFFICE, PLANS, DemoPlan, demo_config, plan_named
+from upturn.loop.demo_plan import BRIEF, ERRANDS, OFFICE, PLANS, DemoPlan, demo_config, plan_named
 from upturn.training.pretraining import course_named
 
 
 def test_plans_by_name() -> None:
-    assert list(PLANS) == ["errands", "office"]
+    assert list(PLANS) == ["office", "errands"]
     assert plan_named("office") is OFFICE
-    with pytest.raises(UnknownNameError, match="no demo in an environment 'moon'; known: errands, office"):
+    assert plan_named(None) is BRIEF
+    with pytest.raises(UnknownNameError, match="no demo in an environment 'moon'; known: office, errands"):
         plan_named("moon")
 
 
-@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("plan", (BRIEF, OFFICE, ERRANDS), ids=("brief", "office", "errands"))
 def test_a_plan_practises_what_its_model_was_shown_and_what_is_served(plan: DemoPlan) -> None:
     families = resolve_kit(plan.environment).families
     assert set(plan.learned) <= set(course_named(plan.model).families)
@@ -25,6 +26,12 @@ def test_a_plan_practises_what_its_model_was_shown_and_what_is_served(plan: Demo
     config = demo_config(seed=4, size="full", directory="runs", plan=plan)
     assert config.grpo.families == tuple(plan.learned)
     assert config.tasks.heldout_count >= 400
+
+
+def test_the_brief_one_has_three_levels_of_what_the_long_one_practises() -> None:
+    assert set(BRIEF.learned) < set(OFFICE.learned)
+    assert [FAMILIES[name].level for name in BRIEF.learned] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert "faults" in FAMILIES["mail_move_partly"].atoms
 
 
 def test_the_long_one_has_twenty_families_with_traps_and_faults() -> None:

@@ -242,3 +242,15 @@ def test_effort_without_a_success_is_missing_not_zero(told: tuple[Context, Facts
     changes = {change.name: change for change in found.changes}
     assert changes["turns per success"].before is None
     assert close(changes["turns per success"].after, 1.0, 32)
+
+
+def test_notes_name_what_was_served_and_not_trained(told: tuple[Context, Facts, ReportContent]) -> None:
+    context, facts, content = told
+    assert not any("not trained" in note for note in content.notes)
+    grpo = context.config.grpo.model_copy(update={"families": ("sums",)})
+    narrowed = replace(context, config=context.config.model_copy(update={"grpo": grpo}))
+    about = run_facts(narrowed, machine="a desk", resources=Resources(1.0, 1.0), command="upturn demo")
+    notes = demo_content(narrowed, facts, about, ()).notes
+    assert [note for note in notes if "not trained" in note] == [
+        "products are served but not trained: the rule-based agent solves them, which routing is to find out."
+    ]

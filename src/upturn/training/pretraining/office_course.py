@@ -77,7 +77,7 @@ GLIMPSED = {
 SKILLS = Phase(
     name="skills",
     first_step=COPYING.steps + COPYING_WELL.steps,
-    steps=2400,
+    steps=2000,
     mixture={
         **dict.fromkeys(("mail_number", "event_move", "event_invite", "cell_set", "orders_in_a_mail"), 0.8),
         **dict.fromkeys(("5:mail_reply", "5:sensitive_sorted"), 1.2),
@@ -89,7 +89,7 @@ SKILLS = Phase(
     },
     learning_rate=2e-3,
     warmup_steps=60,
-    decay_steps=600,
+    decay_steps=500,
 )
 
 
