@@ -1,8 +1,10 @@
 """Channels of a scene, and what is said in them."""
 
+from upturn.environments.office.family import call
 from upturn.environments.office.scene import Scene
 from upturn.environments.office.wording import AMOUNTS, TEAMS
 from upturn.environments.workspace.chat import Channel
+from upturn.records import Action
 
 _ABOUT = (
     "about the {topic}: {said}",
@@ -31,6 +33,13 @@ def new_channels(scene: Scene) -> list[Channel]:
         found.append(Channel(scene.id("c"), team, "general", members))
     scene.add(*found)
     return found
+
+
+def in_chat(scene: Scene, other: str, text: str) -> tuple[Action, ...]:
+    """A message to somebody by the chat's id, where there is a chat already."""
+    members = tuple(sorted((other, scene.workspace.owner)))
+    found = [each.id for each in scene.workspace.chats.values() if each.members == members]
+    return tuple(call("teams.send_message", chat=id_, text=text) for id_ in found)
 
 
 def members_of(scene: Scene, channel: Channel) -> list[str]:

@@ -24,6 +24,7 @@ _MAKING = frozenset(
             "teams.create_meeting",
         ),
         *("teams.send_message", "teams.post_to_channel", "word.insert_text", "powerpoint.add_slide"),
+        *("powerpoint.insert_shape", "powerpoint.add_image", "sharepoint.create_page"),
     }
 )
 """Operations that make something new each time, other than sending a draft: done twice, it is there twice."""

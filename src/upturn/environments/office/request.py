@@ -12,16 +12,17 @@ CLOSERS = ("", "", ", thanks", ", please", ", thank you")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _ORDERS = frozenset(
     (
-        *("add", "allow", "answer", "append", "arrange", "ask", "bin", "book", "bring", "build", "call"),
-        *("cancel", "change", "check", "clean", "clear", "close", "collect", "compute", "copy", "correct"),
-        *("create", "decline", "delete", "do", "draft", "draw", "drop", "edit", "empty", "end", "enter"),
-        *("extend", "file", "fill", "filter", "find", "finish", "flag", "follow", "forward", "get", "give"),
-        *("go", "grant", "have", "help", "hide", "insert", "invite", "leave", "let", "limit", "look", "mail"),
-        *("make", "mark", "message", "move", "multiply", "name", "narrow", "open", "order", "pass", "pivot"),
-        *("plan", "post", "put", "rank", "re-order", "read", "remind", "remove", "replace", "reply"),
-        *("reschedule", "reserve", "respond", "run", "save", "say", "search", "see", "send", "set", "share"),
-        *("shift", "show", "sort", "sum", "summarise", "take", "tell", "throw", "tidy", "total", "transfer"),
-        *("try", "turn", "type", "undo", "update", "use", "welcome", "write"),
+        *("add", "allow", "answer", "append", "apply", "arrange", "ask", "bin", "book", "bring", "build"),
+        *("call", "cancel", "change", "check", "clean", "clear", "close", "collect", "compute", "copy"),
+        *("correct", "create", "cut", "decline", "delete", "do", "draft", "draw", "dress", "drop", "duplicate"),
+        *("edit", "empty", "end", "enter", "extend", "file", "fill", "filter", "find", "finish", "flag"),
+        *("follow", "forward", "get", "give", "go", "grant", "have", "help", "hide", "insert", "invite"),
+        *("leave", "let", "limit", "look", "mail", "make", "mark", "message", "move", "multiply", "name"),
+        *("narrow", "open", "order", "pass", "pivot", "plan", "post", "publish", "put", "rank", "re-order"),
+        *("read", "remind", "remove", "rename", "replace", "reply", "reschedule", "reserve", "respond"),
+        *("restore", "return", "roll", "run", "save", "say", "search", "see", "send", "set", "share", "shift"),
+        *("shorten", "show", "sort", "sum", "summarise", "swap", "take", "tell", "throw", "tidy", "total"),
+        *("transfer", "try", "turn", "type", "undo", "update", "upload", "use", "welcome", "write"),
     )
 )
 """What a template begins with that tells somebody to do something: only such a one can follow ``please``."""

@@ -22,9 +22,10 @@ DAYS = tuple(f"2026-03-{day:02d}" for day in (3, 4, 5, 6, 9, 10, 11, 12, 13))
 class Scene:
     """A workspace under construction; single use. Everything random comes from ``rng``."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, seed: int = 0) -> None:
+        """``seed``: the task's, of what chance decides in its office."""
         self.rng = rng
-        self.workspace: Workspace = profile(rng.randrange(PROFILES))
+        self.workspace: Workspace = profile(rng.randrange(PROFILES)).evolved(seed=seed)
         self._last_post = "2026-02-27 15:00"
         self._given: set[str] = set()
         """Ids that were drawn."""

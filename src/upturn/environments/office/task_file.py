@@ -29,6 +29,8 @@ NOTES = ("the doors close at ten", "keys are at the desk", "call before you come
 """Paragraphs, and texts of mails."""
 TITLES = ("numbers", "at a glance", "what we know", "where we stand", "for the record", "in short", "key facts")
 """Of slides that tasks add."""
+_ROLES = ("keys", "the door", "guests", "the post", "first aid", "parking")
+_MENTIONS = ("{who} has the keys", "ask {who} before you come", "lunch is with {who}", "{who} opens at eight")
 _FOLDERS = ("shared", "team", "work")
 _SECTIONS = ("progress", "risks", "people", "next steps")
 
@@ -79,14 +81,28 @@ def add_price_list(scene: Scene, *notes: str) -> PriceList:
     return PriceList(name, files[1], prices)
 
 
+def add_contacts(scene: Scene, person: str, absent: str) -> TaskFile:
+    """A document that names a person several times, in paragraphs and in a table of who does what; other people
+    too, but not the ``absent`` one."""
+    rng = scene.rng
+    texts = [text.format(who=person) for text in rng.sample(_MENTIONS, rng.randint(1, 3))]
+    texts = rng.sample([*texts, *rng.sample(NOTES, 2)], len(texts) + 2)
+    others = [each for each in scene.people(5) if each not in (person, absent)][:3]
+    rows = zip(rng.sample(_ROLES, 4), rng.sample([person, *others], 4), strict=True)
+    return add_document(scene, *map(Paragraph, texts), Grid((("for", "who"), *rows)))
+
+
 def _grid(prices: Mapping[str, str]) -> Grid:
     return Grid((("item", "price"), *prices.items()))
 
 
-def add_deck(scene: Scene) -> TaskFile:
-    """A presentation of the owner's, and an older one."""
+def add_deck(scene: Scene, *behind: Slide) -> TaskFile:
+    """A presentation of the owner's, and an older one; with these slides behind its title, drawn ones where none
+    are given."""
     name = scene.rng.choice(DECKS)
-    sections = scene.rng.sample(_SECTIONS, scene.rng.randint(1, 3))
-    slides = (Slide("title", name), *(Slide("title_content", each, ("to be filled",)) for each in sections))
+    if not behind:
+        sections = scene.rng.sample(_SECTIONS, scene.rng.randint(1, 3))
+        behind = tuple(Slide("title_content", each, ("to be filled",)) for each in sections)
+    slides = (Slide("title", name), *behind)
     scene.add_file(f"/archive/old {name}.pptx", Deck(slides[:1]))
     return TaskFile(name, scene.add_file(f"/{scene.rng.choice(_FOLDERS)}/{name}.pptx", Deck(slides)))

@@ -11,12 +11,16 @@ from upturn.environments.office import (
     calendar_tasks,
     channel_tasks,
     cross_tasks,
+    deck_tasks,
     excel_tasks,
     fault_tasks,
+    formatting_tasks,
+    library_tasks,
     mail_reading_tasks,
     mail_sorting_tasks,
     mail_writing_tasks,
     obstacle_tasks,
+    people_tasks,
     safety_tasks,
     teams_tasks,
     workflow_tasks,
@@ -38,7 +42,13 @@ _MODULES = (
     *(excel_tasks, cross_tasks, appointment_tasks),
     *(workflow_tasks, obstacle_tasks, safety_tasks, fault_tasks),
 )
-FAMILIES: Mapping[str, Family] = {family.name: family for module in _MODULES for family in module.FAMILIES}
+_LATER_MODULES = (formatting_tasks, deck_tasks, library_tasks, people_tasks)
+FAMILIES: Mapping[str, Family] = {
+    family.name: family for module in (*_MODULES, *_LATER_MODULES) for family in module.FAMILIES
+}
+LATER = frozenset(family.name for module in _LATER_MODULES for family in module.FAMILIES)
+"""Families that came after the shipped model was made and the suites were frozen: neither is made from them, so
+that both stay what was measured. They come in with the next model and the next version of the suites."""
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 """Even seeds are for training, odd ones held out: no world is ever in both."""
 
@@ -108,9 +118,9 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     """Cached, because a task's scenario is needed when it is made, reset and judged."""
     family = FAMILIES[family_name]
     rng = Random(f"{DRAWN}/1/{family_name}/{seed}")
-    scene = Scene(rng)
+    scene = Scene(rng, seed)
     draft = family.draw(scene)
-    workspace = scene.workspace.evolved(seed=seed)
+    workspace = scene.workspace
     done, wishes = _performed(workspace, draft)
     persona = Persona(
         wishes if draft.wishes is None else draft.wishes,

@@ -1,13 +1,12 @@
 """Tasks in chats, with what else they take."""
 
 from upturn.environments.office.correspondence import add_lookalikes
-from upturn.environments.office.discussion import any_channel, members_of, says
+from upturn.environments.office.discussion import any_channel, in_chat, members_of, says
 from upturn.environments.office.family import FINISH, Draft, Family, agreed, answer, call
 from upturn.environments.office.scene import Scene
 from upturn.environments.office.wording import AMOUNTS, digits, letter, near, phrase, titles, topics
 from upturn.environments.workspace.chat import Channel, Chat
 from upturn.environments.workspace.clock import later
-from upturn.records import Action
 
 _ASKS = (
     "does anybody know who has the {topic}?",
@@ -50,15 +49,8 @@ def _message(scene: Scene) -> Draft:
             *agreed(call("teams.send_message", to=asker, text=text)),
             FINISH,
         ),
-        also=_in_chat(scene, asker, text),
+        also=in_chat(scene, asker, text),
     )
-
-
-def _in_chat(scene: Scene, other: str, text: str) -> tuple[Action, ...]:
-    """The same message by the chat's id, where there is a chat already."""
-    members = tuple(sorted((other, scene.workspace.owner)))
-    found = [each.id for each in scene.workspace.chats.values() if each.members == members]
-    return tuple(call("teams.send_message", chat=id_, text=text) for id_ in found)
 
 
 def _meeting(scene: Scene) -> Draft:
@@ -114,7 +106,7 @@ def _answer(scene: Scene) -> Draft:
             *agreed(call("teams.send_message", to=asker, text=number)),
             FINISH,
         ),
-        also=_in_chat(scene, asker, number),
+        also=in_chat(scene, asker, number),
     )
 
 

@@ -77,6 +77,16 @@ FOLDERS = ("trips", "orders", "later", "reference", "partners", "costs", "quarte
 """That mails are moved to; no base profile has them."""
 
 
+_SAYINGS = (
+    "the {topic} is with us since friday",
+    "about the {topic}: it stays as it was",
+    "whoever looks for the {topic} asks at the desk",
+    "we keep the {topic} for one more year",
+    "the {topic} comes before everything else",
+    "nobody changes the {topic} without a word",
+)
+
+
 def letter(rng: Random, facts: tuple[str, ...], number: object = "") -> str:
     """The body of a mail that says one of these things, ``{n}`` being the number."""
     return rng.choice(_LETTERS).format(fact=rng.choice(facts).format(n=number))
@@ -90,6 +100,11 @@ def phrase(rng: Random) -> str:
 def regret(rng: Random) -> str:
     """What people are told of a meeting that the user does not want, or cannot come to."""
     return rng.choice(_REGRETS) + rng.choice(_ENDINGS)
+
+
+def sayings(rng: Random, about: Sequence[str]) -> list[str]:
+    """A sentence of a document or slide about each of these things, no two alike; at most six."""
+    return [text.format(topic=each) for text, each in zip(rng.sample(_SAYINGS, len(about)), about, strict=True)]
 
 
 def digits(rng: Random) -> str:
