@@ -1,20 +1,40 @@
 """Attempts at tasks of the office."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 import pytest
 
 from upturn.environments.office import OfficeKit
+from upturn.environments.office.family import Scenario
+from upturn.environments.office.tasks import compose, make_task
 from upturn.records import Action, Evaluation, Outcome, Task, Trajectory, Turn
 
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
 @pytest.fixture
 def attempt() -> Attempt:
     """Makes the attempt of these actions, and says what is thought of it."""
     return attempted
+
+
+@pytest.fixture
+def failed() -> Failed:
+    """Tells the gates that an attempt does not pass."""
+
+    def told(task: Task, actions: Iterable[Action]) -> list[str]:
+        return [gate.name for gate in attempted(task, actions)[1].gates if not gate.is_passed]
+
+    return told
+
+
+def cases(family: str, count: int = 6) -> Iterator[tuple[Task, Scenario]]:
+    """The first tasks of a family with their scenarios."""
+    for number in range(count):
+        task = make_task(family, number)
+        yield task, compose(task)
 
 
 def attempted(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Evaluation]:

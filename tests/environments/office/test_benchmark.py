@@ -11,7 +11,7 @@ from upturn.environments.office.benchmark import (
     tasks_of,
     write_suite,
 )
-from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
 from upturn.errors import UnknownNameError, WorldError
 
 SIZES = {
@@ -76,3 +76,9 @@ def test_apps_fail_in_robustness_only() -> None:
     with_faults = {name for name, recipe in RECIPES.items() if faulty & set(recipe.families)}
     assert with_faults == {"prodbench-robustness"}
     assert faulty <= set(RECIPES["prodbench-robustness"].families)
+
+
+def test_families_that_came_later_are_in_no_suite() -> None:
+    assert len(LATER) == 16
+    assert set(FAMILIES) >= LATER
+    assert not LATER & {each.removesuffix(RENAMED) for recipe in RECIPES.values() for each in recipe.families}

@@ -10,7 +10,11 @@ import pytest
 from upturn.environments.office import (
     appointment_tasks,
     cross_tasks,
+    deck_tasks,
+    formatting_tasks,
+    library_tasks,
     obstacle_tasks,
+    people_tasks,
     safety_tasks,
     workflow_tasks,
 )
@@ -20,7 +24,10 @@ from upturn.models import write_call
 from upturn.records import Action, Evaluation, Task, Trajectory
 
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
-MODULES = (cross_tasks, appointment_tasks, workflow_tasks, obstacle_tasks, safety_tasks)
+MODULES = (
+    *(cross_tasks, appointment_tasks, workflow_tasks, obstacle_tasks, safety_tasks),
+    *(formatting_tasks, deck_tasks, library_tasks, people_tasks),
+)
 NAMES = [family.name for family in chain.from_iterable(module.FAMILIES for module in MODULES)]
 KNOWN = re.compile(r"\b[a-z]+\.[a-z]+(?:@[a-z.]+)?\b|\b[mefc]?\d{3,}\b|\b\d\d:\d\d\b")
 """Ids of people and things, addresses, numbers of three digits and more, times."""

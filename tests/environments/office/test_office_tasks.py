@@ -1,40 +1,24 @@
 """Tasks in mails, calendars and chats: careless work fails, other right ways succeed."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import pytest
 
-from upturn.environments.office.family import FINISH, Scenario, agreed, call, refusal
-from upturn.environments.office.tasks import compose, make_task
+from upturn.environments.office.family import FINISH, agreed, call, refusal
 from upturn.environments.workspace.clock import later, minutes_between
 from upturn.records import Action, Evaluation, Task, Trajectory
+
+from .conftest import cases
 
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
-def cases(family: str, count: int = 6) -> Iterator[tuple[Task, Scenario]]:
-    """The first tasks of a family with their scenarios."""
-    for number in range(count):
-        task = make_task(family, number)
-        yield task, compose(task)
-
-
 def ids_of(action: Action) -> list[str]:
     """That an action on mails is about."""
     return str(action.parameters["ids"]).split(",")
-
-
-@pytest.fixture
-def failed(attempt: Attempt) -> Failed:
-    """Tells the gates that an attempt does not pass."""
-
-    def told(task: Task, actions: Iterable[Action]) -> list[str]:
-        return [gate.name for gate in attempt(task, actions)[1].gates if not gate.is_passed]
-
-    return told
 
 
 def test_mails_may_be_deleted_one_by_one(failed: Failed) -> None:

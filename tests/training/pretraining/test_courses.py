@@ -8,6 +8,7 @@ import pytest
 
 from upturn.environments.errands import FAMILIES as ERRAND_FAMILIES
 from upturn.environments.office.tasks import FAMILIES as OFFICE_FAMILIES
+from upturn.environments.office.tasks import LATER
 from upturn.errors import UnknownNameError
 from upturn.models import CompactRenderer
 from upturn.models.shipped import load_local
@@ -15,6 +16,7 @@ from upturn.training.pretraining import COURSES, Course, Phase, course_named, ne
 from upturn.training.pretraining.demonstration import Demonstration, render
 from upturn.training.pretraining.errands_course import ERRANDS
 from upturn.training.pretraining.office_course import OFFICE
+from upturn.training.pretraining.office_walks import UNDRILLED, drilled
 from upturn.training.pretraining.phase import BUCKET, ROWS, kinds_of_step
 from upturn.training.pretraining.steps import SEEN_WEIGHT, PretrainingSteps
 
@@ -106,6 +108,12 @@ def test_sifting_means_all_of_a_kind_in_the_order_of_the_list() -> None:
         assert asked.text == f"which ones are {kind}?"
         rows = [re.fullmatch(r"(\w\d{3}) .+? \*(?: \[(.+)\])?", line) for line in listed.text.splitlines()]
         assert told.parameters["text"].split(",") == [row[1] for row in rows if row and row[2] == kind]
+
+
+def test_nothing_is_made_from_families_that_came_after_the_shipped_model() -> None:
+    assert len(drilled()) == 115
+    assert {*drilled(), *UNDRILLED} == set(OFFICE_FAMILIES) - LATER
+    assert not LATER & set(OFFICE.families)
 
 
 @both
