@@ -80,7 +80,7 @@ def _paragraph_outdated(scene: Scene) -> Draft:
     texts = (
         "what the {document} says about the {topic} is out of date. the {alike} is still right",
         "in the {document} the {alike} can stay, but not the {topic}: that was last year",
-        "i have read the {document}: nobody needs what is on the {topic} any more, but what is on the {alike}",
+        "i have read the {document}: the part on the {topic} has to go, the one on the {alike} is fine",
     )
     body = rng.choice(texts).format(document=document.name, topic=topic, alike=alike)
     mail = scene.add_mail(sender, subject, body)
