@@ -86,6 +86,16 @@ def test_resumed_phase_draws_the_same_steps(course: Course) -> None:
     assert weights == {1.0, float(np.float32(SEEN_WEIGHT))}
 
 
+@both
+def test_digest_tells_other_demonstrations_and_other_tokens(course: Course) -> None:
+    phase, renderer = course.schedule[0], renderer_of(course)
+    own = PretrainingSteps(phase, course.walk, renderer).digest()
+    assert own == PretrainingSteps(phase, course.walk, renderer).digest()
+    assert own != PretrainingSteps(phase, lambda kind, number: course.walk(kind, number + 1), renderer).digest()
+    other = renderer_of(ERRANDS if course is OFFICE else OFFICE)
+    assert own != PretrainingSteps(phase, course.walk, other).digest()
+
+
 @pytest.mark.parametrize(
     ("course", "kind"),
     [(course, kind) for course in COURSES.values() for kind in kinds_of(course)],
