@@ -118,6 +118,28 @@ def test_sifting_means_all_of_a_kind_in_the_order_of_the_list() -> None:
         assert told.parameters["text"].split(",") == [row[1] for row in rows if row and row[2] == kind]
 
 
+def test_what_a_table_is_asked_for_stands_in_it() -> None:
+    for number in range(60):
+        (asked, _), (shown, action) = OFFICE.walk("table", number)
+        header, key = re.findall(r"the (\S+) of (\S+)", asked.text)[0]
+        lines = (
+            shown.text.split("table: ")[1].split(" / ") if "table:" in shown.text else shown.text.splitlines()[1:]
+        )
+        rows = [re.sub(r"^\d+: ", "", line).split(" | ") for line in lines]
+        (value,) = (row[rows[0].index(header)] for row in rows[1:] if row[0] == key)
+        assert any(value in re.findall(r"\w+", str(given)) for given in action.parameters.values())
+
+
+def test_one_open_thing_is_late_and_it_or_who_has_it_is_told() -> None:
+    for number in range(60):
+        (asked, _), (shown, action) = OFFICE.walk("late", number)
+        today = re.findall(r"today is (\S+);", asked.text)[0]
+        rows = [re.sub(r"^\d+: ", "", line).split(" | ") for line in shown.text.splitlines()[2:]]
+        ((thing, person, _, _),) = (row for row in rows if row[3] == "open" and row[2] < today)
+        wanted = person if "who is late" in asked.text else thing
+        assert any(str(given).endswith(wanted) for given in action.parameters.values())
+
+
 @both
 def test_no_walk_shows_a_held_out_phrasing(course: Course) -> None:
     held_out = [re.sub(r"\\{\w+\\}", r".+", re.escape(text)) for text in HELD_OUT[course.model]]
