@@ -61,7 +61,7 @@ def _told(rng: Random, wanted: str, found: str, title: str) -> tuple[str, Action
         return f"put {wanted} on a slide {title} of {file}", slide
     if way == 1:
         send = call("outlook.send", to=["ann.lee"], subject=title, body=found)
-        return f"mail {wanted} to ann.lee, subject {title}", agreed(send)[0]
+        return f"mail {wanted} to ann.lee, subject {title}", next(agreed(send))
     return f"tell me {wanted}", answer(found)
 
 
