@@ -94,11 +94,11 @@ SKILLS = Phase(
 TABLES = Phase(
     name="tables",
     first_step=SKILLS.first_step + SKILLS.steps,
-    steps=1300,
+    steps=800,
     mixture={**SKILLS.mixture, **{"echo": 0.7, "order": 1.5, "pick": 1.0, "sift": 1.0, "table": 4.0, "late": 1.5}},
     learning_rate=2e-3,
     warmup_steps=40,
-    decay_steps=500,
+    decay_steps=150,
 )
 """Reading tables is what level 4 lacked after ``SKILLS``: every other step was right."""
 
