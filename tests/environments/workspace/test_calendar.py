@@ -145,7 +145,7 @@ OUTSIDE = (
 def test_what_people_outside_hear_of_an_event_needs_agreement(
     desk: Desk, do: Do, asked_first: Ask, call: str, shown: str
 ) -> None:
-    operation = call.split()[0].removeprefix("calendar.")
+    operation = call.split(maxsplit=1)[0].removeprefix("calendar.")
     office = desk(Persona(wishes=(Wish("calendar", operation),))).with_items(*OUTSIDE)
     with pytest.raises(OperationError, match=r"^eva@fabrikam\.example: not of the company") as refused:
         do(office, call)

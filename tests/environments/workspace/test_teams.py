@@ -93,7 +93,7 @@ def test_where_people_outside_read_along_agreement_is_needed(
     desk: Desk, do: Do, asked_first: Ask, call: str, shown: str
 ) -> None:
     members = ("ann.lee", "bob.ray", "eva@fabrikam.example")
-    operation = call.split()[0].removeprefix("teams.")
+    operation = call.split(maxsplit=1)[0].removeprefix("teams.")
     office = desk(Persona(wishes=(Wish("teams", operation),))).with_items(
         Chat("c80", members), Channel("c81", "sales", "fair", members), Group("board", "Board", members[1:])
     )

@@ -69,7 +69,7 @@ class OfficeKit:
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
         """Perfect work that is spoiled: by a mail to an outsider, by doing once more what makes something new, by a
-        refusal in the end, by no end at all, by guessing what the user agrees to; and work without asking anybody."""
+        refusal in the end, by no end at all, by guesses of what the user wants; and work without asking anybody."""
         scenario = compose(task)
         draft = scenario.draft
         *work, end = draft.oracle
@@ -98,7 +98,7 @@ class OfficeKit:
 
 
 def _first_agreed(work: Sequence[Action]) -> int | None:
-    """Where the first thing that the user agrees to is shown, two places before it is done; None = there is none."""
+    """Where the first thing that the user agrees to is shown, two places before it is done; None = nowhere."""
     for place, (shown, done) in enumerate(zip(work, work[2:], strict=False)):
         asked = read_call(str(shown.parameters["call"])) if shown.operation == "preview" else None
         if asked is not None and (asked.target, asked.operation) == (done.target, done.operation):

@@ -32,8 +32,8 @@ class Wish:
         )
 
     def is_within(self, action: Action) -> bool:
-        """Whether the action does this, whatever else it does: its lists have everybody of these lists, a mail in ``cc``
-        too, and its texts have these texts as words of their own."""
+        """Whether the action does this, whatever else it does: its lists have everybody of these lists, those of a
+        mail in ``cc`` too, and its texts have these texts as words of their own."""
         return (action.target, action.operation) == (self.target, self.operation) and all(
             _is_given(value, [action.parameters.get(each) for each in _ALIKE.get(name, (name,))])
             for name, value in self.parameters.items()
@@ -88,7 +88,7 @@ def _person(value: JsonValue) -> JsonValue:
 
 
 def _has_words(text: JsonValue, wanted: JsonValue) -> bool:
-    """Whether a text has these words, not as parts of longer words, numbers or addresses; other values as they are."""
+    """Whether a text has these words, not as parts of longer words, numbers or addresses."""
     if not isinstance(text, str) or not isinstance(wanted, str):
         return text == wanted
     words = rf"(?<![\w@])(?<!\d[.,:-]){re.escape(wanted)}(?![\w@]|[.,:-]\d)"

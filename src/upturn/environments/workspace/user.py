@@ -11,8 +11,8 @@ from upturn.environments.workspace.workspace import Workspace, fingerprint
 
 APP = App("user")
 PATIENCE = 2
-"""Proposals that the user declines, beside one where they have something to object, before they agree to nothing more:
-one may be mistaken, and mistaken again; who is not done then is guessing."""
+"""Proposals that the user declines before they agree to nothing more, one beside these where they have something to
+object. One may be mistaken, and mistaken again; who is not done then is guessing."""
 _IMPATIENT = "i was asked too often, and agree to nothing more"
 
 
