@@ -45,7 +45,7 @@ _SIZES = (10_000, 2_000, 400, 100)
 """Characters that are tried where a whole text is refused."""
 _SIBLINGS = 6
 """Other things that are tried for a parameter."""
-UNCONFIRMED = "unconfirmed"
+_UNCONFIRMED = "unconfirmed"
 """Code of what is refused until the user has agreed to it."""
 _SHOW, _WAIT = "user.preview", "user.confirm"
 """Which ask the user to agree to the call that ``call`` holds, where a kit has both."""
@@ -120,7 +120,7 @@ def _agreed(case: Case, tool: Tool) -> list[tuple[Action, Action, Action]]:
     refused = {
         repr(action): action
         for action, observation in case.answers
-        if f"{action.target}.{action.operation}" == tool.name and observation.code == UNCONFIRMED
+        if f"{action.target}.{action.operation}" == tool.name and observation.code == _UNCONFIRMED
     }
     return [
         (
