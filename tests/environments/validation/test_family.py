@@ -147,7 +147,7 @@ class ShelfKit(BareShelfKit):
 
     def __init__(self, rule: Rule = right) -> None:
         super().__init__(rule)
-        self.tools = TOOLS
+        self.tools: Sequence[Tool] = TOOLS
 
     def solution(self, task: Task) -> tuple[Action, ...]:
         world = world_of(task)
