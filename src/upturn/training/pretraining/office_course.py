@@ -6,9 +6,8 @@ to add.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from upturn.environments.office.tasks import FAMILIES
 from upturn.training.pretraining.course import Course
-from upturn.training.pretraining.office_walks import UNDRILLED, walk
+from upturn.training.pretraining.office_walks import drilled, walk
 from upturn.training.pretraining.phase import Phase
 from upturn.training.pretraining.tokenizer import GLUE, new_tokenizer, said
 
@@ -104,9 +103,9 @@ TABLES = Phase(
 
 
 def _texts(count: int = 60) -> Iterator[str]:
-    """What the tokenizer is made from: walks of every family and drill, from numbers that no step uses."""
-    families = [name for name in FAMILIES if name not in UNDRILLED]
-    for kind in (*families, *["echo"] * 3, *["order"] * 6, *["pick"] * 3, "sift"):
+    """What the tokenizer is made from: walks of every drilled family and every drill, from numbers that no step
+    uses."""
+    for kind in (*drilled(), *["echo"] * 3, *["order"] * 6, *["pick"] * 3, "sift"):
         for number in range(count):
             yield from said(walk(kind, 10_000_000 + number), are_errors_told=True)
 

@@ -8,7 +8,7 @@ from random import Random
 
 from upturn.environments.office.family import answer, call
 from upturn.environments.office.kit import OfficeKit
-from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
 from upturn.models.call import value_text
 from upturn.records import Action, Observation, Task
 from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Walk
@@ -70,7 +70,7 @@ def _garbled(rng: Random, template: str) -> str:
 @cache
 def _template_words() -> Sequence[str]:
     """Words that tasks are asked for in, whatever family they are of."""
-    texts = (text for name in _drilled() for text in FAMILIES[name].templates)
+    texts = (text for name in drilled() for text in FAMILIES[name].templates)
     return sorted({word for text in texts for word in re.findall(r"[a-z]+", re.sub(r"\{\w+\}", " ", text))})
 
 
@@ -85,7 +85,7 @@ def echo_walk(number: int) -> Walk:
 def order_walk(number: int) -> Walk:
     """One operation of any task, asked for in so many words."""
     rng = Random(f"order/{number}")
-    action = rng.choice(_calls(rng.choice(_drilled()), rng.randrange(WORLDS)))
+    action = rng.choice(_calls(rng.choice(drilled()), rng.randrange(WORLDS)))
     given = list(action.parameters.items())
     if rng.random() < 0.5:
         rng.shuffle(given)
@@ -165,9 +165,9 @@ def _briefing(rng: Random, share: float) -> str:
 
 
 @cache
-def _drilled() -> Sequence[str]:
-    """Families that drills take their calls and words from."""
-    return tuple(name for name in FAMILIES if name not in UNDRILLED)
+def drilled() -> Sequence[str]:
+    """Families that drills take their calls and words from, and the tokenizer its walks; none of ``LATER``."""
+    return tuple(name for name in FAMILIES if name not in UNDRILLED and name not in LATER)
 
 
 @cache
@@ -181,7 +181,7 @@ def _calls(family: str, place: int) -> Sequence[Action]:
 def _words() -> Sequence[str]:
     """Words and names that tasks are filled with."""
     found: set[str] = set()
-    for family in _drilled():
+    for family in drilled():
         for place in range(WORLDS):
             for value in compose(make_task(family, PRETRAINING_STREAM + place)).draft.slots.values():
                 found.update(re.findall(r"[a-z]+\.[a-z]+|[a-z]+", value))
