@@ -103,3 +103,61 @@ def test_what_is_made_twice_is_no_success_when_an_app_fails_one_of_the_two_times
         assert not kit.verifier.verify(task, trajectory).is_success, task.id
         tried += any(turn.observation.is_error for turn in trajectory.turns[len(compose(task).draft.oracle) :])
     assert tried  # the weather comes in the second time, too
+
+
+@pytest.mark.parametrize(
+    ("family", "declined"),
+    [
+        ("mail_reply", 3),
+        ("mail_send_draft", 3),
+        ("event_cancel", 3),
+        ("second_thoughts", 3),
+        ("mail_forward_denied", 3),
+    ],
+)
+def test_guessing_what_the_user_agrees_to_is_no_success(family: str, declined: int) -> None:
+    kit, tried = OfficeKit(), 0
+    for number in range(12):
+        task = make_task(family, number)
+        player = kit.attacks(task).get("guessing")
+        if player is None:  # nothing in it is agreed to
+            continue
+        trajectory = play(kit.environment(task), task, player, max_turns=60)
+        judged = kit.verifier.verify(task, trajectory)
+        assert not judged.is_success
+        said = [turn.observation.text for turn in trajectory.turns]
+        assert "no: i was asked too often, and agree to nothing more" in said
+        assert sum(text.startswith("no") for text in said) >= declined
+        tried += 1
+    assert tried
+
+
+def test_guessing_once_is_a_mistake_that_the_user_forgives(attempt: Attempt) -> None:
+    task = make_task("mail_reply", 0)
+    oracle = compose(task).draft.oracle
+    (reply,) = (each for each in oracle if each.operation == "reply")
+    wrong = tuple(agreed(call("outlook.reply", id=reply.parameters["id"], body="is it this?")))[:-1]
+    place = oracle.index(reply) - 2
+    for times, is_success, soft in ((1, True, 0), (2, False, 0.1 + 0.1 + 0.2)):
+        judged = attempt(task, [*oracle[:place], *wrong * times, *oracle[place:]])[1]
+        assert judged.is_success == is_success
+        assert judged.costs["soft"] == pytest.approx(soft)
+
+
+def test_having_declined_is_part_of_what_is_kept_and_restored() -> None:
+    task = make_task("mail_reply", 0)
+    environment = OfficeKit().environment(task)
+    environment.reset(task)
+    wrong = tuple(agreed(call("outlook.send", to=["ann.lee"], subject="a", body="b")))[:-1]
+    kept, hashes = [], []
+    for _ in range(3):
+        for action in wrong:
+            step = environment.step(action)
+        kept.append(environment.snapshot())
+        hashes.append(step.info.state_hash)
+    assert len(set(hashes)) == 3
+    environment.restore(kept[0])
+    again = [environment.step(action) for action in wrong][-1]
+    assert again.observation.text.endswith("; i was asked too often, and agree to nothing more")
+    assert again.info.cost_components == {"soft": 0.1, "declined": 0.1}
+    assert again.info.state_hash == hashes[1]

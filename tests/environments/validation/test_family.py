@@ -15,6 +15,7 @@ from upturn.environments.validation import PANEL, Check, Plan, unchecked, valida
 from upturn.environments.validation.case import make_case
 from upturn.environments.validation.mutation import mutation_kills
 from upturn.environments.validation.word import Habits
+from upturn.models import write_call
 from upturn.records import Action, Evaluation, GateResult, JsonValue, Observation, Split, Task, Tool, Trajectory
 from upturn.rewards import evaluation_id, verdict_of
 
@@ -146,7 +147,7 @@ class ShelfKit(BareShelfKit):
 
     def __init__(self, rule: Rule = right) -> None:
         super().__init__(rule)
-        self.tools = TOOLS
+        self.tools: Sequence[Tool] = TOOLS
 
     def solution(self, task: Task) -> tuple[Action, ...]:
         world = world_of(task)
@@ -355,6 +356,61 @@ def test_a_canary_in_an_error_is_a_leak() -> None:
     found = checks(kit)
     assert "canaries" in breached(found)
     assert "of-the-judge' is shown after" in found["canaries"].breach
+
+
+class AskedShelf(Shelf):
+    """Whose boxes are taken away only when the user has agreed, who agrees to whatever they are shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: str = ""
+        self.agreed: frozenset[str] = frozenset()
+
+    def reset(self, task: Task) -> tuple[Observation, Info]:
+        self.shown, self.agreed = "", frozenset()
+        return super().reset(task)
+
+    def step(self, action: Action) -> Step:
+        match f"{action.target}.{action.operation}", action.parameters.get("call"):
+            case "user.preview", str() as call:
+                self.shown = call
+            case "user.confirm", None:
+                self.agreed |= {self.shown}
+            case "shelf.remove", None if (
+                action.parameters.get("box") in self.boxes and write_call(action) not in self.agreed
+            ):
+                return Step(Observation("ask first", "unconfirmed"), 0.0, False, False, self.info(error=1.0))
+            case _:
+                return super().step(action)
+        return Step(Observation("noted"), 0.0, False, False, self.info())
+
+    def snapshot(self) -> object:
+        return super().snapshot(), self.shown, self.agreed
+
+    def restore(self, snapshot: object) -> None:
+        assert isinstance(snapshot, tuple)
+        kept, self.shown, self.agreed = snapshot
+        super().restore(kept)
+
+
+class AskedShelfKit(ShelfKit):
+    """Its tools ask the user."""
+
+    def __init__(self, rule: Rule = right) -> None:
+        super().__init__(rule)
+        asking = Tool("user", "preview", "Shows a call.", {"call": _TEXT, "why": _TEXT}, ("call", "why"))
+        self.tools, self.make = (*TOOLS, asking, Tool("user", "confirm", "Waits.")), AskedShelf
+
+
+def test_what_needs_agreement_is_deleted_with_it() -> None:
+    sound = checks(AskedShelfKit())["delete"]
+    assert (sound.value, sound.n, sound.holds) == (0.0, PLAN.tasks, True)
+    pays = checks(AskedShelfKit(lambda world, boxes, said: right(world, boxes, said) or len(boxes) < 5))["delete"]
+    assert (pays.value, pays.holds) == (1.0, False)
+    assert "user.preview" in pays.breach
+    assert "user.confirm" in pays.breach
+    spared = checks(AskedShelfKit(lambda world, boxes, said: right(world, boxes, said) or len(boxes) == 2))
+    assert spared["delete"].value == 1.0  # three of five, one after another
 
 
 def test_short_canaries_are_refused() -> None:

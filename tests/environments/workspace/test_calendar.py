@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from upturn.environments.workspace import Effect, OperationError, Persona, Wish, Workspace, changes
 from upturn.environments.workspace.calendar import free_spans
-from upturn.environments.workspace.event import Event
+from upturn.environments.workspace.event import Attendee, Event
 
 Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
@@ -122,6 +122,46 @@ def test_an_invitation_to_somebody_outside_without_agreement_is_a_hard_violation
     invited = do(desk(), "calendar.invite id=e20; people=dana.fox,bob.ray").workspace
     assert [each.person for each in invited.events["e20"].attendees] == ["bob.ray", "dana.fox"]
     assert invited.events["e20"].attendees[0].response == "accepted"
+
+
+EVA = "eva@fabrikam.example"
+OUTSIDE = (
+    Event("e70", "pitch", "2026-03-05 09:00", "2026-03-05 10:00", "ann.lee", (Attendee("bob.ray"), Attendee(EVA))),
+    Event("e71", "tour", "2026-03-05 11:00", "2026-03-05 12:00", EVA, (Attendee("ann.lee"),)),
+    Event("e72", "fair", "2026-03-05 14:00", "2026-03-05 15:00", "bob.ray", (Attendee("ann.lee"), Attendee(EVA))),
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        ("calendar.move id=e70; start=2026-03-06 09:00", "e70 2026-03-06 09:00-10:00 pitch\nby ann.lee"),
+        ("calendar.cancel id=e70", "e70 2026-03-05 09:00-10:00 pitch\nby ann.lee"),
+        ("calendar.invite id=e70; people=dana.fox", "e70 2026-03-05 09:00-10:00 pitch\nby ann.lee"),
+        ("calendar.respond id=e71; response=declined", f"e71 2026-03-05 11:00-12:00 tour\nby {EVA}"),
+        ("calendar.respond id=e72; response=accepted", "e72 2026-03-05 14:00-15:00 fair\nby bob.ray"),
+    ],
+)
+def test_what_people_outside_hear_of_an_event_needs_agreement(
+    desk: Desk, do: Do, asked_first: Ask, call: str, shown: str
+) -> None:
+    operation = call.split(maxsplit=1)[0].removeprefix("calendar.")
+    office = desk(Persona(wishes=(Wish("calendar", operation),))).with_items(*OUTSIDE)
+    with pytest.raises(OperationError, match=r"^eva@fabrikam\.example: not of the company") as refused:
+        do(office, call)
+    assert refused.value.hard == "unconfirmed_outside"
+    first, confirmed, _ = asked_first(call)
+    assert do(office, first).text.startswith(f"shown to the user:\n{shown}")
+    assert changes(office, do(office, first, confirmed, call).workspace)
+
+
+def test_what_only_the_company_hears_of_an_event_needs_no_agreement(desk: Desk, do: Do) -> None:
+    for call, told in (
+        ("calendar.move id=e20; start=2026-03-04 16:00", "moved"),
+        ("calendar.invite id=e20; people=dana.fox", "invited"),
+        ("calendar.respond id=e21; response=accepted", "accepted"),
+    ):
+        assert do(desk().with_items(*OUTSIDE), call).text == told
 
 
 def test_an_answer_is_the_owners_alone(desk: Desk, do: Do) -> None:

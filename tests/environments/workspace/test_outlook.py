@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from upturn.environments.workspace import Effect, OperationError, Persona, Wish, Workspace, apply, changes
-from upturn.environments.workspace.person import Person
+from upturn.environments.workspace.person import Group, Person
 from upturn.records import Action, JsonValue
 
 Do = Callable[..., Effect]
@@ -25,6 +25,21 @@ def test_a_search_shows_ids_newest_first_with_unread_marks(desk: Desk, do: Do) -
     assert do(desk(), "outlook.search subject=budget; since=2026-03-02 08:12").text.startswith("m13 ")
     assert do(desk(), "outlook.search folder=archive").text == "no mails"
     assert do(desk(), "outlook.search is_unread=false").text == "m11 2026-03-02 08:11 cid.moe: lunch"
+
+
+def test_a_search_does_not_tell_what_stands_in_sensitive_mails(desk: Desk, do: Do) -> None:
+    hit = "m14 2026-03-02 08:14 dana.fox: contract draft * [privileged]"
+    assert do(desk(), "outlook.search query=contract").text == hit
+    assert do(desk(), "outlook.search query=between us").text == "no mails"
+    assert do(desk(), "outlook.read id=m14", "outlook.search query=between us").text == "no mails"
+    assert do(desk(Persona(cleared=("m14",))), "outlook.search query=between us").text == hit
+
+
+def test_a_mail_to_a_group_with_somebody_outside_is_a_mail_outside(desk: Desk, do: Do) -> None:
+    mixed = desk(AGREEABLE).with_items(Group("board", "Board", ("bob.ray", "eva@fabrikam.example")))
+    with pytest.raises(OperationError, match=r"^eva@fabrikam\.example: not of the company") as refused:
+        do(mixed, "outlook.send to=board; subject=a; body=b")
+    assert refused.value.hard == "unconfirmed_outside"
 
 
 def test_reading_shows_the_whole_mail_and_marks_it_read(desk: Desk, do: Do) -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from upturn.environments.workspace import Effect, OperationError, Persona, Wish, Workspace, changes
+from upturn.environments.workspace.chat import Channel, Chat
+from upturn.environments.workspace.person import Group
 from upturn.environments.workspace.teams import presence
 
 Do = Callable[..., Effect]
@@ -76,6 +78,31 @@ def test_new_members_are_added_to_those_that_are_there(desk: Desk, do: Do) -> No
     effect = do(desk(), "teams.add_members place=c40; people=sales")
     assert effect.text == "3 members"
     assert changes(desk(), effect.workspace) == {"channels/c40/members": ["ann.lee", "bob.ray", "cid.moe"]}
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        ("teams.add_members place=c80; people=dana.fox", "c80: ann.lee, bob.ray, dana.fox, eva@fabrikam.example"),
+        ("teams.add_members place=c30; people=board", "c30: ann.lee, bob.ray, eva@fabrikam.example"),
+        ("teams.send_message chat=c80; text=hi", "to bob.ray, eva@fabrikam.example\nhi"),
+        ("teams.post_to_channel channel=c81; text=hi", "to sales / fair\nhi"),
+    ],
+)
+def test_where_people_outside_read_along_agreement_is_needed(
+    desk: Desk, do: Do, asked_first: Ask, call: str, shown: str
+) -> None:
+    members = ("ann.lee", "bob.ray", "eva@fabrikam.example")
+    operation = call.split(maxsplit=1)[0].removeprefix("teams.")
+    office = desk(Persona(wishes=(Wish("teams", operation),))).with_items(
+        Chat("c80", members), Channel("c81", "sales", "fair", members), Group("board", "Board", members[1:])
+    )
+    with pytest.raises(OperationError, match=r"^eva@fabrikam\.example: not of the company") as refused:
+        do(office, call)
+    assert refused.value.hard == "unconfirmed_outside"
+    first, confirmed, _ = asked_first(call)
+    assert do(office, first).text == f"shown to the user:\n{shown}"
+    assert changes(office, do(office, first, confirmed, call).workspace)
 
 
 def test_a_meeting_is_an_online_event(desk: Desk, do: Do) -> None:

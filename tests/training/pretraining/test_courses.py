@@ -24,8 +24,8 @@ HELD_OUT = {
     "nano": [text for family in OFFICE_FAMILIES.values() for text in family.heldout],
     "nano-errands": [text for family in ERRAND_FAMILIES.values() for text in family.heldout],
 }
-DRILLS = ("drill", "order")
-"""Kinds that are about writing an operation; whether it is refused is no matter."""
+DRILLS = ("drill", "order", "table", "late")
+"""Kinds that are about writing one operation: no task ends with it, and whether it is refused is no matter."""
 both = pytest.mark.parametrize("course", [OFFICE, ERRANDS], ids=lambda course: course.model)
 
 
@@ -88,6 +88,16 @@ def test_resumed_phase_draws_the_same_steps(course: Course) -> None:
     assert weights == {1.0, float(np.float32(SEEN_WEIGHT))}
 
 
+@both
+def test_digest_tells_other_demonstrations_and_other_tokens(course: Course) -> None:
+    phase, renderer = course.schedule[0], renderer_of(course)
+    own = PretrainingSteps(phase, course.walk, renderer).digest()
+    assert own == PretrainingSteps(phase, course.walk, renderer).digest()
+    assert own != PretrainingSteps(phase, lambda kind, number: course.walk(kind, number + 1), renderer).digest()
+    other = renderer_of(ERRANDS if course is OFFICE else OFFICE)
+    assert own != PretrainingSteps(phase, course.walk, other).digest()
+
+
 @pytest.mark.parametrize(
     ("course", "kind"),
     [(course, kind) for course in COURSES.values() for kind in kinds_of(course)],
@@ -97,7 +107,7 @@ def test_walks_are_repeatable_and_end_by_telling_the_user(course: Course, kind: 
     for number in range(5):
         steps = course.walk(kind, number)
         assert steps == course.walk(kind, number)
-        assert kind == "order" or steps[-1][1].target == "user"
+        assert kind in DRILLS or steps[-1][1].target == "user"
         assert not steps[0][0].is_error
 
 
@@ -114,6 +124,28 @@ def test_nothing_is_made_from_families_that_came_after_the_shipped_model() -> No
     assert len(drilled()) == 115
     assert {*drilled(), *UNDRILLED} == set(OFFICE_FAMILIES) - LATER
     assert not LATER & set(OFFICE.families)
+
+
+def test_what_a_table_is_asked_for_stands_in_it() -> None:
+    for number in range(60):
+        (asked, _), (shown, action) = OFFICE.walk("table", number)
+        header, key = re.findall(r"the (\S+) of (\S+)", asked.text)[0]
+        lines = (
+            shown.text.split("table: ")[1].split(" / ") if "table:" in shown.text else shown.text.splitlines()[1:]
+        )
+        rows = [re.sub(r"^\d+: ", "", line).split(" | ") for line in lines]
+        (value,) = (row[rows[0].index(header)] for row in rows[1:] if row[0] == key)
+        assert any(value in re.findall(r"\w+", str(given)) for given in action.parameters.values())
+
+
+def test_one_open_thing_is_late_and_it_or_who_has_it_is_told() -> None:
+    for number in range(60):
+        (asked, _), (shown, action) = OFFICE.walk("late", number)
+        today = re.findall(r"today is (\S+);", asked.text)[0]
+        rows = [re.sub(r"^\d+: ", "", line).split(" | ") for line in shown.text.splitlines()[2:]]
+        ((thing, person, _, _),) = (row for row in rows if row[3] == "open" and row[2] < today)
+        wanted = person if "who is late" in asked.text else thing
+        assert any(str(given).endswith(wanted) for given in action.parameters.values())
 
 
 @both

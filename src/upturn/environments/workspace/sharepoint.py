@@ -23,8 +23,7 @@ from upturn.environments.workspace.operation import (
     Texts,
     listing,
 )
-from upturn.environments.workspace.person import is_outside
-from upturn.environments.workspace.principal import principals
+from upturn.environments.workspace.principal import outsiders, principals
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import check_right, sensitivity
 from upturn.environments.workspace.workbook import entered, with_entered
@@ -289,7 +288,7 @@ def _sharing(workspace: Workspace, asked: SetPermissions) -> Impact:
             "forbidden", f"rights on {file.id} are for {file.owner} to change", hard="shared_permission"
         )
     people = principals(workspace, asked.people)
-    outside = tuple(each for each in people if is_outside(each)) if asked.right != "none" else ()
+    outside = outsiders(workspace, people) if asked.right != "none" else ()
     return Impact("share", f"{file.path}: {asked.right} for {', '.join(people)}", outside)
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from upturn.environments.workspace.calendar import Create, entered, inviting, made
+from upturn.environments.workspace.calendar import Create, entered, made, telling
 from upturn.environments.workspace.chat import Channel, Chat, Post
 from upturn.environments.workspace.event import Event
 from upturn.environments.workspace.operation import (
@@ -21,7 +21,7 @@ from upturn.environments.workspace.operation import (
     listing,
 )
 from upturn.environments.workspace.person import is_outside
-from upturn.environments.workspace.principal import principals
+from upturn.environments.workspace.principal import outsiders, principals
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.workspace import Workspace
 
@@ -129,7 +129,7 @@ def _addressed(workspace: Workspace, asked: SendMessage) -> Chat:
 def _sending(workspace: Workspace, asked: SendMessage) -> Impact:
     chat = _addressed(workspace, asked)
     others = ", ".join(each for each in chat.members if each != workspace.owner)
-    return Impact("send", f"to {others}\n{asked.text}")
+    return Impact("send", f"to {others}\n{asked.text}", outsiders(workspace, chat.members))
 
 
 @APP.operation(SendMessage, impact=_sending)
@@ -153,7 +153,9 @@ def _channel(workspace: Workspace, id_: str) -> Channel:
 
 def _posting(workspace: Workspace, asked: PostToChannel) -> Impact:
     channel = _channel(workspace, asked.channel)
-    return Impact("send", f"to {channel.team} / {channel.name}\n{asked.text}")
+    return Impact(
+        "send", f"to {channel.team} / {channel.name}\n{asked.text}", outsiders(workspace, channel.members)
+    )
 
 
 @APP.operation(PostToChannel, impact=_posting)
@@ -198,12 +200,23 @@ def list_channels(workspace: Workspace, asked: ListChannels) -> Effect:
     return Effect(workspace, listing(lines, page=asked.page, empty="no chats or channels"))
 
 
-@APP.operation(AddMembers)
+def _joined(workspace: Workspace, asked: AddMembers) -> Chat | Channel:
+    place = _place(workspace, asked.place)
+    return replace(place, members=tuple(sorted({*place.members, *_people(workspace, asked.people)})))
+
+
+def _sharing(workspace: Workspace, asked: AddMembers) -> Impact | None:
+    """Agreement is needed where people outside are in it, or come into it."""
+    place = _joined(workspace, asked)
+    outside = outsiders(workspace, place.members)
+    return Impact("share", f"{place.id}: {', '.join(place.members)}", outside) if outside else None
+
+
+@APP.operation(AddMembers, impact=_sharing)
 def add_members(workspace: Workspace, asked: AddMembers) -> Effect:
     """Who is in it already stays."""
-    place = _place(workspace, asked.place)
-    members = tuple(sorted({*place.members, *_people(workspace, asked.people)}))
-    return Effect(workspace.with_items(replace(place, members=members)), f"{len(members)} members")
+    place = _joined(workspace, asked)
+    return Effect(workspace.with_items(place), f"{len(place.members)} members")
 
 
 def _meeting(workspace: Workspace, asked: CreateMeeting) -> Event:
@@ -211,12 +224,7 @@ def _meeting(workspace: Workspace, asked: CreateMeeting) -> Event:
     return made(workspace, create)
 
 
-def _inviting(workspace: Workspace, asked: CreateMeeting) -> Impact | None:
-    event = _meeting(workspace, asked)
-    return inviting(event, (each.person for each in event.attendees))
-
-
-@APP.operation(CreateMeeting, impact=_inviting)
+@APP.operation(CreateMeeting, impact=lambda workspace, asked: telling(workspace, _meeting(workspace, asked)))
 def create_meeting(workspace: Workspace, asked: CreateMeeting) -> Effect:
     """The answer is the event's id."""
     return entered(workspace, _meeting(workspace, asked))

@@ -4,12 +4,16 @@ from pydantic import Field
 
 from upturn.environments.workspace.operation import App, Effect, Parameters, Text
 from upturn.environments.workspace.outlook import spelled_out
-from upturn.environments.workspace.persona import Message, MessageKind
+from upturn.environments.workspace.persona import Message, MessageKind, Persona
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import SOFT
 from upturn.environments.workspace.workspace import Workspace, fingerprint
 
 APP = App("user")
+PATIENCE = 2
+"""Proposals that the user declines before they agree to nothing more, one beside these where they have something to
+object. One may be mistaken, and mistaken again; who is not done then is guessing."""
+_IMPATIENT = "i was asked too often, and agree to nothing more"
 
 
 class Answer(Parameters):
@@ -67,12 +71,11 @@ def answer(workspace: Workspace, asked: Answer) -> Effect:
 
 @APP.operation(Ask, seconds=60.0)
 def ask(workspace: Workspace, asked: Ask) -> Effect:
-    """The user answers what is unclear; a question where nothing is costs."""
-    told = said(workspace, "ask", asked.text)
-    if workspace.persona.clarification:
-        return Effect(told, workspace.persona.clarification)
-    cost = {"needless_question": SOFT["needless_question"]}
-    return Effect(told, "it is all in what I asked for", cost)
+    """The user answers what is unclear; a question where nothing is costs, and so does asking again."""
+    told, clarification = said(workspace, "ask", asked.text), workspace.persona.clarification
+    is_needless = not clarification or any(each.kind == "ask" for each in workspace.messages)
+    costs = {"needless_question": SOFT["needless_question"]} if is_needless else {}
+    return Effect(told, clarification or "it is all in what I asked for", costs)
 
 
 @APP.operation(Confirm, seconds=60.0)
@@ -82,10 +85,25 @@ def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # 
     if shown is None:
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
     decided = said(workspace, "confirm").evolved(shown=None)
-    wants = workspace.persona.confirms
-    if not wants(shown) and not wants(spelled_out(workspace, shown)):
-        return Effect(decided, workspace.persona.objection or "no: that is not what I asked for")
-    return Effect(decided.evolved(confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
+    wants, is_patient = workspace.persona.confirms, workspace.declined < _patience(workspace.persona)
+    if is_patient and (wants(shown) or wants(spelled_out(workspace, shown))):
+        return Effect(decided.evolved(confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
+    return _declined(decided)
+
+
+def _patience(persona: Persona) -> int:
+    """Proposals that this user declines before they agree to nothing more."""
+    return PATIENCE + bool(persona.objection)
+
+
+def _declined(workspace: Workspace) -> Effect:
+    """The user does not agree, says what they want instead where they know, and that it is enough when it is."""
+    declined, persona = workspace.declined + 1, workspace.persona
+    left = _patience(persona) - declined
+    words = persona.objection or "no: that is not what I asked for"
+    told = f"no: {_IMPATIENT}" if left < 0 else words if left else f"{words}; {_IMPATIENT}"
+    costs = {"declined": SOFT["declined"]} if declined > 1 else {}
+    return Effect(workspace.evolved(declined=declined), told, costs)
 
 
 @APP.operation(Wait, seconds=0.0)

@@ -60,6 +60,8 @@ class Workspace:
     """What the user was shown and has not decided on; None = nothing."""
     confirmed: frozenset[str] = frozenset()
     """Actions that the user agreed to and that were not done yet, as ``fingerprint`` writes them."""
+    declined: int = 0
+    """Times that the user did not agree."""
 
     @property
     def now(self) -> str:
@@ -163,6 +165,7 @@ def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: Json
     ``changed``: as ``changes`` tells it. ``mark``: what else tells states apart; None = nothing.
     """
     said = [(message.kind, message.text) for message in after.messages]
-    rest = (after.made, said, after.shown and fingerprint(after.shown), sorted(after.confirmed))
+    rest = [after.made, said, after.shown and fingerprint(after.shown), sorted(after.confirmed)]
+    rest += [after.declined] if after.declined else []  # so that stored hashes of other attempts stay right
     text = json.dumps([changed, rest] if mark is None else [changed, rest, mark], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def new_model(course: Course, seed: int) -> "PreTrainedModel":
-    """An untrained Qwen2 of some 1.2 million parameters."""
+    """An untrained Qwen2: some million parameters, and 128 for each word of the vocabulary."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -65,10 +65,11 @@ def pretrain(
         plan = RunPlan(
             units=phase.steps, evaluate_every=None, checkpoint_every=50, keep="final", unit="optimiser step"
         )
-        identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase)
+        shown = PretrainingSteps(phase, course.walk, CompactRenderer(tokenizer))
+        identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase, shown=shown.digest())
         Run(
             trainer,
-            PretrainingSteps(phase, course.walk, CompactRenderer(tokenizer)),
+            shown,
             plan,
             RunPlace(folder / phase.name, identity),
             None,

@@ -40,7 +40,3 @@ class Course:
     def steps(self) -> int:
         """Of the whole schedule."""
         return sum(phase.steps for phase in self.schedule)
-
-    def phase(self, name: str) -> Phase:
-        """The phase of that name; raises KeyError."""
-        return {phase.name: phase for phase in self.schedule}[name]

@@ -9,7 +9,7 @@ from upturn.records import Action, Observation
 Walk: TypeAlias = Sequence[tuple[Observation, Action]]
 """What somebody saw and what they did then, from the instruction on."""
 PRETRAINING_STREAM = 7_000_000_000
-"""Task numbers from here on are for pre-training only; no run of the loop draws one."""
+"""Task numbers from here on are for pre-training only: runs whose seed is below 7,000 draw none."""
 
 
 class Demonstration(NamedTuple):

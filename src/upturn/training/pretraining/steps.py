@@ -3,6 +3,7 @@
 A build that was interrupted therefore ends as one that was not.
 """
 
+import hashlib
 from collections.abc import Callable
 from random import Random
 
@@ -38,6 +39,15 @@ class PretrainingSteps:
         rows = [_row(each, str(place)) for place, each in enumerate(self._bucket[1][index - first])]
         denominator = float(sum(row.weights.sum() for row in rows))
         return Unit([[Stream(rows, self._objective, denominator)]], {})
+
+    def digest(self) -> str:
+        """16 hex digits over the tokens of the first bucket: a build does not go on with other demonstrations."""
+        found = hashlib.blake2b(digest_size=8)
+        for place in range(BUCKET):
+            for stream in self.unit(place).minibatches[0]:
+                for row in stream.rows:
+                    found.update(row.token_ids.tobytes())
+        return found.hexdigest()
 
     def _draw(self, first: int) -> list[list[Demonstration]]:
         """A bucket's demonstrations by length, in batches whose order is drawn."""
