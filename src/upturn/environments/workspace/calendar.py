@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from upturn.environments.workspace.clock import day_of, minutes_between, moment, written
+from upturn.environments.workspace.clock import day_of, later, minutes_between, moment, written
 from upturn.environments.workspace.event import Attendee, Event
 from upturn.environments.workspace.operation import (
     App,
@@ -242,8 +241,7 @@ def create(workspace: Workspace, asked: Create) -> Effect:
 def move(workspace: Workspace, asked: Move) -> Effect:
     """To another time; who was invited has not answered then."""
     event = _organised(workspace, asked.id)
-    length = timedelta(minutes=minutes_between(event.start, event.end))
-    end = asked.end or written(moment(asked.start) + length)
+    end = asked.end or later(asked.start, minutes=minutes_between(event.start, event.end))
     _check_span(asked.start, end)
     again = tuple(Attendee(each.person) for each in event.attendees)
     return Effect(workspace.with_items(replace(event, start=asked.start, end=end, attendees=again)), "moved")
