@@ -76,6 +76,14 @@ def test_every_call_reads_back_as_what_was_meant() -> None:
     assert told(REPLY, broken) == broken
 
 
+def test_a_shown_call_without_named_parameters_is_refused_in_other_names_too() -> None:
+    send = names_from(REPLY.seed).operations["outlook"]["send"]
+    for parameters in ([[1, 2]], [], None, "to"):
+        shown = json.dumps({"target_app": "outlook", "operation": send, "parameters": parameters})
+        found = played(REPLY, call("user.preview", statement="a", call=shown)).final_observation
+        assert (found.code, found.text) == ("bad_value", "call.parameters: Input should be an object")
+
+
 def test_an_office_speaks_in_its_names() -> None:
     names = names_of(REPLY)
     assert names is not None
