@@ -127,6 +127,13 @@ class Vocabulary:
         """All of them, those of the instruction first."""
         return tuple(self._everywhere)
 
+    def kinds(self) -> list[list[str]]:
+        """The words by their shape, such as all names of people; those that are alone in theirs are left out."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for word, shape in self._everywhere.items():
+            found[shape].append(word)
+        return [words for words in found.values() if len(words) > 1]
+
     def learn(self, tool: Tool, action: Action, observation: Observation) -> None:
         """What the tool answered; refusals often name what there is."""
         for word in words_of(observation.text)[:_MOST_WORDS]:
