@@ -1,6 +1,7 @@
 """Milestones stand or do not, whatever was done how often; minefields are named where they were hit."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
@@ -47,6 +48,20 @@ def test_what_is_sent_twice_reaches_one_milestone_and_is_a_change_beside_the_goa
     once, twice = went(attempt, task, [*work, finish]), went(attempt, task, [*work, *agreed(work[-1]), finish])
     assert (twice.milestones, twice.reached) == (once.milestones, once.reached)
     assert (once.hit, twice.hit) == ((), ("change mails/+",))
+
+
+def test_a_formula_that_computes_the_same_reaches_its_milestone(attempt: Attempt) -> None:
+    task = make_task("column_product", 0)
+    *work, fill, finish = compose(task).draft.oracle
+    one, other = str(fill.parameters["formula"]).removeprefix("=").split("*")
+    turned = replace(fill, parameters={**fill.parameters, "formula": f"={other}*{one}"})
+    trajectory, judged = attempt(task, [*work, turned, finish])
+    count = len(milestones(task))
+    assert judged.is_success
+    assert course(task, trajectory, judged) == Course(count, count, ())
+    wrong = replace(fill, parameters={**fill.parameters, "formula": f"={one}+{other}"})
+    missed = went(attempt, task, [*work, wrong, finish])
+    assert (missed.reached, len(missed.hit)) == (1, count - 1)
 
 
 def test_an_order_in_a_text_is_a_minefield_and_so_is_every_hard_constraint(attempt: Attempt) -> None:
