@@ -56,7 +56,8 @@ def operation_of(action: Action) -> Operation[Any]:
 
 
 def canonical(operation: Operation[Any], asked: Parameters) -> Action:
-    """The action in one form, whatever the agent wrote: defaults left out, values as their types have them."""
+    """The action in one form, whatever the agent wrote: defaults left out, values as their types have them, people
+    by their ids."""
     return Action(operation.target, operation.name, asked.model_dump(mode="json", exclude_defaults=True))
 
 
