@@ -119,20 +119,33 @@ def _organised(workspace: Workspace, id_: str) -> Event:
     return found
 
 
+def _invitation(workspace: Workspace, id_: str) -> Event:
+    """One that the owner is invited to, also where they declined; raises OperationError for others."""
+    found = workspace.events.get(id_)
+    if found is not None and any(each.person == workspace.owner for each in found.attendees):
+        return found
+    event_of(workspace, id_)
+    raise OperationError("bad_value", f"you are not invited to {id_}; you organise it")
+
+
 def _line(event: Event) -> str:
     signs = f"{' online' if event.is_online else ''}{' cancelled' if event.is_cancelled else ''}"
-    return f"{event.id} {event.start}-{event.end[11:]} {event.title}{signs}"
+    end = event.end[11:] if day_of(event.end) == day_of(event.start) else event.end
+    return f"{event.id} {event.start}-{end} {event.title}{signs}"
 
 
 @APP.operation(List, is_reading=True)
 def list_(workspace: Workspace, asked: List) -> Effect:
     """Ids, times and titles."""
-    last = f"{asked.until or asked.day} 24"  # after every moment of that day, as text
+    first, last = f"{asked.day} 00:00", f"{asked.until or asked.day} 24"  # after every moment of that day, as text
     words = asked.title.lower()
     found = [
         event
         for event in workspace.events.values()
-        if asked.day <= event.start <= last and event.concerns(workspace.owner) and words in event.title.lower()
+        if event.start <= last
+        and (event.start >= first or event.end > first)
+        and event.concerns(workspace.owner)
+        and words in event.title.lower()
     ]
     found.sort(key=lambda event: (event.start, event.id))
     return Effect(workspace, listing([_line(event) for event in found], page=asked.page, empty="no events"))
@@ -265,10 +278,8 @@ def invite(workspace: Workspace, asked: Invite) -> Effect:
 
 @APP.operation(Respond)
 def respond(workspace: Workspace, asked: Respond) -> Effect:
-    """Changes the owner's answer."""
-    event = event_of(workspace, asked.id)
-    if all(each.person != workspace.owner for each in event.attendees):
-        raise OperationError("bad_value", f"you are not invited to {asked.id}; you organise it")
+    """Changes the owner's answer, also one that took the event out of their calendar."""
+    event = _invitation(workspace, asked.id)
     answered = tuple(
         Attendee(each.person, asked.response) if each.person == workspace.owner else each
         for each in event.attendees
