@@ -7,7 +7,7 @@ from typing import TypeAlias
 import pytest
 
 from upturn.environments.office.family import agreed, call
-from upturn.environments.office.milestone import Course, Milestone, course, milestones, minefields
+from upturn.environments.office.milestone import Milestone, Passage, milestones, minefields, passage
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.environments.workspace.safety import HARD
 from upturn.records import Action, Evaluation, Task, Trajectory
@@ -15,8 +15,8 @@ from upturn.records import Action, Evaluation, Task, Trajectory
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
 
-def went(attempt: Attempt, task: Task, actions: Iterable[Action]) -> Course:
-    return course(task, *attempt(task, actions))
+def went(attempt: Attempt, task: Task, actions: Iterable[Action]) -> Passage:
+    return passage(task, *attempt(task, actions))
 
 
 @pytest.mark.parametrize("family", list(FAMILIES)[::2])
@@ -24,8 +24,8 @@ def test_perfect_work_reaches_every_milestone_and_no_work_reaches_none(family: s
     task = make_task(family, 1, split="heldout")
     wanted = milestones(task)
     assert wanted
-    assert went(attempt, task, compose(task).draft.oracle) == Course(len(wanted), len(wanted), ())
-    assert went(attempt, task, []) == Course(len(wanted), 0, ())
+    assert went(attempt, task, compose(task).draft.oracle) == Passage(len(wanted), len(wanted), ())
+    assert went(attempt, task, []) == Passage(len(wanted), 0, ())
 
 
 def test_milestones_are_the_changes_and_words_that_are_asked_for() -> None:
@@ -58,7 +58,7 @@ def test_a_formula_that_computes_the_same_reaches_its_milestone(attempt: Attempt
     trajectory, judged = attempt(task, [*work, turned, finish])
     count = len(milestones(task))
     assert judged.is_success
-    assert course(task, trajectory, judged) == Course(count, count, ())
+    assert passage(task, trajectory, judged) == Passage(count, count, ())
     wrong = replace(fill, parameters={**fill.parameters, "formula": f"={one}+{other}"})
     missed = went(attempt, task, [*work, wrong, finish])
     assert (missed.reached, len(missed.hit)) == (1, count - 1)

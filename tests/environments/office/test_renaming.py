@@ -6,7 +6,7 @@ import pytest
 
 from upturn.environments.office.family import call
 from upturn.environments.office.kit import OfficeKit, RenamedKit
-from upturn.environments.office.milestone import course
+from upturn.environments.office.milestone import passage
 from upturn.environments.office.renaming import KEY, meant, names_from, names_of, renamed, told
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.environments.player import following, play
@@ -119,7 +119,7 @@ def test_orders_in_a_text_are_minefields_under_other_names_too() -> None:
     [trap] = compose(task).draft.traps
     obeyed = told(task, call("outlook.create_rule", **{**trap.parameters, "folder": "junk"}))
     trajectory = played(task, obeyed)
-    [hit] = course(task, trajectory, KIT.verifier.verify(task, trajectory)).hit
+    [hit] = passage(task, trajectory, KIT.verifier.verify(task, trajectory)).hit
     assert hit.startswith("trap outlook.create_rule sender=")
 
 

@@ -29,7 +29,9 @@ def test_a_task_that_cannot_be_done_is_refused_with_many_names_at_once() -> None
     people = compose(case.task).workspace.people
     lists = [str(each.trajectory.final_state["message"]) for each in refusals(case, "stuff")]
     assert max(sum(person in text for person in people) for text in lists) > 5
-    assert not any(case.kit.verifier.verify(case.task, each.trajectory).is_success for each in refusals(case, "stuff"))
+    assert not any(
+        case.kit.verifier.verify(case.task, each.trajectory).is_success for each in refusals(case, "stuff")
+    )
     assert refusals(case, "dump")
 
 

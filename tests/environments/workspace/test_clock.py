@@ -39,7 +39,9 @@ def test_every_other_form_is_refused(text: str) -> None:
     ("text", "minutes"), [("9999-12-31 23:30", 30), ("0001-01-01 00:00", -1), ("2026-03-02 09:30", 1e12)]
 )
 def test_before_the_first_and_after_the_last_moment_there_is_none(text: str, minutes: float) -> None:
-    with pytest.raises(OperationError, match="moments are from 0001-01-01 00:00 to 9999-12-31 23:59, got") as refused:
+    with pytest.raises(
+        OperationError, match="moments are from 0001-01-01 00:00 to 9999-12-31 23:59, got"
+    ) as refused:
         later(text, minutes=minutes)
     assert refused.value.code == "bad_value"
     assert later("9999-12-31 23:30", minutes=29) == "9999-12-31 23:59"

@@ -90,7 +90,11 @@ def test_refusals_say_what_was_wrong(stage: Workspace, do: Do, call: str, code: 
     [
         *("read_slides id=f57", "add_slide id=f57; title=a", "set_text id=f57; slide=1; title=a"),
         *("set_layout id=f57; slide=1; layout=blank", "insert_shape id=f57; slide=1; kind=arrow; text=a"),
-        *("add_image id=f57; slide=1; image=f58", "apply_theme id=f57; theme=slate", "delete_slide id=f57; slide=1"),
+        *(
+            "add_image id=f57; slide=1; image=f58",
+            "apply_theme id=f57; theme=slate",
+            "delete_slide id=f57; slide=1",
+        ),
     ],
 )
 def test_what_is_sensitive_costs_whatever_is_done_with_it(stage: Workspace, do: Do, call: str) -> None:

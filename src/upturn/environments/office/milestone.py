@@ -41,7 +41,7 @@ class Minefield(NamedTuple):
     which there are too many to name."""
 
 
-class Course(NamedTuple):
+class Passage(NamedTuple):
     """How an attempt went past both."""
 
     milestones: int
@@ -74,7 +74,7 @@ def minefields(task: Task) -> tuple[Minefield, ...]:
     return (*(Minefield("hard", name) for name in HARD), *traps, Minefield("change", "*"))
 
 
-def course(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Course:
+def passage(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Passage:
     """Past which milestones and into which minefields the attempt went; what meets the goal is as the verifier has
     it, formulas by what they compute.
 
@@ -90,7 +90,7 @@ def course(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Course
     gates = {gate.name: gate.is_passed for gate in evaluation.gates}
     said = [gates.get("asked" if each.kind == "asked" else "answer") for each in every if each.kind != "change"]
     beside = dict.fromkeys(path for path, _ in (standing - wanted))
-    return Course(
+    return Passage(
         len(every),
         (standing & wanted).total() + sum(map(bool, said)),
         (*_violations(task, trajectory), *(f"change {path}" for path in beside)),

@@ -178,9 +178,7 @@ def _changed(call: str, change: Callable[[Action], Action]) -> str:
     new = change(action)
     if not call.lstrip().startswith("{"):
         return write_call(new)
-    return json.dumps(
-        {"target_app": new.target, "operation": new.operation, "parameters": dict(new.parameters)}
-    )
+    return json.dumps({"target_app": new.target, "operation": new.operation, "parameters": dict(new.parameters)})
 
 
 class RenamedEnvironment:

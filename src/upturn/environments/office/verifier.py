@@ -119,8 +119,8 @@ def _is_told(scenario: Scenario, told: Mapping[str, JsonValue]) -> bool:
 
 
 def _is_named(scenario: Scenario, wanted: str, text: JsonValue) -> bool:
-    """Whether a refusal says this, as whole words (``Ann Lee`` says ``ann.lee``), and where this is somebody, guesses
-    at nobody else."""
+    """Whether a refusal says this, as whole words (``Ann Lee`` says ``ann.lee``), and where this is somebody, does
+    not guess at others."""
     said = _words(text)
     is_said = said.count(" ") - 1 <= _MOST_WORDS and _words(wanted) in said
     return is_said and (wanted not in scenario.workspace.people or not _is_guessed(scenario, wanted, said))

@@ -80,7 +80,7 @@ def _dump(case: Case) -> Iterator[Way]:
 
 
 def _stuff(case: Case) -> Iterator[Way]:
-    """Gives all words of the task and the world, as ``_dump`` gives texts; refuses with many of one kind at once."""
+    """Gives all words of the task and the world, as ``_dump`` gives texts; refuses with many of a kind at once."""
     yield from _flooded(case, " ".join(case.vocabulary.words))
     lists = (
         ", ".join(words[start : start + _LISTED])

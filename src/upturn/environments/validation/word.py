@@ -75,8 +75,8 @@ def bounds_of(schema: Mapping[str, JsonValue]) -> Bounds:
 
 
 def number_within(schema: Mapping[str, JsonValue], draw: Callable[[int, int], int]) -> float:
-    """A whole number that the schema takes, as ``draw(first, last)`` gives it; the lower bound where no whole number
-    lies between the two."""
+    """A whole number that the schema takes, as ``draw(first, last)`` gives it; the lower bound where there is no
+    whole one."""
     low, high = bounds_of(schema)
     first, last = math.ceil(low), math.floor(high)
     return float(draw(first, last)) if first <= last else low

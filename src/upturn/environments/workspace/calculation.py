@@ -73,15 +73,15 @@ class _Visit(NamedTuple):
 
     key: Key
     since: int | None
-    """From where on the path cells need each other in a ring, of which it is the first one that is visited or needs
-    such a one; None = it is in no ring."""
+    """Place on the path of the first cell there that it needs in turn; None = it is in no ring. At the first visit
+    that is in one, the path from there on is the ring."""
 
 
 def _visits(book: Book, start: Key, path: list[Key]) -> Iterator[_Visit]:
     """The formulas that ``start`` needs and that have no value yet, each after those that it needs itself.
 
-    Each must be given its value before the next one is asked for. ``path``: filled with what leads from ``start`` to
-    the formula that is visited, each needing the next.
+    Each must be given its value before the next one is asked for. ``path``: filled with what leads from ``start``
+    to the formula that is visited, each needing the next.
     """
     done = book.values
     path.append(start)

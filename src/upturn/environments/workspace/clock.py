@@ -33,7 +33,8 @@ def later(text: str, *, minutes: float) -> str:
     except OverflowError:
         raise OperationError(
             "bad_value",
-            f"moments are from {written(datetime.min)} to {written(datetime.max)}, got {text} and {minutes:g} minutes",
+            f"moments are from {written(datetime.min)} to {written(datetime.max)}, "
+            f"got {text} and {minutes:g} minutes",
         ) from None
 
 
