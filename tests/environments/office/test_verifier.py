@@ -6,6 +6,7 @@ from typing import TypeAlias
 import pytest
 
 from upturn.environments.office.family import Scenario, call
+from upturn.environments.office.task_file import DOCUMENTS
 from upturn.environments.office.tasks import compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
 
@@ -62,6 +63,16 @@ def test_a_refusal_that_guesses_at_people_names_nobody(family: str, attempt: Att
     known = [each for each in scenario.workspace.people if each in task.instruction]
     assert scenario.workspace.owner in known
     told = f"{', '.join(known)}: {wanted} is in the way"
+    assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == []
+
+
+def test_a_refusal_that_guesses_at_files_names_none(attempt: Attempt) -> None:
+    task, scenario = next(each for each in cases("wanted_file_missing") if not each[1].draft.is_feasible)
+    *looked, _ = scenario.draft.oracle
+    every = ", ".join(f"{each}.docx" for each in DOCUMENTS)
+    assert failed(attempt(task, [*looked, call("user.refuse", text=every)])[1]) == ["answer"]
+    name = (scenario.draft.answer or "").removesuffix(".docx")
+    told = f"there is no {name}.docx, only {name} notes.docx and a draft of {name}.docx"
     assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == []
 
 
