@@ -76,10 +76,10 @@ class CallSpace(TextSpace):
             case {"enum": [*values]}:
                 value: JsonValue = values[self.np_random.integers(len(values))]
                 return value
-            case {"type": "integer"}:
-                return round(number_within(schema, self._drawn))
-            case {"type": "number"}:
-                return number_within(schema, self._drawn)
+            case {"type": "integer", **limits}:
+                return round(number_within(limits, self._drawn))
+            case {"type": "number", **limits}:
+                return number_within(limits, self._drawn)
             case {"type": "boolean"}:
                 return bool(self.np_random.integers(2))
         return TextSpace.sample(self)
