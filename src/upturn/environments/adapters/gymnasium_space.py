@@ -72,14 +72,15 @@ class CallSpace(TextSpace):
         return hash(tuple(tool.name for tool in self.tools))
 
     def _value(self, schema: JsonValue) -> JsonValue:
-        match schema:
+        read = schema if isinstance(schema, dict) else {}
+        match read:
             case {"enum": [*values]}:
                 value: JsonValue = values[self.np_random.integers(len(values))]
                 return value
-            case {"type": "integer", **limits}:
-                return round(number_within(limits, self._drawn))
-            case {"type": "number", **limits}:
-                return number_within(limits, self._drawn)
+            case {"type": "integer"}:
+                return round(number_within(read, self._drawn))
+            case {"type": "number"}:
+                return number_within(read, self._drawn)
             case {"type": "boolean"}:
                 return bool(self.np_random.integers(2))
         return TextSpace.sample(self)
