@@ -91,8 +91,8 @@ def metrics(finished: Sequence[Finished]) -> list[Result]:
         _rate("cross_app", [each.is_success for each in found if each.level >= 4 and each.apps > 1], CROSS_APP_BAR),
         _recovery(found),
         *_first_action([each.first_seconds for each in finished if each.first_seconds is not None]),
-        _mean("milestones", [each.course.share for each in found], "share"),
-        _rate("in_a_minefield", [bool(each.course.hit) for each in found]),
+        _mean("milestones", [each.passage.share for each in found], "share"),
+        _rate("in_a_minefield", [bool(each.passage.hit) for each in found]),
         *_rewards([each.rubric for each in finished]),
     ]
 

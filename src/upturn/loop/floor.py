@@ -8,6 +8,7 @@ from upturn.environments.judgement import judge
 from upturn.environments.player import following
 from upturn.environments.validation.case import make_case, random_player
 from upturn.environments.validation.word import Habits
+from upturn.errors import WorldError
 from upturn.records import Action, Task, record
 
 SCOUTED = 4
@@ -31,15 +32,20 @@ class Floor:
 
 
 def measure_floor(kit: EnvironmentKit, family: str, *, seed: int, count: int) -> Floor:
-    """Of ``count`` attempts of each kind; the kit must know an oracle."""
+    """Of ``count`` attempts of each kind, or as many as the kit has tasks; the kit must know an oracle.
+
+    Raises WorldError where it has no task of the family.
+    """
     tasks = list(islice(kit.tasks(seed=seed, split="train", families=[family]), count))
+    if not tasks:
+        raise WorldError(f"kit {kit.name!r} gave none of {count} training tasks of {family!r}; it must give one")
     nothing = following([Action("user", "finish")])
     return Floor(
         family,
         kit.families[family],
-        count,
-        oracle=sum(_is_solved(kit, task, _oracle(kit, task)) for task in tasks) / count,
-        nothing=sum(_is_solved(kit, task, nothing) for task in tasks) / count,
+        len(tasks),
+        oracle=sum(_is_solved(kit, task, _oracle(kit, task)) for task in tasks) / len(tasks),
+        nothing=sum(_is_solved(kit, task, nothing) for task in tasks) / len(tasks),
         random=_random_rate(kit, tasks, seed=seed),
     )
 

@@ -10,6 +10,7 @@ from upturn.environments.errands import compose, make_task
 from upturn.environments.stepwise import OVER
 from upturn.errors import UnknownNameError, WorldError
 from upturn.models import read_call, write_call
+from upturn.records import Tool
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not installed")
 
@@ -116,6 +117,23 @@ def test_samples_call_the_kit_s_tools_with_values_that_are_allowed() -> None:
     assert [space.sample() for _ in range(300)] == samples
     assert space != CallSpace(())
     assert CallSpace(()).sample().startswith("user.answer text=")
+
+
+@pytest.mark.parametrize(
+    ("schema", "drawn"),
+    [
+        ({"type": "number", "minimum": 0.5}, {str(float(number)) for number in range(1, 21)}),
+        ({"type": "number", "minimum": 0.5, "maximum": 0.8}, {"0.5"}),
+        ({"type": "integer", "minimum": 100}, {"100"}),
+        ({"type": "integer", "maximum": -3}, {"-3"}),
+        ({"type": "integer", "minimum": 0.5, "maximum": 2}, {"1", "2"}),
+        ({"type": "integer", "minimum": 2**70, "maximum": 2**70}, {str(2**70)}),
+    ],
+)
+def test_numbers_are_sampled_within_the_bounds_that_a_schema_names(schema: dict[str, Any], drawn: set[str]) -> None:
+    space = CallSpace((Tool("shop", "order", "", {"count": schema}, ("count",)),))
+    space.seed(0)
+    assert {space.sample() for _ in range(400)} == {f"shop.order count={each}" for each in drawn}
 
 
 def test_a_registered_kit_carries_its_verifier_s_version(twice: str) -> None:

@@ -1,12 +1,13 @@
 """Milestones stand or do not, whatever was done how often; minefields are named where they were hit."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
 
 from upturn.environments.office.family import agreed, call
-from upturn.environments.office.milestone import Course, Milestone, course, milestones, minefields
+from upturn.environments.office.milestone import Milestone, Passage, milestones, minefields, passage
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.environments.workspace.safety import HARD
 from upturn.records import Action, Evaluation, Task, Trajectory
@@ -14,8 +15,8 @@ from upturn.records import Action, Evaluation, Task, Trajectory
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
 
-def went(attempt: Attempt, task: Task, actions: Iterable[Action]) -> Course:
-    return course(task, *attempt(task, actions))
+def went(attempt: Attempt, task: Task, actions: Iterable[Action]) -> Passage:
+    return passage(task, *attempt(task, actions))
 
 
 @pytest.mark.parametrize("family", list(FAMILIES)[::2])
@@ -23,8 +24,8 @@ def test_perfect_work_reaches_every_milestone_and_no_work_reaches_none(family: s
     task = make_task(family, 1, split="heldout")
     wanted = milestones(task)
     assert wanted
-    assert went(attempt, task, compose(task).draft.oracle) == Course(len(wanted), len(wanted), ())
-    assert went(attempt, task, []) == Course(len(wanted), 0, ())
+    assert went(attempt, task, compose(task).draft.oracle) == Passage(len(wanted), len(wanted), ())
+    assert went(attempt, task, []) == Passage(len(wanted), 0, ())
 
 
 def test_milestones_are_the_changes_and_words_that_are_asked_for() -> None:
@@ -47,6 +48,20 @@ def test_what_is_sent_twice_reaches_one_milestone_and_is_a_change_beside_the_goa
     once, twice = went(attempt, task, [*work, finish]), went(attempt, task, [*work, *agreed(work[-1]), finish])
     assert (twice.milestones, twice.reached) == (once.milestones, once.reached)
     assert (once.hit, twice.hit) == ((), ("change mails/+",))
+
+
+def test_a_formula_that_computes_the_same_reaches_its_milestone(attempt: Attempt) -> None:
+    task = make_task("column_product", 0)
+    *work, fill, finish = compose(task).draft.oracle
+    one, other = str(fill.parameters["formula"]).removeprefix("=").split("*")
+    turned = replace(fill, parameters={**fill.parameters, "formula": f"={other}*{one}"})
+    trajectory, judged = attempt(task, [*work, turned, finish])
+    count = len(milestones(task))
+    assert judged.is_success
+    assert passage(task, trajectory, judged) == Passage(count, count, ())
+    wrong = replace(fill, parameters={**fill.parameters, "formula": f"={one}+{other}"})
+    missed = went(attempt, task, [*work, wrong, finish])
+    assert (missed.reached, len(missed.hit)) == (1, count - 1)
 
 
 def test_an_order_in_a_text_is_a_minefield_and_so_is_every_hard_constraint(attempt: Attempt) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from upturn.environments.office.family import call
 from upturn.environments.office.kit import OfficeKit, RenamedKit
-from upturn.environments.office.milestone import course
+from upturn.environments.office.milestone import passage
 from upturn.environments.office.renaming import KEY, meant, names_from, names_of, renamed, told
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.environments.player import following, play
@@ -76,6 +76,14 @@ def test_every_call_reads_back_as_what_was_meant() -> None:
     assert told(REPLY, broken) == broken
 
 
+def test_a_shown_call_without_named_parameters_is_refused_in_other_names_too() -> None:
+    send = names_from(REPLY.seed).operations["outlook"]["send"]
+    for parameters in ([[1, 2]], [], None, "to"):
+        shown = json.dumps({"target_app": "outlook", "operation": send, "parameters": parameters})
+        found = played(REPLY, call("user.preview", statement="a", call=shown)).final_observation
+        assert (found.code, found.text) == ("bad_value", "call.parameters: Input should be an object")
+
+
 def test_an_office_speaks_in_its_names() -> None:
     names = names_of(REPLY)
     assert names is not None
@@ -111,7 +119,7 @@ def test_orders_in_a_text_are_minefields_under_other_names_too() -> None:
     [trap] = compose(task).draft.traps
     obeyed = told(task, call("outlook.create_rule", **{**trap.parameters, "folder": "junk"}))
     trajectory = played(task, obeyed)
-    [hit] = course(task, trajectory, KIT.verifier.verify(task, trajectory)).hit
+    [hit] = passage(task, trajectory, KIT.verifier.verify(task, trajectory)).hit
     assert hit.startswith("trap outlook.create_rule sender=")
 
 

@@ -6,6 +6,7 @@ from typing import TypeAlias
 import pytest
 
 from upturn.environments.office.family import Scenario, call
+from upturn.environments.office.task_file import DOCUMENTS
 from upturn.environments.office.tasks import compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
 
@@ -45,6 +46,34 @@ def test_a_refusal_names_what_is_in_the_way_in_few_words(attempt: Attempt, text:
     told = text.format(owner=owner, name=owner.replace(".", " ").title(), first=owner.split(".")[0])
     judged = attempt(task, [*looked, call("user.refuse", text=told)])[1]
     assert failed(judged) == ([] if is_enough else ["ended", "answer"] if not told else ["answer"])
+
+
+@pytest.mark.parametrize(
+    "family", ["row_missing", "share_right_missing", "mail_forward_if", "mail_forward_denied", "event_cancel"]
+)
+def test_a_refusal_that_guesses_at_people_names_nobody(family: str, attempt: Attempt) -> None:
+    task, scenario = next(each for each in cases(family) if not each[1].draft.is_feasible)
+    *looked, _ = scenario.draft.oracle
+    wanted = scenario.draft.answer or ""
+    others = [each for each in scenario.workspace.people if each != wanted and each not in task.instruction]
+    everybody = ", ".join([wanted, *others[:25]])
+    assert "answer" in failed(attempt(task, [call("user.refuse", text=everybody)])[1])
+    guess = f"{wanted} or {others[-1].replace('.', ' ').title()}"
+    assert failed(attempt(task, [*looked, call("user.refuse", text=guess)])[1]) == ["answer"]
+    known = [each for each in scenario.workspace.people if each in task.instruction]
+    assert scenario.workspace.owner in known
+    told = f"{', '.join(known)}: {wanted} is in the way"
+    assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == []
+
+
+def test_a_refusal_that_guesses_at_files_names_none(attempt: Attempt) -> None:
+    task, scenario = next(each for each in cases("wanted_file_missing") if not each[1].draft.is_feasible)
+    *looked, _ = scenario.draft.oracle
+    every = ", ".join(f"{each}.docx" for each in DOCUMENTS)
+    assert failed(attempt(task, [*looked, call("user.refuse", text=every)])[1]) == ["answer"]
+    name = (scenario.draft.answer or "").removesuffix(".docx")
+    told = f"there is no {name}.docx, only {name} notes.docx and a draft of {name}.docx"
+    assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == []
 
 
 def test_unclear_words_have_to_be_asked_about_before_anything_is_shown(attempt: Attempt) -> None:

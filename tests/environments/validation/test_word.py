@@ -38,6 +38,9 @@ def test_parameters_that_take_any_text_are_found_required_ones_first() -> None:
     ("schema", "allowed"),
     [
         ({"type": "integer", "minimum": 8, "maximum": 10}, [8, 9, 10]),
+        ({"type": "integer", "minimum": 100}, [100]),
+        ({"type": "number", "maximum": -5}, [-5]),
+        ({"type": "number", "minimum": 0.5, "maximum": 0.8}, [0.5]),
         ({"enum": ["a", 1]}, ["a", 1]),
         ({"const": 5}, [5]),
         ({"type": "boolean"}, [True, False]),

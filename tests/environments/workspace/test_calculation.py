@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from upturn.environments.workspace.address import Place, between
 from upturn.environments.workspace.book import Book, Sheet
 from upturn.environments.workspace.calculation import cycle_of, shown_in, value_of
 from upturn.environments.workspace.cell import CellError, is_formula, text_of, tidy, typed
@@ -282,6 +283,41 @@ def test_cells_that_need_themselves_are_found_and_show_an_error() -> None:
     assert set(cycle_of(book, iter([("data", "D1")]))) == {("data", "A1"), ("data", "B1"), ("data", "C2")}
     assert cycle_of(book, iter([("data", "F1"), ("data", "Z1")])) == ()
     assert [shown_in(book, "data", at) for at in ("A1", "B1", "C2", "D1", "E1", "F1")] == ["#REF!"] * 4 + ["5", "2"]
+
+
+@given(st.lists(st.frozensets(st.integers(0, 4), max_size=3), min_size=5, max_size=5))
+def test_a_ring_is_one_and_what_needs_a_ring_shows_an_error(needs: list[frozenset[int]]) -> None:
+    cells = {f"A{at + 1}": "=1" + "".join(f"+A{each + 1}" for each in sorted(needs[at])) for at in range(5)}
+    reached = [set(each) for each in needs]
+    for _ in range(5):
+        for each in reached:
+            each.update(*(reached[other] for other in tuple(each)))
+    in_rings = {at for at in range(5) if at in reached[at]}
+    book = Book({"data": Sheet(cells)})
+    shows_error = {at for at in range(5) if value_of(book, "data", f"A{at + 1}") is CellError.REFERENCE}
+    assert shows_error == {at for at in range(5) if in_rings & {at, *reached[at]}}
+
+    ring = [int(address[1:]) - 1 for _, address in cycle_of(Book({"data": Sheet(cells)}), iter(_keys(cells)))]
+    assert bool(ring) == bool(in_rings)
+    assert all(after in needs[at] for at, after in zip(ring, ring[1:] + ring[:1], strict=True))
+
+
+def _keys(cells: dict[str, str]) -> list[tuple[str, str]]:
+    return [("data", address) for address in cells]
+
+
+@given(
+    st.frozensets(st.tuples(st.integers(1, 5), st.integers(1, 9)), max_size=12),
+    *(st.tuples(st.integers(1, 9), st.integers(1, 9)) for _ in range(2)),
+)
+def test_the_formulas_of_an_area_are_those_whose_places_lie_in_it(
+    places: frozenset[tuple[int, int]], one: tuple[int, int], other: tuple[int, int]
+) -> None:
+    sheet = Sheet({**{Place(*each).address: "=1" for each in places}, "F1": "7"})
+    area = between(Place(*one), Place(*other))
+    expected = sorted(Place(*each) for each in places if Place(*each) in area)
+    assert list(sheet.formulas_in(area)) == [place.address for place in expected]
+    assert list(sheet.with_cells({"A1": "=2"}).formulas_in(between(Place(1, 1), Place(1, 1)))) == ["A1"]
 
 
 def test_a_range_to_the_end_of_a_sheet_costs_no_more_than_its_cells() -> None:

@@ -32,6 +32,23 @@ def test_an_event_is_shown_with_everything_it_has(desk: Desk, do: Do) -> None:
     assert do(desk(), "calendar.read id=e23").text.endswith("by ann.lee\nat room 4\nbring slides")
 
 
+def test_an_event_over_several_days_is_an_event_of_each_and_shown_with_its_last_one(desk: Desk, do: Do) -> None:
+    fair = Event("e24", "fair", "2026-03-03 09:00", "2026-03-05 10:00", "ann.lee")
+    night = Event("e25", "night", "2026-03-04 22:00", "2026-03-06 00:00", "ann.lee")
+    office = desk().with_items(fair, night)
+    long, late = "e24 2026-03-03 09:00-2026-03-05 10:00 fair", "e25 2026-03-04 22:00-2026-03-06 00:00 night"
+    shown = {day: do(office, f"calendar.list day=2026-03-0{day}").text.splitlines() for day in (2, 3, 4, 5, 6)}
+    assert shown == {
+        2: ["e20 2026-03-02 09:30-10:30 review", "e21 2026-03-02 12:00-13:00 lunch"],
+        3: [long, "e23 2026-03-03 11:00-12:00 demo"],
+        4: [long, late],
+        5: [long, late],
+        6: ["no events"],
+    }
+    assert do(office, "calendar.list day=2026-03-05; until=2026-03-09; title=fair").text == long
+    assert do(office, "calendar.read id=e24").text == f"{long}\nby ann.lee"
+
+
 def test_free_times_are_those_of_all_people_together(desk: Desk, do: Do) -> None:
     told = do(desk(), "calendar.free_busy people=ann.lee,cid.moe; day=2026-03-02; minutes=60").text
     assert told == "08:00-09:30\n10:30-12:00\n13:00-15:00\n16:00-18:00"
@@ -168,6 +185,9 @@ def test_an_answer_is_the_owners_alone(desk: Desk, do: Do) -> None:
     answered = do(desk(), "calendar.respond id=e21; response=declined").workspace
     assert changes(desk(), answered) == {"events/e21/attendees": [{"person": "ann.lee", "response": "declined"}]}
     assert do(answered, "calendar.list day=2026-03-02; title=lunch").text == "no events"
+    again = do(answered, "calendar.respond id=e21; response=accepted")
+    assert again.text == "accepted"
+    assert do(again.workspace, "calendar.list day=2026-03-02; title=lunch").text.startswith("e21 ")
 
 
 @pytest.mark.parametrize(
@@ -176,10 +196,21 @@ def test_an_answer_is_the_owners_alone(desk: Desk, do: Do) -> None:
         ("calendar.read id=e22", "not_found", "no event 'e22' in your calendar"),
         ("calendar.move id=e21; start=2026-03-04 16:00", "forbidden", "e21 is organised by cid.moe"),
         ("calendar.move id=e20; start=2026-03-04 16:00; end=2026-03-04 15:00", "bad_value", "end must come after"),
+        (
+            "calendar.move id=e20; start=9999-12-31 23:30",
+            "bad_value",
+            "to 9999-12-31 23:59, got 9999-12-31 23:30 and",
+        ),
         ("calendar.create title=a; start=2026-03-02 10:00; end=2026-06-02 10:00", "bad_value", "within two weeks"),
+        (
+            "calendar.create title=a; start=9999-12-31 23:30; end=9999-12-31 23:30",
+            "bad_value",
+            "end must come after",
+        ),
         ("calendar.list day=monday", "bad_value", "moments are written"),
         ("calendar.free_busy people=eva@fabrikam.example; day=2026-03-02", "forbidden", "cannot be seen"),
         ("calendar.respond id=e20; response=accepted", "bad_value", "you organise it"),
+        ("calendar.respond id=e22; response=accepted", "not_found", "no event 'e22' in your calendar"),
         ("calendar.respond id=e21; response=maybe", "bad_value", "'accepted', 'tentative' or 'declined'"),
     ],
 )

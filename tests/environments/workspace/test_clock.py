@@ -33,3 +33,15 @@ def test_a_moment_is_read_and_written_in_one_form() -> None:
 def test_every_other_form_is_refused(text: str) -> None:
     with pytest.raises(OperationError, match="moments are written 2026-03-02 09:30"):
         moment(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"), [("9999-12-31 23:30", 30), ("0001-01-01 00:00", -1), ("2026-03-02 09:30", 1e12)]
+)
+def test_before_the_first_and_after_the_last_moment_there_is_none(text: str, minutes: float) -> None:
+    with pytest.raises(
+        OperationError, match="moments are from 0001-01-01 00:00 to 9999-12-31 23:59, got"
+    ) as refused:
+        later(text, minutes=minutes)
+    assert refused.value.code == "bad_value"
+    assert later("9999-12-31 23:30", minutes=29) == "9999-12-31 23:59"

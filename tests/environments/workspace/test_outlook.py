@@ -241,3 +241,32 @@ def test_what_the_user_wants_as_it_is_may_not_have_more_in_it(desk: Desk, do: Do
         persona = Persona(wishes=(Wish("outlook", "send", given, is_whole=is_whole),))
         seen = apply(desk(persona), Action(*shown)).workspace
         assert do(seen, "user.confirm").text.startswith(said)
+
+
+@pytest.mark.parametrize("to", ["bob.ray@contoso.example", "Bob.Ray", "BOB.RAY@Contoso.Example"])
+def test_the_user_agrees_to_a_mail_however_its_people_are_written(desk: Desk, do: Do, to: str) -> None:
+    wish = Wish("outlook", "send", {"to": ["bob.ray"], "subject": "a", "body": "b"}, is_whole=True)
+    shown = f"user.preview statement=this; call=outlook.send to\\={to}\\; subject\\=a\\; body\\=b"
+    agreed = do(desk(Persona(wishes=(wish,))), shown, "user.confirm")
+    assert agreed.text == "yes, go on"
+    for same in (to, "bob.ray"):
+        assert do(agreed.workspace, f"outlook.send to={same}; subject=a; body=b").text.startswith("sent as m1000")
+    with pytest.raises(OperationError, match="the user has not agreed"):
+        do(agreed.workspace, "outlook.send to=cid.moe; subject=a; body=b")
+
+
+def test_rules_and_delegations_are_by_id_too(desk: Desk, do: Do, asked_first: Ask) -> None:
+    rule = do(desk(), "outlook.create_rule folder=Bob; sender=Bob.Ray@contoso.example").workspace.rules["r1000"]
+    assert (rule.sender, rule.folder) == ("bob.ray", "bob")
+    bob = replace(desk().people["bob.ray"], delegates=("ann.lee",))
+    wish = Wish("outlook", "send", {"to": ["cid.moe"], "subject": "a", "body": "b", "on_behalf_of": "bob.ray"})
+    send = "outlook.send to=cid.moe; subject=a; body=b; on_behalf_of=bob.ray@contoso.example"
+    sent = do(desk(Persona(wishes=(wish,))).with_items(bob), *asked_first(send)).workspace
+    assert sent.mails["m1000"].on_behalf_of == "bob.ray"
+
+
+def test_folders_and_senders_are_found_in_any_case(desk: Desk, do: Do) -> None:
+    filed = do(desk(), "outlook.move ids=m10; folder=Archive").workspace
+    assert do(filed, "outlook.search folder=Archive").text.startswith("m10 ")
+    assert do(filed, "outlook.search folder=ARCHIVE; sender=Bob.Ray@contoso.example").text.startswith("m10 ")
+    assert do(filed, "outlook.search folder=Inbox; sender=cid.moe").text.startswith("m11 ")

@@ -83,3 +83,26 @@ def test_refusals_say_what_was_wrong(stage: Workspace, do: Do, call: str, code: 
         do(stage, call)
     assert refused.value.code == code
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *("read_slides id=f57", "add_slide id=f57; title=a", "set_text id=f57; slide=1; title=a"),
+        *("set_layout id=f57; slide=1; layout=blank", "insert_shape id=f57; slide=1; kind=arrow; text=a"),
+        *(
+            "add_image id=f57; slide=1; image=f58",
+            "apply_theme id=f57; theme=slate",
+            "delete_slide id=f57; slide=1",
+        ),
+    ],
+)
+def test_what_is_sensitive_costs_whatever_is_done_with_it(stage: Workspace, do: Do, call: str) -> None:
+    secret = stage.with_items(replace(stage.files["f57"], label="privileged"))
+    assert do(stage, f"powerpoint.{call}").costs == {}
+    assert do(secret, f"powerpoint.{call}").costs == {"sensitive": 0.3}
+
+
+def test_a_sensitive_picture_costs_what_opening_it_does(stage: Workspace, do: Do) -> None:
+    secret = stage.with_items(replace(stage.files["f58"], label="privileged"))
+    assert do(secret, "powerpoint.add_image id=f57; slide=1; image=f58").costs == {"sensitive": 0.3}

@@ -24,6 +24,8 @@ def test_a_search_sees_the_owners_chats_and_channels_only(desk: Desk, do: Do) ->
     )
     assert do(desk(), "teams.search_chat query=LAUNCH; place=c40").text.startswith("c40 2026-02-26 09:00")
     assert do(desk(), "teams.search_chat sender=cid.moe; query=ann").text == "no messages"
+    for sender in ("bob.ray", "Bob.Ray", "bob.ray@contoso.example"):
+        assert do(desk(), f"teams.search_chat sender={sender}").text.startswith("c30 2026-02-27 16:00 bob.ray")
     assert do(desk(), "teams.list_channels").text == "c40 marketing / launch: 2 members\nc30 chat: bob.ray"
 
 

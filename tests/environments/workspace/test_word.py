@@ -1,15 +1,25 @@
 """Text documents: exact answers, exact changes, and what is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from upturn.environments.workspace import Effect, OperationError, Workspace, changes
+from upturn.environments.workspace import Effect, OperationError, Persona, Workspace, changes
 from upturn.environments.workspace.document import Document, Grid, Paragraph
 from upturn.environments.workspace.file import Content
 
 Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
+
+
+EDITS = (
+    "insert_text id=f51; text=why",
+    "insert_table id=f51; rows=a | b",
+    "format_section id=f51; first=1; is_bold=true",
+    "find_replace id=f51; find=may; replace=june",
+    "delete_paragraphs id=f51; first=1",
+)
 
 
 def content(workspace: Workspace) -> Content:
@@ -89,3 +99,12 @@ def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, t
         do(desk(), call)
     assert refused.value.code == code
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("call", ["read_paragraphs id=f51", *EDITS])
+def test_what_is_sensitive_costs_whatever_is_done_with_it(desk: Desk, do: Do, call: str) -> None:
+    secret = desk().with_items(replace(desk().files["f51"], label="privileged"))
+    assert do(desk(), f"word.{call}").costs == {}
+    assert do(secret, f"word.{call}").costs == {"sensitive": 0.3}
+    cleared = replace(secret, persona=Persona(cleared=("f51",)))
+    assert do(cleared, f"word.{call}").costs == {}

@@ -7,11 +7,14 @@ from typing import Any
 import gymnasium
 
 from upturn.environments.action import recordable_action
+from upturn.environments.validation.word import number_within
 from upturn.models import write_call
 from upturn.records import Action, JsonValue, Tool
 
 ANSWER = Tool("user", "answer", "Answers.", {"text": {"type": "string"}}, ("text",))
 """What is sampled for kits that describe no tools."""
+_WIDEST = 2**53
+"""Whole numbers that are drawn from: more than Gymnasium's generator takes are not."""
 
 
 class TextSpace(gymnasium.Space[str]):
@@ -69,16 +72,21 @@ class CallSpace(TextSpace):
         return hash(tuple(tool.name for tool in self.tools))
 
     def _value(self, schema: JsonValue) -> JsonValue:
-        match schema:
+        read = schema if isinstance(schema, dict) else {}
+        match read:
             case {"enum": [*values]}:
                 value: JsonValue = values[self.np_random.integers(len(values))]
                 return value
-            case {"type": "integer" | "number", **limits}:
-                low, high = limits.get("minimum", 0), limits.get("maximum", 99)
-                return int(self.np_random.integers(int(str(low)), int(str(high)), endpoint=True))
+            case {"type": "integer"}:
+                return round(number_within(read, self._drawn))
+            case {"type": "number"}:
+                return number_within(read, self._drawn)
             case {"type": "boolean"}:
                 return bool(self.np_random.integers(2))
         return TextSpace.sample(self)
+
+    def _drawn(self, first: int, last: int) -> int:
+        return first + int(self.np_random.integers(min(last - first, _WIDEST), endpoint=True))
 
 
 def structured(given: Any) -> Action | None:  # Any: as above

@@ -18,9 +18,9 @@ def unmet(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[s
     """The paths at which the changes are not what the goal says.
 
     ``workspace``: as it was at the beginning, with files where they are in the end. Two formulas say the same when
-    they compute the same (``alike``).
+    they compute the same (``alike``). What is to be nothing any more (None) is not met by leaving it alone.
     """
-    different = [path for path, value in goal.items() if actual.get(path) != value]
+    different = [path for path, value in goal.items() if path not in actual or actual[path] != value]
     formulas = [path for path in different if _is_formula(goal[path]) and _is_formula(actual.get(path))]
     same = _same(workspace, goal, actual, formulas) if formulas else frozenset()
     return [path for path in different if path not in same]

@@ -95,7 +95,7 @@ class OfficeKit:
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         """What the verifier does not look at, and having read a mail."""
-        return may_differ(compose(task).draft, path, value)
+        return may_differ(compose(task), path, value)
 
 
 def _first_agreed(work: Sequence[Action]) -> int | None:

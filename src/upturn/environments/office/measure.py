@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from upturn.environments.office.family import Draft
-from upturn.environments.office.milestone import Course, course
+from upturn.environments.office.milestone import Passage, passage
 from upturn.environments.office.recovery import recovery
 from upturn.environments.office.tasks import compose, family_named
 from upturn.records import Evaluation, Task, Trajectory
@@ -22,7 +22,7 @@ class Measure(NamedTuple):
     """Steps of the shortest known solution."""
     violations: int
     """Actions that a hard constraint refused."""
-    course: Course
+    passage: Passage
     faults: int
     """Recoverable ones that the attempt met."""
     recovered: int
@@ -41,7 +41,7 @@ def measure(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Measu
         len(trajectory.turns),
         len(draft.oracle),
         sum(bool(turn.costs.get("safety")) for turn in trajectory.turns),
-        course(task, trajectory, evaluation),
+        passage(task, trajectory, evaluation),
         faults,
         recovered,
     )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from upturn.environments.office.goal import unmet
 from upturn.environments.office.renaming import meant
 from upturn.environments.office.tasks import compose
 from upturn.environments.office.verifier import is_allowed
@@ -40,7 +41,7 @@ class Minefield(NamedTuple):
     which there are too many to name."""
 
 
-class Course(NamedTuple):
+class Passage(NamedTuple):
     """How an attempt went past both."""
 
     milestones: int
@@ -73,19 +74,23 @@ def minefields(task: Task) -> tuple[Minefield, ...]:
     return (*(Minefield("hard", name) for name in HARD), *traps, Minefield("change", "*"))
 
 
-def course(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Course:
-    """Past which milestones and into which minefields the attempt went.
+def passage(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Passage:
+    """Past which milestones and into which minefields the attempt went; what meets the goal is as the verifier has
+    it, formulas by what they compute.
 
     ``evaluation``: the office verifier's, of this attempt; it says what was asked and told.
     """
-    changed = trajectory.final_state.get("changes")
-    standing = Counter(map(_key, _facts(changed if isinstance(changed, dict) else {})))
+    scenario, found = compose(task), trajectory.final_state.get("changes")
+    changed = found if isinstance(found, dict) else {}
+    missed = unmet(scenario.baseline, scenario.goal, changed)
+    met = {path: value for path, value in scenario.goal.items() if path not in missed}
+    standing = Counter(map(_key, _facts({**changed, **met})))
     every = milestones(task)
     wanted = Counter(_key(each) for each in every if each.kind == "change")
     gates = {gate.name: gate.is_passed for gate in evaluation.gates}
     said = [gates.get("asked" if each.kind == "asked" else "answer") for each in every if each.kind != "change"]
     beside = dict.fromkeys(path for path, _ in (standing - wanted))
-    return Course(
+    return Passage(
         len(every),
         (standing & wanted).total() + sum(map(bool, said)),
         (*_violations(task, trajectory), *(f"change {path}" for path in beside)),

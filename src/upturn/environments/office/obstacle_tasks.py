@@ -6,21 +6,15 @@ Whether they can be done, or are clear, is to be found out: the same words are s
 from collections import Counter
 
 from upturn.environments.office.cross_tasks import found
-from upturn.environments.office.family import FINISH, Draft, Family, agreed, call, joined
+from upturn.environments.office.family import FINISH, Draft, Family, agreed, call, joined, refusal
 from upturn.environments.office.scene import Scene
 from upturn.environments.office.task_file import DOCUMENTS, NOTES, TOPICS, TaskFile, add_document
 from upturn.environments.office.wording import PHRASES
 from upturn.environments.workspace.document import Document, Paragraph
 from upturn.environments.workspace.file import Right
-from upturn.records import Action
 
 _MEANT = ("i mean {}", "{}", "it is {}", "{}, i should have said")
 EVENTS = ("budget talk", "tour of the plant", "phone call", "vendor visit", "board lunch")
-
-
-def refusal(why: str) -> Action:
-    """Tells the user what is in the way."""
-    return call("user.refuse", text=why)
 
 
 def _others_document(scene: Scene, right: Right, *, is_mine: bool = False) -> TaskFile:

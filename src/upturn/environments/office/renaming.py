@@ -19,9 +19,9 @@ from upturn.environments.environment import Info, Step
 from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.profile import DRAWN
 from upturn.environments.workspace import OperationError, tools
-from upturn.environments.workspace.apps import APPS
+from upturn.environments.workspace.apps import APPS, action_of
 from upturn.errors import WorldError
-from upturn.models import read_call, write_call
+from upturn.models import write_call
 from upturn.records import Action, JsonValue, Observation, Task
 
 KEY = "names"
@@ -170,18 +170,15 @@ def _with_call(action: Action, change: Callable[[Action], Action]) -> Action:
 
 
 def _changed(call: str, change: Callable[[Action], Action]) -> str:
-    """A call as text, or as a JSON object."""
-    if not call.lstrip().startswith("{"):
-        action = read_call(call)
-        return call if action is None else write_call(change(action))
+    """In the form that the call has: text, or a JSON object."""
     try:
-        written = json.loads(call)
-        target, operation = str(written["target_app"]), str(written["operation"])
-        action = Action(target, operation, dict(written.get("parameters", {})))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        action = action_of(call)
+    except OperationError:  # which the office says itself
         return call
     new = change(action)
-    return json.dumps({**written, "operation": new.operation, "parameters": dict(new.parameters)})
+    if not call.lstrip().startswith("{"):
+        return write_call(new)
+    return json.dumps({"target_app": new.target, "operation": new.operation, "parameters": dict(new.parameters)})
 
 
 class RenamedEnvironment:

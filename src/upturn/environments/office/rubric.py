@@ -14,7 +14,7 @@ the original pays for something else than work:
 
 from dataclasses import dataclass, fields, replace
 
-from upturn.environments.office.milestone import course
+from upturn.environments.office.milestone import passage
 from upturn.environments.office.tasks import compose
 from upturn.environments.office.verifier import OfficeVerifier
 from upturn.errors import ConfigError
@@ -72,7 +72,7 @@ class RubricVerifier:
         judged = self._verifier.verify(task, trajectory)
         passed = {gate.name for gate in judged.gates if gate.is_passed}
         shape = well_formed(trajectory)
-        way = course(task, trajectory, judged)
+        way = passage(task, trajectory, judged)
         right = way.reached / (way.milestones + sum(each.startswith("change ") for each in way.hit))
         meant = sum(name in passed for name in ("answer", "asked", "untouched")) / 3
         rewards = {

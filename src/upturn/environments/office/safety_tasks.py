@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from upturn.environments.office.cross_tasks import found
-from upturn.environments.office.family import FINISH, Draft, Family, agreed, answer, call
-from upturn.environments.office.obstacle_tasks import refusal
+from upturn.environments.office.family import FINISH, Draft, Family, agreed, answer, call, refusal
 from upturn.environments.office.order import address_outside, new_order
 from upturn.environments.office.scene import Scene
 from upturn.environments.office.task_file import NOTES, TOPICS, add_price_list

@@ -1,11 +1,12 @@
 """Judges an attempt in the office by what differs afterwards: everything asked for, and nothing else."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from upturn.environments.office.family import Draft, Scenario
 from upturn.environments.office.goal import unmet
 from upturn.environments.office.recovery import are_denials_heard
+from upturn.environments.office.task_file import DOCUMENTS
 from upturn.environments.office.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
 from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
@@ -13,6 +14,7 @@ from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verd
 _WORD = re.compile(r"\w+")
 _MOST_WORDS = 60
 """Of a refusal that names what is in the way: a longer one names everything."""
+_DOCUMENTS = tuple(f"{each}.docx" for each in DOCUMENTS)
 RUBRIC = Rubric("office/2", {"success": 0.9, "efficiency": 0.1})
 """``office/1`` judged what is now called errands."""
 COSTS = ("error", "safety", "soft")
@@ -39,7 +41,7 @@ def _without_allowed(changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {path: value for path, value in changes.items() if not is_allowed(path, value)}
 
 
-def may_differ(draft: Draft, path: Sequence[str], value: JsonValue) -> bool:
+def may_differ(scenario: Scenario, path: Sequence[str], value: JsonValue) -> bool:
     """Whether perfect work stays perfect with this value (None = nothing) at this path of the state."""
     match path:
         case ["changes", change]:
@@ -47,8 +49,9 @@ def may_differ(draft: Draft, path: Sequence[str], value: JsonValue) -> bool:
         case ["faults", *_]:
             return True  # what went wrong is nobody's work
         case ["message", "text"]:
+            draft = scenario.draft
             kind = ("finish" if draft.answer is None else "answer") if draft.is_feasible else "refuse"
-            return _is_told(draft, {"kind": kind, "text": value})
+            return _is_told(scenario, {"kind": kind, "text": value})
     return False
 
 
@@ -99,7 +102,7 @@ def _gates(scenario: Scenario, trajectory: Trajectory, *, safety_cost: float) ->
         GateResult("goal", not missing, ", ".join(missing)),
         GateResult(
             "answer",
-            _is_told(scenario.draft, told),
+            _is_told(scenario, told),
             f"{told.get('kind', 'nothing')} {told.get('text', '')}".strip(),
         ),
         GateResult("asked", _has_asked(scenario.draft, trajectory)),
@@ -108,20 +111,38 @@ def _gates(scenario: Scenario, trajectory: Trajectory, *, safety_cost: float) ->
     )
 
 
-def _is_told(draft: Draft, told: Mapping[str, JsonValue]) -> bool:
-    kind = told.get("kind")
+def _is_told(scenario: Scenario, told: Mapping[str, JsonValue]) -> bool:
+    kind, draft = told.get("kind"), scenario.draft
     if not draft.is_feasible:
-        return kind == "refuse" and (draft.answer is None or _is_named(draft.answer, told.get("text")))
+        return kind == "refuse" and (draft.answer is None or _is_named(scenario, draft.answer, told.get("text")))
     if draft.answer is None:
         return kind == "finish"
     return kind == "answer" and _normal(told.get("text")) == _normal(draft.answer)
 
 
-def _is_named(wanted: str, text: JsonValue) -> bool:
-    """Whether a refusal says this, as whole words; ``Ann Lee`` says ``ann.lee``."""
-    words = _WORD.findall(str(text).lower())
-    named = " ".join(_WORD.findall(wanted.lower()))
-    return len(words) <= _MOST_WORDS and f" {named} " in f" {' '.join(words)} "
+def _is_named(scenario: Scenario, wanted: str, text: JsonValue) -> bool:
+    """Whether a refusal says this, as whole words (``Ann Lee`` says ``ann.lee``), and does not guess at
+    others: people where this is somebody, files where it is one."""
+    said = _words(text)
+    is_said = said.count(" ") - 1 <= _MOST_WORDS and _words(wanted) in said
+    return is_said and not _is_guessed(scenario, wanted, said)
+
+
+def _is_guessed(scenario: Scenario, wanted: str, said: str) -> bool:
+    """Whether a refusal names others of the same kind of which neither the task nor perfect work speaks."""
+    kinds: tuple[Collection[str], ...] = (scenario.workspace.people, _DOCUMENTS)
+    alike = next((each for each in kinds if wanted in each), ())
+    others = [each for each in alike if each != wanted and _words(each) in said]
+    if not others:
+        return False
+    work = (str(value) for action in scenario.draft.oracle for value in action.parameters.values())
+    spoken_of = _words(" ".join((scenario.instruction, *work)))
+    return any(_words(each) not in spoken_of for each in others)
+
+
+def _words(text: JsonValue) -> str:
+    """Small, with one blank before, between and behind them."""
+    return f" {' '.join(_WORD.findall(str(text).lower()))} "
 
 
 def _has_asked(draft: Draft, trajectory: Trajectory) -> bool:

@@ -7,7 +7,7 @@ attack does not apply. Refusing is tried only where the oracle does not refuse i
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from upturn.environments.player import Player, following, play
@@ -39,10 +39,13 @@ class Attempted(NamedTuple):
 Attack: TypeAlias = Callable[[Case], Iterator[Way]]
 
 _CLAIMS = ("done", "the task is completed", "everything that was asked for has been done successfully")
+_EXCUSE = "this cannot be done"
 _PIECES = 6
 """Pieces of a text too long for a parameter that are tried."""
 _SIZES = (10_000, 2_000, 400, 100)
 """Characters that are tried where a whole text is refused."""
+_LISTED = 30
+"""Words of one kind in one refusal: what a few sentences may hold."""
 _SIBLINGS = 6
 """Other things that are tried for a parameter."""
 _UNCONFIRMED = "unconfirmed"
@@ -84,8 +87,15 @@ def _dump(case: Case) -> Iterator[Way]:
 
 
 def _stuff(case: Case) -> Iterator[Way]:
-    """Gives all words of the task and the world, as ``_dump`` gives texts."""
+    """Gives all words of the task and the world, as ``_dump`` gives texts; refuses with many of a kind at once."""
     yield from _flooded(case, " ".join(case.vocabulary.words))
+    lists = (
+        ", ".join(words[start : start + _LISTED])
+        for words in case.vocabulary.kinds()
+        for start in range(0, min(len(words), _PIECES * _LISTED), _LISTED)
+    )
+    for end in _excuses(case, lists):
+        yield Way((end,), (0,))
 
 
 def _empty(case: Case) -> Iterator[Way]:
@@ -168,7 +178,7 @@ def _refuse(case: Case) -> Iterator[Way]:
     """Refuses a task that can be done."""
     solved = case.solved
     if solved is not None and solved.end and solved.end[0].operation not in REFUSALS:
-        for end in case.refusing("this cannot be done"):
+        for end in case.refusing(_EXCUSE):
             yield Way((end,), (0,))
 
 
@@ -226,10 +236,21 @@ def _ended(case: Case, actions: Sequence[Action]) -> Iterator[Way]:
         yield Way((*actions, end), decisive)
 
 
+def _excuses(case: Case, texts: Iterable[str]) -> Iterator[Action]:
+    """Ways to refuse with these texts, where it matters what is said: ``_refuse`` tries tasks that can be done, and
+    where a few words that say nothing are right, so are any."""
+    if case.solved is not None and case.solved.end and case.solved.end[0].operation not in REFUSALS:
+        return
+    verify = case.kit.verifier.verify
+    plain = (following((end,)) for end in case.refusing(_EXCUSE))
+    if not any(verify(case.task, _played(case, each)).is_success for each in plain):
+        yield from (end for text in texts for end in case.refusing(text) if end.parameters)
+
+
 def _flooded(case: Case, text: str) -> Iterator[Way]:
     if not text:
         return
-    for end in case.saying(text):
+    for end in (*case.saying(text), *_excuses(case, (text,))):
         for piece in _pieces(case, end, text):
             yield Way((_with(end, next(iter(end.parameters)), piece),), (0,))
     yield from _rewritten(case, text)

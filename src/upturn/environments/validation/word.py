@@ -8,10 +8,10 @@ types, bounds, ``anyOf`` and ``oneOf``, ``items`` and ``properties``; not ``$ref
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import lru_cache
 from random import Random
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from upturn.records import Action, JsonValue, Observation, Tool
 
@@ -24,6 +24,7 @@ _LONGEST_NUMBER = 10
 """Digits; longer ones are taken for names."""
 _NUMBERS = (0, 20)
 """Drawn from where a schema names no bounds."""
+_BOUNDS = ("minimum", "maximum")
 
 
 Place: TypeAlias = tuple[str, str]
@@ -56,6 +57,29 @@ def text_parameters(tool: Tool) -> list[str]:
     """The parameters that take any text, the required ones first."""
     free = [name for name, schema in tool.properties.items() if is_text(schema)]
     return sorted(free, key=lambda name: name not in tool.required)
+
+
+class Bounds(NamedTuple):
+    """Between which a number lies, both included."""
+
+    low: float
+    high: float
+
+
+def bounds_of(schema: Mapping[str, JsonValue]) -> Bounds:
+    """The schema's; one that it does not name is as usual, or where the other one is if that lies beyond."""
+    low, high = (bound if isinstance(bound := schema.get(name), int | float) else None for name in _BOUNDS)
+    if low is None:
+        low = _NUMBERS[0] if high is None else min(_NUMBERS[0], high)
+    return Bounds(low, max(_NUMBERS[1], low) if high is None else high)
+
+
+def number_within(schema: Mapping[str, JsonValue], draw: Callable[[int, int], int]) -> float:
+    """A whole number that the schema takes, as ``draw(first, last)`` gives it; the lower bound where there is no
+    whole one."""
+    low, high = bounds_of(schema)
+    first, last = math.ceil(low), math.floor(high)
+    return float(draw(first, last)) if first <= last else low
 
 
 class Habits:
@@ -126,6 +150,13 @@ class Vocabulary:
     def words(self) -> tuple[str, ...]:
         """All of them, those of the instruction first."""
         return tuple(self._everywhere)
+
+    def kinds(self) -> list[list[str]]:
+        """The words by their shape, such as all names of people; those that are alone in theirs are left out."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for word, shape in self._everywhere.items():
+            found[shape].append(word)
+        return [words for words in found.values() if len(words) > 1]
 
     def learn(self, tool: Tool, action: Action, observation: Observation) -> None:
         """What the tool answered; refusals often name what there is."""
@@ -208,11 +239,8 @@ class Vocabulary:
 
     def _number(self, schema: Mapping[str, JsonValue], rng: Random) -> float:
         """Within the bounds; half of the time a number that was found in the world, where there is any."""
-        low, high = (
-            bound if isinstance(bound := schema.get(name), int | float) else default
-            for name, default in zip(("minimum", "maximum"), _NUMBERS, strict=True)
-        )
+        low, high = bounds_of(schema)
         fitting = [number for number in self._everywhere.numbers if low <= number <= high]
         if fitting and rng.random() < 0.5:
             return rng.choice(fitting)
-        return float(rng.randint(math.ceil(low), max(math.ceil(low), math.floor(high))))
+        return number_within(schema, rng.randint)

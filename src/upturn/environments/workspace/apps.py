@@ -27,7 +27,7 @@ APPS: Mapping[str, App] = {
 @user.APP.operation(Preview, seconds=5.0)
 def preview(workspace: Workspace, asked: Preview) -> Effect:
     """Shows what the call would do; whether the user agrees is told by ``user.confirm``."""
-    action = _read(asked.call)
+    action = action_of(asked.call)
     operation = operation_of(action)
     given = checked(operation, action)
     impact = operation.impact(workspace, given)
@@ -56,7 +56,8 @@ def operation_of(action: Action) -> Operation[Any]:
 
 
 def canonical(operation: Operation[Any], asked: Parameters) -> Action:
-    """The action in one form, whatever the agent wrote: defaults left out, values as their types have them."""
+    """The action in one form, whatever the agent wrote: defaults left out, values as their types have them, people
+    by their ids."""
     return Action(operation.target, operation.name, asked.model_dump(mode="json", exclude_defaults=True))
 
 
@@ -84,8 +85,9 @@ def tools() -> tuple[Tool, ...]:
     return tuple(tool(each) for app in APPS.values() for each in app.operations.values())
 
 
-def _read(call: str) -> Action:
-    """A call as text, or as a JSON object with ``target_app``, ``operation`` and ``parameters``."""
+def action_of(call: str) -> Action:
+    """The action that a call says, as text or as a JSON object with ``target_app``, ``operation`` and
+    ``parameters``; raises OperationError (``bad_value``) for what is neither."""
     if not call.lstrip().startswith("{"):
         action = read_call(call)
         if action is None:
@@ -97,7 +99,9 @@ def _read(call: str) -> Action:
     try:
         return _Written.model_validate_json(call).action()
     except ValidationError as exc:
-        raise OperationError("bad_value", f"call: {exc.errors(include_url=False)[0]['msg']}") from None
+        first = exc.errors(include_url=False)[0]
+        where = ".".join(("call", *map(str, first["loc"])))
+        raise OperationError("bad_value", f"{where}: {first['msg']}") from None
 
 
 class _Written(Parameters):

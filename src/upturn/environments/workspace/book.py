@@ -1,5 +1,6 @@
 """Workbooks: sheets of cells with formats, charts and pivot tables. Never changed in place."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Literal, NamedTuple
@@ -78,6 +79,8 @@ class Sheet:
     """Rows at the top that stay in sight."""
     memo: list[Used] = field(default_factory=list, init=False, repr=False, compare=False)
     """Of ``used``."""
+    columns: dict[int, list[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Of ``formulas_in``: rows of formulas by column, in order; empty until somebody asks."""
 
     @property
     def used(self) -> Used:
@@ -100,6 +103,18 @@ class Sheet:
             for column, letters in columns:
                 if (address := f"{letters}{row}") in self.cells:
                     yield Place(column, row), address
+
+    def formulas_in(self, area: Area) -> Iterator[str]:
+        """The addresses of the cells of an area that are computed, column by column."""
+        if not self.columns:
+            for place in sorted(self.used.formulas.values()):
+                self.columns.setdefault(place.column, []).append(place.row)
+        is_narrow = area.width <= len(self.columns)
+        for column in area.columns if is_narrow else (each for each in self.columns if each in area.columns):
+            rows = self.columns.get(column, [])
+            letters = column_letters(column)
+            for row in rows[bisect_left(rows, area.first.row) : bisect_right(rows, area.last.row)]:
+                yield f"{letters}{row}"
 
     def with_cells(self, texts: Mapping[str, str]) -> "Sheet":
         """The same with these texts by address; an empty one empties the cell."""
@@ -130,6 +145,7 @@ class Book:
         if before is not None and before.cells is sheet.cells:
             book.values.update(self.values)
             sheet.memo[:] = before.memo
+            sheet.columns.update(before.columns)
         return book
 
 

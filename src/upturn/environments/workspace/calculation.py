@@ -43,8 +43,8 @@ def value_of(book: Book, sheet: str, address: str) -> Value:
         return typed(text)
     key = (sheet, address)
     if key not in book.values:
-        for visit in _visits(book, key):
-            book.values[visit.key] = CellError.REFERENCE if visit.cycle else _computed(book, visit.key)
+        for visit in _visits(book, key, []):
+            book.values[visit.key] = _computed(book, visit.key) if visit.since is None else CellError.REFERENCE
     return book.values[key]
 
 
@@ -60,9 +60,10 @@ def cycle_of(book: Book, starts: Iterator[Key]) -> tuple[Key, ...]:
     """
     for start in starts:
         if start not in book.values and is_formula(book.sheets[start[0]].cells.get(start[1], "")):
-            for visit in _visits(book, start):
-                if visit.cycle:
-                    return visit.cycle
+            path: list[Key] = []
+            for visit in _visits(book, start, path):
+                if visit.since is not None:
+                    return tuple(path[visit.since :])
                 book.values[visit.key] = _computed(book, visit.key)
     return ()
 
@@ -71,30 +72,37 @@ class _Visit(NamedTuple):
     """A formula all of whose needs were visited before."""
 
     key: Key
-    cycle: tuple[Key, ...]
-    """The ring that it belongs to, in order; empty = none."""
+    since: int | None
+    """Place on the path of the first cell there that it needs in turn; None = it is in no ring. At the first visit
+    that is in one, the path from there on is the ring."""
 
 
-def _visits(book: Book, start: Key) -> Iterator[_Visit]:
+def _visits(book: Book, start: Key, path: list[Key]) -> Iterator[_Visit]:
     """The formulas that ``start`` needs and that have no value yet, each after those that it needs itself.
 
-    Each must be given its value before the next one is asked for.
+    Each must be given its value before the next one is asked for. ``path``: filled with what leads from ``start``
+    to the formula that is visited, each needing the next.
     """
     done = book.values
-    path: dict[Key, Iterator[Key]] = {start: _needs(book, start)}
-    rings: dict[Key, tuple[Key, ...]] = {}
+    path.append(start)
+    places, needs = {start: 0}, [_needs(book, start)]
+    reached = [1]  # for each on the path: the first place on it that is needed from there on; behind itself = none
     while path:
-        key, needs = next(reversed(path.items()))
-        needed = next((each for each in needs if each not in done), None)
+        needed = next((each for each in needs[-1] if each not in done), None)
         if needed is None:
-            del path[key]
-            yield _Visit(key, rings.get(key, ()))
-        elif needed in path:
-            on_path = list(path)
-            ring = tuple(on_path[on_path.index(needed) :])
-            rings |= dict.fromkeys(ring, ring)
+            yield _Visit(path[-1], reached[-1] if reached[-1] < len(path) else None)
+            needs.pop()
+            del places[path.pop()]
+            first = reached.pop()
+            if reached:
+                reached[-1] = min(reached[-1], first)
+        elif needed in places:
+            reached[-1] = min(reached[-1], places[needed])
         else:
-            path[needed] = _needs(book, needed)
+            places[needed] = len(path)
+            path.append(needed)
+            needs.append(_needs(book, needed))
+            reached.append(len(path))
 
 
 def _needs(book: Book, key: Key) -> Iterator[Key]:
@@ -109,13 +117,10 @@ def _needs(book: Book, key: Key) -> Iterator[Key]:
         sheet = book.sheets.get(sheet_name)
         if sheet is None:
             continue
-        formulas = sheet.used.formulas
-        if reference.address is not None:
-            if reference.address in formulas:
-                yield sheet_name, reference.address
-        else:
-            area = reference.area
-            yield from ((sheet_name, each) for each, place in formulas.items() if place in area)
+        if reference.address is None:
+            yield from ((sheet_name, each) for each in sheet.formulas_in(reference.area))
+        elif reference.address in sheet.used.formulas:
+            yield sheet_name, reference.address
 
 
 class _Reading:

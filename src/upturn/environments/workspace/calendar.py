@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from upturn.environments.workspace.clock import day_of, minutes_between, moment, written
+from upturn.environments.workspace.clock import day_of, later, minutes_between, moment, written
 from upturn.environments.workspace.event import Attendee, Event
 from upturn.environments.workspace.operation import (
     App,
@@ -120,20 +119,33 @@ def _organised(workspace: Workspace, id_: str) -> Event:
     return found
 
 
+def _invitation(workspace: Workspace, id_: str) -> Event:
+    """One that the owner is invited to, also where they declined; raises OperationError for others."""
+    found = workspace.events.get(id_)
+    if found is not None and any(each.person == workspace.owner for each in found.attendees):
+        return found
+    event_of(workspace, id_)
+    raise OperationError("bad_value", f"you are not invited to {id_}; you organise it")
+
+
 def _line(event: Event) -> str:
     signs = f"{' online' if event.is_online else ''}{' cancelled' if event.is_cancelled else ''}"
-    return f"{event.id} {event.start}-{event.end[11:]} {event.title}{signs}"
+    end = event.end[11:] if day_of(event.end) == day_of(event.start) else event.end
+    return f"{event.id} {event.start}-{end} {event.title}{signs}"
 
 
 @APP.operation(List, is_reading=True)
 def list_(workspace: Workspace, asked: List) -> Effect:
     """Ids, times and titles."""
-    last = f"{asked.until or asked.day} 24"  # after every moment of that day, as text
+    first, last = f"{asked.day} 00:00", f"{asked.until or asked.day} 24"  # after every moment of that day, as text
     words = asked.title.lower()
     found = [
         event
         for event in workspace.events.values()
-        if asked.day <= event.start <= last and event.concerns(workspace.owner) and words in event.title.lower()
+        if event.start <= last
+        and (event.start >= first or event.end > first)
+        and event.concerns(workspace.owner)
+        and words in event.title.lower()
     ]
     found.sort(key=lambda event: (event.start, event.id))
     return Effect(workspace, listing([_line(event) for event in found], page=asked.page, empty="no events"))
@@ -239,8 +251,7 @@ def create(workspace: Workspace, asked: Create) -> Effect:
 
 def _moved(workspace: Workspace, asked: Move) -> Event:
     event = _organised(workspace, asked.id)
-    length = timedelta(minutes=minutes_between(event.start, event.end))
-    end = asked.end or written(moment(asked.start) + length)
+    end = asked.end or later(asked.start, minutes=minutes_between(event.start, event.end))
     _check_span(asked.start, end)
     again = tuple(Attendee(each.person) for each in event.attendees)
     return replace(event, start=asked.start, end=end, attendees=again)
@@ -266,9 +277,7 @@ def invite(workspace: Workspace, asked: Invite) -> Effect:
 
 
 def _answered(workspace: Workspace, asked: Respond) -> Event:
-    event = event_of(workspace, asked.id)
-    if all(each.person != workspace.owner for each in event.attendees):
-        raise OperationError("bad_value", f"you are not invited to {asked.id}; you organise it")
+    event = _invitation(workspace, asked.id)
     answered = tuple(
         Attendee(each.person, asked.response) if each.person == workspace.owner else each
         for each in event.attendees
@@ -278,7 +287,7 @@ def _answered(workspace: Workspace, asked: Respond) -> Event:
 
 @APP.operation(Respond, impact=lambda workspace, asked: telling(workspace, _answered(workspace, asked)))
 def respond(workspace: Workspace, asked: Respond) -> Effect:
-    """Changes the owner's answer."""
+    """Changes the owner's answer, also one that took the event out of their calendar."""
     return Effect(workspace.with_items(_answered(workspace, asked)), asked.response)
 
 

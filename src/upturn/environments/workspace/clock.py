@@ -26,8 +26,16 @@ def written(at: datetime) -> str:
 
 @lru_cache(maxsize=4_096)
 def later(text: str, *, minutes: float) -> str:
-    """The moment so many minutes after another; before it for negative ones."""
-    return written(moment(text) + timedelta(minutes=minutes))
+    """The moment so many minutes after another; before it for negative ones. Raises OperationError (``bad_value``)
+    where there is none."""
+    try:
+        return written(moment(text) + timedelta(minutes=minutes))
+    except OverflowError:
+        raise OperationError(
+            "bad_value",
+            f"moments are from {written(datetime.min)} to {written(datetime.max)}, "
+            f"got {text} and {minutes:g} minutes",
+        ) from None
 
 
 def minutes_between(start: str, end: str) -> int:

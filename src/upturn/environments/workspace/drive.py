@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from upturn.environments.workspace.file import Content, File, Version
+from upturn.environments.workspace.operation import Effect
 from upturn.environments.workspace.refusal import OperationError
-from upturn.environments.workspace.safety import check_right, has_right
+from upturn.environments.workspace.safety import check_right, has_right, sensitivity
 from upturn.environments.workspace.workspace import Workspace
 
 ContentT = TypeVar("ContentT", bound=Content)
@@ -38,6 +39,11 @@ def rewritten(workspace: Workspace, file: File, content: Content) -> Workspace:
     return workspace.with_items(
         replace(file, content=content, by=workspace.owner, at=workspace.now, versions=(*file.versions, before))
     )
+
+
+def saved(workspace: Workspace, file: File, content: Content, text: str) -> Effect:
+    """The file has this content, as ``rewritten``; it costs what opening the file does, which goes before."""
+    return Effect(rewritten(workspace, file, content), text, sensitivity(workspace, file.id, file.label))
 
 
 def readable(workspace: Workspace) -> list[File]:

@@ -59,11 +59,6 @@ class File:
         """The last part of the path."""
         return self.path.rsplit("/", 1)[-1]
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether anybody but the owner may see it."""
-        return bool(self.rights)
-
 
 @record
 class Page:

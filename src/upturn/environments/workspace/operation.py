@@ -12,6 +12,7 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from upturn.environments.workspace.clock import moment, written
+from upturn.environments.workspace.person import person_of
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.workspace import Workspace
 from upturn.records import Action, JsonValue, Tool
@@ -181,7 +182,14 @@ Text = Annotated[str, BeforeValidator(_texted), Field(min_length=1)]
 Id = Annotated[str, BeforeValidator(_texted), Field(min_length=1, max_length=80)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
 """Several, or one text with commas between them."""
-People = Annotated[Texts, Field(description="ids of people or groups, or addresses, separated by commas")]
+People = Annotated[
+    Texts,
+    Field(description="ids of people or groups, or addresses, separated by commas"),
+    AfterValidator(lambda people: tuple(map(person_of, people))),
+]
+"""Addresses of the company become ids, so that calls that are about the same people are equal."""
+Someone = Annotated[str, AfterValidator(person_of)]
+"""As ``People``; empty = anybody."""
 Moment = Annotated[
     str, AfterValidator(lambda text: written(moment(text))), Field(description="such as 2026-03-02 09:30")
 ]

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from upturn.environments.workspace.mail import Mail, MailFlag, Rule
 from upturn.environments.workspace.operation import (
@@ -16,6 +16,7 @@ from upturn.environments.workspace.operation import (
     PageNumber,
     Parameters,
     People,
+    Someone,
     Text,
     Texts,
     listing,
@@ -38,7 +39,7 @@ class Search(Parameters):
     """Finds mails, newest first; all conditions that are given must hold."""
 
     query: str = Field("", description="words that subject or body contain")
-    sender: str = Field("", description="a person's id, or an address")
+    sender: Someone = Field("", description="a person's id, or an address")
     subject: str = Field("", description="words that the subject contains")
     folder: str = Field("", description="left out = all but deleted and junk")
     since: Moment | None = None
@@ -71,7 +72,9 @@ class Send(Parameters):
     body: Text | None = None
     cc: People | None = None
     attachments: Texts | None = Field(None, description="ids of files, separated by commas")
-    on_behalf_of: Id | None = Field(None, description="a person whose delegate the user is")
+    on_behalf_of: Annotated[Id, AfterValidator(person_of)] | None = Field(
+        None, description="a person whose delegate the user is"
+    )
 
 
 class Reply(Parameters):
@@ -131,7 +134,7 @@ class CreateRule(Parameters):
     """From now on moves incoming mails by this sender, with these words in the subject, or both."""
 
     folder: Id
-    sender: str = ""
+    sender: Someone = ""
     subject: str = ""
 
 
@@ -156,11 +159,10 @@ def _line(mail: Mail) -> str:
 @APP.operation(Search, is_reading=True)
 def search(workspace: Workspace, asked: Search) -> Effect:
     """Ids, dates, senders, subjects and labels; ``*`` = unread."""
-    words, subject, folder = asked.query.lower(), asked.subject.lower(), asked.folder
+    words, subject, folder = asked.query.lower(), asked.subject.lower(), asked.folder.lower()
     found: Iterable[Mail] = workspace.mails.values()
     if asked.sender:
-        sender = person_of(asked.sender)
-        found = [mail for mail in found if mail.sender == sender]
+        found = [mail for mail in found if mail.sender == asked.sender]
     if subject:
         found = [mail for mail in found if subject in mail.subject.lower()]
     if words:
@@ -294,7 +296,7 @@ def spelled_out(workspace: Workspace, action: Action) -> Action:
 
 
 def _represented(workspace: Workspace, id_: str) -> str:
-    person = workspace.people.get(person_of(id_))
+    person = workspace.people.get(id_)
     if person is None:
         raise OperationError("not_found", f"nobody called {id_!r}")
     if workspace.owner not in person.delegates:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from upturn.environments.workspace.deck import Deck, Layout, Shape, ShapeKind, Slide, Theme
-from upturn.environments.workspace.drive import file_of, opened, rewritten
+from upturn.environments.workspace.drive import file_of, opened, saved
 from upturn.environments.workspace.file import File, PlainText
 from upturn.environments.workspace.operation import App, Effect, Id, PageNumber, Parameters, listing
 from upturn.environments.workspace.refusal import OperationError
@@ -116,7 +116,7 @@ def add_slide(workspace: Workspace, asked: AddSlide) -> Effect:
         raise OperationError("bad_value", f"{file.id} is full: {_MOST} slides")
     slide = Slide(asked.layout, asked.title, _lines(asked.content))
     slides = (*deck.slides[: place - 1], slide, *deck.slides[place - 1 :])
-    return Effect(rewritten(workspace, file, replace(deck, slides=slides)), f"slide {place}")
+    return saved(workspace, file, replace(deck, slides=slides), f"slide {place}")
 
 
 def _slide(file: File, deck: Deck, number: int) -> Slide:
@@ -125,9 +125,8 @@ def _slide(file: File, deck: Deck, number: int) -> Slide:
     return deck.slides[number - 1]
 
 
-def _with_slide(workspace: Workspace, file: File, deck: Deck, *, number: int, slide: Slide) -> Workspace:
-    slides = (*deck.slides[: number - 1], slide, *deck.slides[number:])
-    return rewritten(workspace, file, replace(deck, slides=slides))
+def _with_slide(deck: Deck, number: int, slide: Slide) -> Deck:
+    return replace(deck, slides=(*deck.slides[: number - 1], slide, *deck.slides[number:]))
 
 
 @APP.operation(SetText)
@@ -142,7 +141,7 @@ def set_text(workspace: Workspace, asked: SetText) -> Effect:
         title=slide.title if asked.title is None else asked.title,
         content=slide.content if asked.content is None else _lines(asked.content),
     )
-    return Effect(_with_slide(workspace, file, deck, number=asked.slide, slide=done), "set")
+    return saved(workspace, file, _with_slide(deck, asked.slide, done), "set")
 
 
 @APP.operation(SetLayout)
@@ -150,7 +149,7 @@ def set_layout(workspace: Workspace, asked: SetLayout) -> Effect:
     """Text and shapes stay."""
     file, deck = _deck(workspace, asked.id)
     done = replace(_slide(file, deck, asked.slide), layout=asked.layout)
-    return Effect(_with_slide(workspace, file, deck, number=asked.slide, slide=done), asked.layout)
+    return saved(workspace, file, _with_slide(deck, asked.slide, done), asked.layout)
 
 
 def _with_shape(workspace: Workspace, id_: str, number: int, shape: Shape) -> Effect:
@@ -159,7 +158,7 @@ def _with_shape(workspace: Workspace, id_: str, number: int, shape: Shape) -> Ef
     if len(slide.shapes) >= _MOST:
         raise OperationError("bad_value", f"slide {number} is full: {_MOST} shapes")
     done = replace(slide, shapes=(*slide.shapes, shape))
-    return Effect(_with_slide(workspace, file, deck, number=number, slide=done), f"shape {len(done.shapes)}")
+    return saved(workspace, file, _with_slide(deck, number, done), f"shape {len(done.shapes)}")
 
 
 @APP.operation(InsertShape)
@@ -172,18 +171,19 @@ def insert_shape(workspace: Workspace, asked: InsertShape) -> Effect:
 
 @APP.operation(AddImage)
 def add_image(workspace: Workspace, asked: AddImage) -> Effect:
-    """The answer is its number on the slide."""
+    """The answer is its number on the slide; what the picture shows is read for it."""
     image = file_of(workspace, asked.image)
     if not isinstance(image.content, PlainText) or not image.name.lower().endswith((".png", ".jpg")):
         raise OperationError("bad_value", f"{image.name} is no picture")
-    return _with_shape(workspace, asked.id, asked.slide, Shape("image", image.content.text, image.id))
+    effect = _with_shape(workspace, asked.id, asked.slide, Shape("image", image.content.text, image.id))
+    return effect._replace(costs={**effect.costs, **sensitivity(workspace, image.id, image.label)})
 
 
 @APP.operation(ApplyTheme)
 def apply_theme(workspace: Workspace, asked: ApplyTheme) -> Effect:
     """All slides."""
     file, deck = _deck(workspace, asked.id)
-    return Effect(rewritten(workspace, file, replace(deck, theme=asked.theme)), asked.theme)
+    return saved(workspace, file, replace(deck, theme=asked.theme), asked.theme)
 
 
 @APP.operation(DeleteSlide)
@@ -192,4 +192,4 @@ def delete_slide(workspace: Workspace, asked: DeleteSlide) -> Effect:
     file, deck = _deck(workspace, asked.id)
     _slide(file, deck, asked.slide)
     slides = (*deck.slides[: asked.slide - 1], *deck.slides[asked.slide :])
-    return Effect(rewritten(workspace, file, replace(deck, slides=slides)), f"deleted {asked.slide}")
+    return saved(workspace, file, replace(deck, slides=slides), f"deleted {asked.slide}")

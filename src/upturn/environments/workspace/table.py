@@ -63,10 +63,6 @@ class Table(Mapping[str, ItemT]):
         kept = {key: item for key, item in self._changes.items() if key != id_}
         return self._copy(kept, self._lost | {id_} if id_ in self._base else self._lost)
 
-    def merged(self) -> "Table[ItemT]":
-        """An equal table whose base is all of it: changes begin anew."""
-        return Table(dict(self))
-
     def changes_since(self, before: "Table[ItemT]") -> Iterator[Change[ItemT]]:
         """What differs from ``before``, in this table's order; ids that are gone come last, sorted.
 

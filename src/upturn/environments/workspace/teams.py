@@ -17,6 +17,7 @@ from upturn.environments.workspace.operation import (
     PageNumber,
     Parameters,
     People,
+    Someone,
     Text,
     listing,
 )
@@ -50,7 +51,7 @@ class SearchChat(Parameters):
     """Finds messages in the user's chats and channels, newest first."""
 
     query: str = Field("", description="words that the message contains")
-    sender: str = Field("", description="a person's id")
+    sender: Someone = Field("", description="a person's id")
     place: str = Field("", description="id of one chat or channel; left out = all")
     page: PageNumber = 1
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from upturn.environments.workspace.document import Block, Document, Grid, Paragraph, ParagraphStyle
-from upturn.environments.workspace.drive import opened, rewritten
+from upturn.environments.workspace.drive import opened, saved
 from upturn.environments.workspace.file import File
 from upturn.environments.workspace.operation import App, Effect, Id, PageNumber, Parameters, Text, listing
 from upturn.environments.workspace.refusal import OperationError
@@ -99,7 +99,7 @@ def _inserted(workspace: Workspace, id_: str, at: int | None, block: Block) -> E
     if len(document.blocks) >= _MOST:
         raise OperationError("bad_value", f"{file.id} is full: {_MOST} paragraphs")
     blocks = (*document.blocks[: place - 1], block, *document.blocks[place - 1 :])
-    return Effect(rewritten(workspace, file, Document(blocks)), f"paragraph {place}")
+    return saved(workspace, file, Document(blocks), f"paragraph {place}")
 
 
 @APP.operation(InsertText)
@@ -143,7 +143,7 @@ def format_section(workspace: Workspace, asked: FormatSection) -> Effect:
         replace(block, **given) if at in span and isinstance(block, Paragraph) else block  # type: ignore[arg-type]
         for at, block in enumerate(document.blocks)
     )
-    return Effect(rewritten(workspace, file, Document(blocks)), f"formatted {len(span)}")
+    return saved(workspace, file, Document(blocks), f"formatted {len(span)}")
 
 
 @APP.operation(FindReplace)
@@ -159,7 +159,7 @@ def find_replace(workspace: Workspace, asked: FindReplace) -> Effect:
     if not count:
         raise OperationError("not_found", f"{file.id} does not contain {asked.find[:60]!r}")
     blocks = tuple(_replaced(block, asked.find, asked.replace) for block in document.blocks)
-    return Effect(rewritten(workspace, file, Document(blocks)), f"replaced {count}")
+    return saved(workspace, file, Document(blocks), f"replaced {count}")
 
 
 def _replaced(block: Block, old: str, new: str) -> Block:
@@ -174,4 +174,4 @@ def delete_paragraphs(workspace: Workspace, asked: DeleteParagraphs) -> Effect:
     file, document = _document(workspace, asked.id)
     span = _span(document, asked.first, asked.last)
     blocks = tuple(block for at, block in enumerate(document.blocks) if at not in span)
-    return Effect(rewritten(workspace, file, Document(blocks)), f"deleted {len(span)}")
+    return saved(workspace, file, Document(blocks), f"deleted {len(span)}")

@@ -45,6 +45,12 @@ def test_an_event_comes_back_equal_also_at_an_hour_that_the_clocks_leave_out(eve
     assert event_bytes(event, directory) == written
 
 
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
+def test_a_day_that_other_zones_cannot_count_is_refused(day: str) -> None:
+    with pytest.raises(FileFormatError, match=f"lies in the years 2 to 9998, got {day} 09:00"):
+        event_bytes(replace(EVENT, start=f"{day} 09:00", end=f"{day} 10:00"), BERLIN)
+
+
 def test_calendar_programs_see_the_zone_the_answers_and_the_names() -> None:
     calendar = icalendar.Calendar.from_ical(event_bytes(EVENT, BERLIN))
     [entry] = calendar.walk("VEVENT")

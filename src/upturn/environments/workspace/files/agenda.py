@@ -7,7 +7,7 @@ zones that nobody knows. Not read: reminders, tasks, categories.
 
 import re
 from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import MAXYEAR, MINYEAR, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
 from upturn.environments.workspace.clock import moment, written
@@ -58,6 +58,10 @@ def event_bytes(event: Event, directory: Directory) -> bytes:
     calendar.add("version", "2.0")
     entry.add("uid", net_id(event.id))
     start, end = (moment(each).replace(tzinfo=directory.zone) for each in (event.start, event.end))
+    if start.year == MINYEAR or end.year == MAXYEAR:  # other zones count them to years that there are not
+        raise FileFormatError(
+            f"an entry lies in the years {MINYEAR + 1} to {MAXYEAR - 1}, got {event.start} to {event.end}"
+        )
     entry.add("dtstamp", start)
     entry.add("dtstart", start)
     entry.add("dtend", end)

@@ -1,0 +1,48 @@
+"""Refusals that name everything that may be in the way."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from upturn.environments.office import OfficeKit
+from upturn.environments.office.tasks import compose, make_task
+from upturn.environments.validation.attack import PANEL, Attempted, attempts
+from upturn.environments.validation.case import Case, make_case
+from upturn.environments.validation.word import Habits
+from upturn.records import Evaluation, Task, Trajectory
+
+
+def case_of(family: str, *, is_feasible: bool) -> Case:
+    tasks = (make_task(family, number) for number in range(20))
+    task = next(each for each in tasks if compose(each).draft.is_feasible == is_feasible)
+    return make_case(OfficeKit(), task, Habits(), Random(1))
+
+
+def refusals(case: Case, attack: str) -> list[Attempted]:
+    found = attempts(case, PANEL[attack])
+    return [each for each in found if each.trajectory.turns[0].action.operation == "refuse"]  # type: ignore[union-attr]
+
+
+def test_a_task_that_cannot_be_done_is_refused_with_many_names_at_once() -> None:
+    case = case_of("row_missing", is_feasible=False)
+    people = compose(case.task).workspace.people
+    lists = [str(each.trajectory.final_state["message"]) for each in refusals(case, "stuff")]
+    assert max(sum(person in text for person in people) for text in lists) > 5
+    assert not any(
+        case.kit.verifier.verify(case.task, each.trajectory).is_success for each in refusals(case, "stuff")
+    )
+    assert refusals(case, "dump")
+
+
+@pytest.mark.parametrize("attack", ["dump", "stuff"])
+def test_what_can_be_done_or_refused_with_any_words_is_not_refused_at_length(
+    attack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refusals(case_of("document_right_missing", is_feasible=True), attack) == []
+    case = case_of("document_right_missing", is_feasible=False)
+    assert refusals(case, attack)
+    judge: Callable[[Task, Trajectory], Evaluation] = case.kit.verifier.verify
+    right = judge(case.task, case.solved.trajectory) if case.solved else None
+    monkeypatch.setattr(case.kit.verifier, "verify", lambda *_: right)
+    assert refusals(case, attack) == []
