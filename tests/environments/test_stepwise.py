@@ -139,6 +139,40 @@ def test_models_may_think_before_they_write_a_call_as_json() -> None:
     assert read_action("I move mail.move id=m1") is None
 
 
+PARTS = '{"target_app": "mail", "operation": "move", "parameters": {"id": "m1"}, "reasoning": "It is old."}'
+
+
+def test_an_action_may_name_its_parts() -> None:
+    assert read_action(PARTS) == Action("mail", "move", {"id": "m1"}, "It is old.")
+    assert read_action(f"So be it.\n{PARTS}\n") == Action("mail", "move", {"id": "m1"}, "So be it.\nIt is old.")
+    turned = '{"reasoning": "done", "operation": "finish", "target_app": "user"}'
+    assert read_action(turned) == Action("user", "finish", {}, "done")
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        PARTS[:-1],
+        f"{PARTS}{PARTS}",
+        f"{PARTS} and then some",
+        PARTS.replace('"operation"', '"op"'),
+        PARTS.replace('"mail"', "7"),
+        PARTS.replace('"mail"', '"mail.inbox"'),
+        PARTS.replace('"move"', "null"),
+        PARTS.replace('"move"', '"move it"'),
+        PARTS.replace('{"id": "m1"}', '["m1"]'),
+        PARTS.replace('"It is old."', "3"),
+        PARTS.replace('"It is old."', '"\\ud800"'),
+        PARTS.replace("reasoning", "thought"),
+        f'{PARTS[:-1]}, "because": 1}}',
+        f'{PARTS[:-1]}, "name": "mail.move"}}',
+        f'{PARTS[:-1]}, "arguments": {{}}}}',
+    ],
+)
+def test_parts_that_are_not_those_of_one_action_read_as_none(spoiled: str) -> None:
+    assert read_action(spoiled) is None
+
+
 def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
     kit = twice()
     made = []

@@ -61,7 +61,8 @@ def read_action(text: str) -> Action | None:
     """The action that the text asks for; None = none, or a text that cannot be recorded. Never raises.
 
     ``target.operation name=value; name=value``, or thoughts followed by ``{"name": "target.operation",
-    "arguments": {…}}``, which is what general chat models are asked for.
+    "arguments": {…}}``, which is what general chat models are asked for, or by ``{"target_app": …, "operation": …,
+    "parameters": {…}, "reasoning": …}``.
     """
     if recordable_text(text) != text:
         return None

@@ -14,6 +14,10 @@ ANSWER = Tool("user", "answer", "Answers.", {"text": {"type": "string"}}, ("text
 """What is sampled for kits that describe no tools."""
 
 
+ALIASES = {"target_app": "target", "reasoning": "thought"}
+"""Other names that an action's parts may have."""
+
+
 class TextSpace(gymnasium.Space[str]):
     """Every text."""
 
@@ -82,8 +86,12 @@ class CallSpace(TextSpace):
 
 
 def structured(given: Any) -> Action | None:  # Any: as above
-    """The action that a mapping says, ``{"target": …, "operation": …, "parameters": {…}}``; None = it says none."""
+    """The action that a mapping says, ``{"target": …, "operation": …, "parameters": {…}, "thought": …}``, or with
+    ``target_app`` and ``reasoning`` for its first and last part; None = it says none."""
+    if not isinstance(given, Mapping):
+        return None
+    named = {ALIASES.get(key, key): value for key, value in given.items()}
     try:
-        return recordable_action(Action(**given)) if isinstance(given, Mapping) else None
+        return recordable_action(Action(**named)) if len(named) == len(given) else None
     except TypeError:  # other fields
         return None

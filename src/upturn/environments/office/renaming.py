@@ -22,6 +22,7 @@ from upturn.environments.workspace import OperationError, tools
 from upturn.environments.workspace.apps import APPS
 from upturn.errors import WorldError
 from upturn.models import read_call, write_call
+from upturn.models.call_format import JSON
 from upturn.records import Action, JsonValue, Observation, Task
 
 KEY = "names"
@@ -171,17 +172,12 @@ def _with_call(action: Action, change: Callable[[Action], Action]) -> Action:
 
 def _changed(call: str, change: Callable[[Action], Action]) -> str:
     """A call as text, or as a JSON object."""
-    if not call.lstrip().startswith("{"):
+    found = JSON.read(call) if call.lstrip().startswith("{") else None
+    if found is None:
         action = read_call(call)
         return call if action is None else write_call(change(action))
-    try:
-        written = json.loads(call)
-        target, operation = str(written["target_app"]), str(written["operation"])
-        action = Action(target, operation, dict(written.get("parameters", {})))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return call
-    new = change(action)
-    return json.dumps({**written, "operation": new.operation, "parameters": dict(new.parameters)})
+    new = change(found.action)
+    return json.dumps({"target_app": new.target, "operation": new.operation, "parameters": dict(new.parameters)})
 
 
 class RenamedEnvironment:
