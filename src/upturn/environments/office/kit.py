@@ -6,6 +6,7 @@ from upturn.environments.environment import Environment
 from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.family import agreed, call
 from upturn.environments.office.renaming import RenamedEnvironment, names_of, renamed, told
+from upturn.environments.office.secret import secrets
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
 from upturn.environments.player import Player, following
@@ -62,9 +63,11 @@ class OfficeKit:
         return following(_solution(task))
 
     def canaries(self, task: Task) -> tuple[str, ...]:
-        """The oracle's calls as they are written, those without parameters apart, which help texts name."""
+        """What the owner has no right to see, and the oracle's calls as they are written, those without parameters
+        apart, which help texts name."""
         written = map(write_call, _solution(task))
-        return tuple(dict.fromkeys(text for text in written if "=" in text and text not in task.instruction))
+        calls = (text for text in written if "=" in text and text not in task.instruction)
+        return tuple(dict.fromkeys((*secrets(compose(task)), *calls)))
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
         """Perfect work that is spoiled: by a mail to an outsider, by doing once more what makes something new, by a
