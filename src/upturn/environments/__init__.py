@@ -13,7 +13,7 @@ from upturn.environments.kit import (
 )
 from upturn.environments.one_step import one_step
 from upturn.environments.player import Player, play
-from upturn.environments.proof import ProvenKit, content_hash, oracle_of
+from upturn.environments.proof import ProvenKit, WorldKit, content_hash, oracle_of, world_of
 
 __all__ = [
     "CachingKit",
@@ -26,6 +26,7 @@ __all__ = [
     "ProvenKit",
     "Step",
     "Verifier",
+    "WorldKit",
     "blocks",
     "check_environment",
     "content_hash",
@@ -36,4 +37,5 @@ __all__ = [
     "registered_kits",
     "resolve_kit",
     "tools_of",
+    "world_of",
 ]

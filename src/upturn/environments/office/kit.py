@@ -9,6 +9,7 @@ from upturn.environments.office.renaming import RenamedEnvironment, names_of, re
 from upturn.environments.office.secret import secrets
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
+from upturn.environments.office.world import world_hash
 from upturn.environments.player import Player, following
 from upturn.environments.workspace import tools
 from upturn.models import write_call
@@ -61,6 +62,10 @@ class OfficeKit:
     def oracle(self, task: Task) -> Player:
         """The shortest known solution."""
         return following(_solution(task))
+
+    def world_hash(self, task: Task) -> str:
+        """Of the office that the task begins in; names are the task's own."""
+        return world_hash(compose(task))
 
     def canaries(self, task: Task) -> tuple[str, ...]:
         """What the owner has no right to see, and the oracle's calls as they are written, those without parameters
@@ -129,7 +134,7 @@ class RenamedKit:
         self.environment = self._office.environment
         self.hint, self.oracle = self._office.hint, self._office.oracle
         self.canaries, self.attacks = self._office.canaries, self._office.attacks
-        self.may_differ = self._office.may_differ
+        self.may_differ, self.world_hash = self._office.may_differ, self._office.world_hash
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """The office's, renamed."""

@@ -1,7 +1,7 @@
 """What stands in a task's world and must not be shown to whoever works in it: real canaries.
 
 Files that the owner has no right to open, where they lie and what they say; entries of calendars that the owner has
-no part in; what the user says only when asked, or where they do not agree, which the oracle earns where it is needed.
+no part in; what the user says only when asked, or where they do not agree, which the oracle earns where it must.
 All of it is drawn with the office: nothing is planted, so no task is another one because of it.
 """
 
