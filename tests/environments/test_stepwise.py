@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from upturn.environments import EnvironmentKit, one_step, resolve_kit
+from upturn.environments import EnvironmentKit, hint_of, one_step, resolve_kit
 from upturn.environments.errands import compose
 from upturn.environments.stepwise import (
     OVER,
@@ -183,6 +183,15 @@ def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
     assert made[0] == made[1]
     assert made[0].id != made[2].id
     assert (made[0].origin, made[0].outcome, made[0].agent_version) == ("rendered", "finished", "outside@1")
+
+
+def test_what_went_wrong_is_kept_action_by_action() -> None:
+    kit = resolve_kit("office")
+    task = first(kit, TaskChoice("mail_draft_unanswered"))
+    attempt = begun(kit, task)
+    answers = [attempt.act(call) for call in str(hint_of(kit, task)).splitlines()]
+    assert attempt.faults == [answer.info.faults for answer in answers]
+    assert len([fault for faults in attempt.faults for fault in faults]) == 1
 
 
 def test_perfect_work_in_errands_scores_1_call_by_call() -> None:
