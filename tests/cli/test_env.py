@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from upturn.cli.app import main
 from upturn.cli.bench_env import BARS, COLD, _against, _cold
 from upturn.cli.env import _interruptible, env_app
-from upturn.environments import resolve_kit
+from upturn.environments import hint_of, resolve_kit
 from upturn.environments.errands import FAMILIES, compose, make_task
 from upturn.environments.office.profile import profile
 from upturn.environments.validation.sameness import digests
@@ -156,6 +156,25 @@ def test_a_task_can_be_played_from_a_pipe(family: str) -> None:
     assert all(gate["passed"] for gate in printed["gates"].values())
     assert printed["state"]["changes"] == compose(make_task(family, 0)).draft.changes
     assert printed["task"] == make_task(family, 0).id
+
+
+def test_a_task_of_the_office_is_shown_with_every_component_of_the_rubric() -> None:
+    kit = resolve_kit("office")
+    task = next(iter(kit.tasks(seed=0, split="train", families=["mail_move"])))
+    calls = str(hint_of(kit, task))
+    printed = run("play", "office", "--family", "mail_move", text=f"outlook.read id=m1\n{calls}\n")
+    values = {name: each["value"] for name, each in printed["by_name"].items()}
+    assert (values["verdict"], values["reward success"], values["cost error"]) == ("success", 1.0, 1.0)
+    rubric = {name.removeprefix("office-rubric/1 "): value for name, value in values.items() if "rubric" in name}
+    steps = len(calls.splitlines())
+    efficiency = steps / (steps + 1)
+    assert rubric == {
+        "score": pytest.approx(0.5 + 0.2 + 0.15 * efficiency + 0.1 + 0.05),
+        **{f"reward {name}": 1.0 for name in ("success", "quality", "milestones", "user")},
+        **{f"reward quality_{name}": 1.0 for name in ("format", "content", "semantics")},
+        "reward efficiency": pytest.approx(efficiency),
+        **{"cost error": 1.0, "cost safety": 0.0, "cost soft": 0.0},
+    }
 
 
 def test_a_level_gives_a_task_of_any_family_of_it() -> None:

@@ -7,9 +7,11 @@ from upturn.environments.kit import (
     CachingKit,
     DescribedKit,
     EnvironmentKit,
+    RubricKit,
     registered_kits,
     resolve_kit,
     tools_of,
+    verifiers_of,
 )
 from upturn.environments.one_step import one_step
 from upturn.environments.player import Player, play
@@ -24,6 +26,7 @@ __all__ = [
     "Info",
     "Player",
     "ProvenKit",
+    "RubricKit",
     "Step",
     "Verifier",
     "WorldKit",
@@ -37,5 +40,6 @@ __all__ = [
     "registered_kits",
     "resolve_kit",
     "tools_of",
+    "verifiers_of",
     "world_of",
 ]

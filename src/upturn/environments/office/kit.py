@@ -6,6 +6,7 @@ from upturn.environments.environment import Environment
 from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.family import agreed, call
 from upturn.environments.office.renaming import RenamedEnvironment, names_of, renamed, told
+from upturn.environments.office.rubric import RubricVerifier
 from upturn.environments.office.secret import secrets
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
@@ -40,6 +41,7 @@ class OfficeKit:
         self.name = "office"
         self.families: Mapping[str, int] = {family.name: family.level for family in FAMILIES.values()}
         self.verifier = OfficeVerifier()
+        self.further_verifiers = (RubricVerifier(),)
         self.tools = tools()
 
     def environment(self, task: Task) -> Environment:
@@ -130,7 +132,7 @@ class RenamedKit:
         self._office = OfficeKit()
         self.name = self._office.name
         self.families: Mapping[str, int] = self._office.families
-        self.verifier = self._office.verifier
+        self.verifier, self.further_verifiers = self._office.verifier, self._office.further_verifiers
         self.environment = self._office.environment
         self.hint, self.oracle = self._office.hint, self._office.oracle
         self.canaries, self.attacks = self._office.canaries, self._office.attacks
