@@ -144,9 +144,9 @@ def test_no_action_breaks_a_workspace(desk: Desk, actions: list[tuple[Action, bo
 
 @pytest.mark.slow
 def test_a_hundred_thousand_actions_break_no_workspace(desk: Desk) -> None:
-    """Drawn by hypothesis: 4,000 lists of 10 to 20 actions, which come to more than 100,000 calls with those that
-    the user has to agree to. With ``make test-all`` (``--hypothesis-profile=search``) others come each time. Two and
-    a half minutes."""
+    """Drawn by hypothesis, with ``make test-all`` (``--hypothesis-profile=search``) others each time: 4,000 lists
+    of 10 to 20 actions, more than 100,000 calls with those that the user has to agree to. Two and a half minutes.
+    """
     begin, tried = desk(AGREEABLE), 0
 
     @given(st.lists(st.tuples(ACTIONS, st.booleans()), min_size=10, max_size=20))
