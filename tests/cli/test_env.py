@@ -249,7 +249,6 @@ def test_bench_measures_every_part() -> None:
         "steps_per_second": ">= 5000",
         "verify_p99": "<= 2",
         "verify_failed_p99": "<= 2",
-        "verify_formulas_p99": "<= 2",
         "memory_128": "<= 1024",
     }
 

@@ -52,7 +52,6 @@ BARS = {
     "steps_per_second": Bar(5_000),
     "verify_p99": Bar(2, is_most=True),
     "verify_failed_p99": Bar(2, is_most=True),
-    "verify_formulas_p99": Bar(2, is_most=True),
     "memory_128": Bar(1_024, is_most=True),
 }
 """For the environments that come with the package."""
