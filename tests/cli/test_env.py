@@ -25,7 +25,7 @@ from upturn.cli.bench_env import (
     _solution,
 )
 from upturn.cli.env import _interruptible, env_app
-from upturn.environments import hint_of, resolve_kit
+from upturn.environments import Step, hint_of, resolve_kit
 from upturn.environments.errands import FAMILIES, compose, make_task
 from upturn.environments.office.profile import profile
 from upturn.environments.stepwise import read_action
@@ -285,7 +285,12 @@ def test_steps_are_made_from_text() -> None:
     solution, environment = _solution(kit, task), kit.environment(task)
     seen: list[Action] = []
     step = environment.step
-    environment.step = lambda action: (seen.append(action), step(action))[1]  # type: ignore[method-assign]
+
+    def noted(action: Action) -> Step:
+        seen.append(action)
+        return step(action)
+
+    environment.step = noted  # type: ignore[method-assign]
     assert _acted(environment, task, solution)[0] == len(solution.turns)
     assert seen == [read_action(write_call(turn.action)) for turn in solution.turns if turn.action is not None]
 
