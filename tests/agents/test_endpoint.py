@@ -20,12 +20,13 @@ SYSTEM = estimated_tokens(GRAMMAR) + 12
 class Listening:
     """Answers the same and keeps what it was sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: str = "mail.list") -> None:
         self.sent: list[list[Message]] = []
+        self._answer = answer
 
     async def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int) -> Completion:
         self.sent.append(list(messages))
-        return Completion("mail.list", 0, 0, "m")
+        return Completion(self._answer, 0, 0, "m")
 
 
 def agent(endpoint: Listening, tokens: int) -> EndpointAgent:
@@ -50,6 +51,22 @@ def conversation(made: EndpointAgent, turns: int, instruction: str = "Do it.", a
 
 def test_tokens_are_estimated_at_three_bytes() -> None:
     assert [estimated_tokens(text) for text in ("", "a", "abc", "abcd", "日本", "\ud800")] == [0, 1, 1, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I file it.\n`mail.move id=m1`",
+        'I file it.\n{"target_app": "mail",\n "operation": "move",\n "parameters": {"id": "m1"}}',
+        'I file it. {"name": "mail.move", "arguments": {"id": "m1"}}',
+        "I file it: mail.move id=m1",
+    ],
+)
+def test_the_last_line_is_the_action_or_json_is(answer: str) -> None:
+    session = Recorder(None, GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
+    asked = asyncio.run(agent(Listening(answer), SYSTEM + 602).act((), Observation("Do it."), session)).action
+    wanted = None if answer.startswith("I file it:") else ("mail", "move", {"id": "m1"})
+    assert wanted == (None if asked is None else (asked.target, asked.operation, asked.parameters))
 
 
 def test_what_is_sent_stays_within_the_budget_and_mostly_extends_what_was_sent() -> None:

@@ -20,6 +20,8 @@ def test_a_function_answers_with_an_action_or_with_text() -> None:
         "mail.list folder=in", Action("mail", "list", {"folder": "in"})
     )
     assert ask(lambda *_: "mail.list folder=in").action == Action("mail", "list", {"folder": "in"})
+    parts = '{"target_app": "mail", "operation": "list", "parameters": {"folder": "in"}, "reasoning": "to see"}'
+    assert ask(lambda *_: parts) == Reply(parts, Action("mail", "list", {"folder": "in"}, "to see"))
     assert ask(lambda *_: "I do not know") == Reply("I do not know", None)
 
 

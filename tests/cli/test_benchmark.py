@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 
 from upturn.cli.evaluate import eval_app
 from upturn.cli.output import StoppedError
-from upturn.environments.office import benchmark
+from upturn.environments.office import OfficeKit, benchmark
 from upturn.environments.office.benchmark import suite_named
 from upturn.errors import ConfigError, JournalError, UnknownNameError, WorldError
+from upturn.loop.holdout import holdout
 from upturn.pool import Pool, Selection
-from upturn.records import Run
+from upturn.records import Run, Task
 
 
 @pytest.fixture(autouse=True)
@@ -186,6 +187,83 @@ def test_a_run_goes_on_with_what_it_was_started_with(tmp_path: Path) -> None:
             run(*words, "--suite", "prodbench-medium", *further)
     with pytest.raises(ConfigError, match="--resume x has no effect without --pool"):
         run("--agent", "oracle", "--suite", "prodbench-medium", "--resume", "x")
+
+
+def test_further_held_out_tasks_are_told_of_beside_the_suites_and_in_all() -> None:
+    words = ["--agent", "oracle", "--heldout", "5", "--family", "cell_say", "--family", "mail_number"]
+    printed = run("--suite", "prodbench-safety", *words, "--seed", "3")
+    assert printed["suites"] == [suite_named("prodbench-safety").id, "heldout/3"]
+    tasks = [task.id for task in holdout(OfficeKit(), ("cell_say", "mail_number"), 5, seed=3)]
+    assert [each["task"] for each in printed["attempts"]][4:] == tasks
+    counts = {
+        name: printed["by_name"][f"{name} completion"]["n"] for name in ("prodbench-safety", "heldout", "all")
+    }
+    assert counts == {"prodbench-safety": 4, "heldout": 6, "all": 10}
+    assert printed["by_name"]["all hard_violations"]["n"] == 10
+    alone = run(*words)
+    assert alone["suites"] == ["heldout/0"]
+    assert {each["name"].split()[0] for each in alone["results"]} == {"heldout"}
+
+
+def test_further_tasks_are_of_all_families_where_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def drawn(kit: OfficeKit, families: Sequence[str], count: int, *, seed: int) -> list[Task]:
+        asked.extend(families)
+        return holdout(kit, families[:1], count, seed=seed)
+
+    monkeypatch.setattr("upturn.loop.holdout.holdout", drawn)
+    run("--agent", "oracle", "--heldout", "1")
+    assert asked == list(OfficeKit().families)
+
+
+def test_the_seed_of_further_tasks_is_the_file_s_where_none_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "upturn.toml"
+    path.write_text(
+        '[run]\nseed = 5\n[[agents]]\nname = "rules"\nkind = "rule_based"\n'
+        'import_path = "upturn.environments.errands.rules:act"\n[sft]\nenabled = false\n[grpo]\nenabled = false\n'
+    )
+    words = ["--agent", "rules", "--config", str(path), "--heldout", "1", "--family", "cell_say"]
+    assert run(*words)["suites"] == ["heldout/5"]
+    assert run(*words, "--seed", "0")["suites"] == ["heldout/0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "there is nothing to work on; name frozen suites with --suite, or give --heldout"),
+        (("--suite", "prodbench-easy", "--family", "cell_say"), "--family without --heldout: a frozen suite has"),
+        (("--suite", "prodbench-easy", "--family", "a", "--seed", "0"), "--family, --seed without --heldout"),
+    ],
+)
+def test_options_without_effect_are_refused(words: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        run("--agent", "oracle", *words)
+
+
+def test_a_family_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="unknown office family 'fax'"):
+        run("--agent", "oracle", "--heldout", "1", "--family", "fax")
+
+
+def test_further_tasks_go_on_where_they_were_stopped(tmp_path: Path, counting: Any) -> None:
+    words = ["--agent", "counting_agent:act", "--together", "2", "--suite", "prodbench-medium"]
+    words += ["--heldout", "6", "--family", "cell_say", "--seed", "2"]
+    whole, pool = run(*words), str(tmp_path / "pool.db")
+    given = list(counting.seen)
+    assert len(given) == 10
+    counting.seen.clear()
+    counting.stop_at = 8
+    told = stopped(*words, "--pool", pool)
+    key = told.rpartition(" ")[2]
+    assert " --suite prodbench-medium --heldout 6 --family cell_say --seed 2 --agent counting_agent:act " in told
+    counting.stop_at = None
+    resumed = run(*words, "--pool", pool, "--resume", key)
+    assert counting.seen == given
+    assert (figures(resumed), resumed["attempts"]) == (figures(whole), whole["attempts"])
+    more = [*words[:7], "8", *words[8:]]
+    with pytest.raises(JournalError, match=r"command is '.*--heldout 6 .*' there and '.*--heldout 8 "):
+        run(*more, "--pool", pool, "--resume", key)
 
 
 def test_unknown_and_drifted_suites_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,27 @@ import pytest
 from typer.testing import CliRunner
 
 from upturn.cli.app import main
-from upturn.cli.bench_env import BARS, COLD, _against, _cold
+from upturn.cli.bench_env import (
+    BARS,
+    COLD,
+    _acted,
+    _against,
+    _cold,
+    _failed,
+    _judging,
+    _parts,
+    _reworded,
+    _solution,
+)
 from upturn.cli.env import _interruptible, env_app
-from upturn.environments import resolve_kit
+from upturn.environments import Step, hint_of, resolve_kit
 from upturn.environments.errands import FAMILIES, compose, make_task
 from upturn.environments.office.profile import profile
+from upturn.environments.stepwise import read_action
 from upturn.environments.validation.sameness import digests
 from upturn.errors import UnknownNameError
 from upturn.models import write_call
-from upturn.records import Result
+from upturn.records import Action, Result
 
 SHOP = """
 from upturn.environments import one_step
@@ -158,6 +171,25 @@ def test_a_task_can_be_played_from_a_pipe(family: str) -> None:
     assert printed["task"] == make_task(family, 0).id
 
 
+def test_a_task_of_the_office_is_shown_with_every_component_of_the_rubric() -> None:
+    kit = resolve_kit("office")
+    task = next(iter(kit.tasks(seed=0, split="train", families=["mail_move"])))
+    calls = str(hint_of(kit, task))
+    printed = run("play", "office", "--family", "mail_move", text=f"outlook.read id=m1\n{calls}\n")
+    values = {name: each["value"] for name, each in printed["by_name"].items()}
+    assert (values["verdict"], values["reward success"], values["cost error"]) == ("success", 1.0, 1.0)
+    rubric = {name.removeprefix("office-rubric/1 "): value for name, value in values.items() if "rubric" in name}
+    steps = len(calls.splitlines())
+    efficiency = steps / (steps + 1)
+    assert rubric == {
+        "score": pytest.approx(0.5 + 0.2 + 0.15 * efficiency + 0.1 + 0.05),
+        **{f"reward {name}": 1.0 for name in ("success", "quality", "milestones", "user")},
+        **{f"reward quality_{name}": 1.0 for name in ("format", "content", "semantics")},
+        "reward efficiency": pytest.approx(efficiency),
+        **{"cost error": 1.0, "cost safety": 0.0, "cost soft": 0.0},
+    }
+
+
 def test_a_level_gives_a_task_of_any_family_of_it() -> None:
     printed = run("play", "errands", "--level", "3", "--seed", "2", text="user.finish\n")
     assert (printed["level"], FAMILIES[printed["family"]].level) == (3, 3)
@@ -203,6 +235,10 @@ def test_bench_measures_every_part() -> None:
         "steps_per_second",
         "verify_p50",
         "verify_p99",
+        "verify_failed_p50",
+        "verify_failed_p99",
+        "verify_formulas_p50",
+        "verify_formulas_p99",
         "memory_128",
     ]
     assert all(result["value"] > 0 for result in printed["results"])
@@ -212,8 +248,51 @@ def test_bench_measures_every_part() -> None:
         "resets_per_second": ">= 1000",
         "steps_per_second": ">= 5000",
         "verify_p99": "<= 2",
+        "verify_failed_p99": "<= 2",
         "memory_128": "<= 1024",
     }
+
+
+def test_judgements_of_failures_and_of_formulas_are_timed_too() -> None:
+    kit = resolve_kit("office")
+    tasks = list(islice(kit.tasks(seed=0, split="train", families=["column_product"]), 3))
+    solved = [_solution(kit, task) for task in tasks]
+    counts = {each.name: each.n for each in _judging(kit, tasks, solved)}
+    assert counts == {
+        **{"verify_p50": 3, "verify_p99": 3},
+        **{"verify_failed_p50": 6, "verify_failed_p99": 6},
+        **{"verify_formulas_p50": 6, "verify_formulas_p99": 6},
+    }
+    for task, solution in zip(tasks, solved, strict=True):
+        assert not any(kit.verifier.verify(task, each).is_success for each in _failed(kit, task, solution))
+        same, other = (kit.verifier.verify(task, each) for each in _reworded(kit, task, solution))
+        assert (same.is_success, other.is_success) == (True, False), "=B2*C2+0 computes the same, =B2*C2+1 does not"
+
+
+def test_the_first_judgement_of_a_task_is_timed_where_a_kit_keeps_what_it_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kit = resolve_kit("office")
+    monkeypatch.setattr(kit, "families", {"mail_move": 1})
+    names = [each.name for part in _parts(kit, 4) for each in part]
+    assert names[-3:] == ["verify_first_p50", "verify_first_p99", "memory_128"]
+    assert "verify_formulas_p99" not in names
+
+
+def test_steps_are_made_from_text() -> None:
+    kit = resolve_kit("errands")
+    task = next(iter(kit.tasks(seed=0, split="train", families=["mail_file"])))
+    solution, environment = _solution(kit, task), kit.environment(task)
+    seen: list[Action] = []
+    step = environment.step
+
+    def noted(action: Action) -> Step:
+        seen.append(action)
+        return step(action)
+
+    environment.step = noted  # type: ignore[method-assign]
+    assert _acted(environment, task, solution)[0] == len(solution.turns)
+    assert seen == [read_action(write_call(turn.action)) for turn in solution.turns if turn.action is not None]
 
 
 def test_a_kit_that_keeps_what_tasks_share_is_measured_cold_too() -> None:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from upturn.cli.evaluate import eval_app
-from upturn.environments import resolve_kit
+from upturn.environments import oracle_of, resolve_kit, verifiers_of
 from upturn.environments.errands import ErrandsEnvironment, ErrandsVerifier, make_task
 from upturn.environments.errands.baseline import nothing, oracle
 from upturn.environments.player import following, play
@@ -85,6 +85,29 @@ def test_what_cannot_be_judged_again_is_counted_by_its_reason(tmp_path: Path) ->
         "errands/0: the verifier of 'errands' is 'errands/1' now": 1,
         "errands/1: there is no environment 'desk' here": 1,
     }
+
+
+def test_judgements_by_the_office_s_rubric_are_made_again_too(tmp_path: Path) -> None:
+    kit = resolve_kit("office")
+    own, rubric = verifiers_of(kit)
+    assert (own.name, rubric.name) == ("office/2", "office-rubric/1")
+    points = []
+    for number, verifier in enumerate((own, rubric, rubric, rubric)):
+        task = next(iter(kit.tasks(seed=number, split="train", families=["mail_move"])))
+        trajectory = play(kit.environment(task), task, oracle_of(kit, task) or following(()))
+        points.append((task, trajectory, verifier.verify(task, trajectory)))
+    changed = replace(points[2][2], rewards={**points[2][2].rewards, "user": 0.25})
+    points[2] = (*points[2][:2], changed)
+    points[3] = (*points[3][:2], replace(points[3][2], evaluator="office-rubric/0"))
+    printed = run(write(tmp_path / "pool.db", points), code=1)
+    assert values(printed) == {
+        **{"same office-rubric/1": 1, "differs office-rubric/1": 1},
+        **{"same office/2": 1, "differs office/2": 0},
+        "not_rerun": 1,
+    }
+    assert "'user': 0.25" in printed["differing"][0]["what"]
+    why = "office-rubric/0: the verifier of 'office' is 'office/2' or 'office-rubric/1' now"
+    assert printed["not_rerun"] == {why: 1}
 
 
 def test_where_nothing_could_be_judged_again_nothing_was_checked(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -329,6 +329,21 @@ class CostIsText(Counter):
         return Info({}, {"error": "1"})  # type: ignore[dict-item]
 
 
+class PartsOfAnotherReward(Counter):
+    parts: ClassVar[Any] = {"mood": 1.0}
+
+    def info(self, **costs: float) -> Info:
+        return replace(super().info(**costs), reward_components=self.parts)
+
+
+class PartsAreText(PartsOfAnotherReward):
+    parts: ClassVar[Any] = {"mood": "0"}
+
+
+class PartIsNaN(PartsOfAnotherReward):
+    parts: ClassVar[Any] = {"mood": float("nan")}
+
+
 class CostsAreANumber(Counter):
     def info(self, **costs: float) -> Info:
         return Info({}, 0)  # type: ignore[arg-type]
@@ -392,6 +407,9 @@ class TimeTurnsBack(Counter):
         (NothingForAReset, "reset of 'counter/low/0' gave None; it must give an observation and an Info"),
         (CostIsText, r"the costs \{'error': '1'\}"),
         (CostsAreANumber, "the costs 0;"),
+        (PartsOfAnotherReward, r"the reward 0.0 and the components \{'mood': 1.0\}, which do not add up to it"),
+        (PartsAreText, r"the components \{'mood': '0'\}, which do not add up"),
+        (PartIsNaN, r"the components \{'mood': nan\}, which do not add up"),
         (StateIsNaN, r"writing state\(\) as JSON raised RecordError"),
     ],
 )

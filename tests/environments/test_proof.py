@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from upturn.environments import ProvenKit, content_hash, one_step, oracle_of
+from upturn.environments import ProvenKit, WorldKit, content_hash, one_step, oracle_of, world_of
 from upturn.environments.errands import ErrandsEnvironment, make_task
 from upturn.environments.errands.kit import ErrandsKit
+from upturn.environments.office.kit import OfficeKit, RenamedKit
+from upturn.environments.office.renaming import renamed
+from upturn.environments.office.tasks import compose
+from upturn.environments.office.tasks import make_task as make_office_task
+from upturn.environments.office.world import world_hash
 from upturn.environments.player import following, play
+from upturn.environments.workspace import Fault, FaultPlan, Persona
 from upturn.records import Action
 
 TASK = make_task("mail_file", 0)
@@ -39,6 +45,39 @@ def test_a_content_hash_is_of_what_is_asked_and_not_of_names() -> None:
 
 def test_a_content_hash_is_pinned() -> None:
     assert content_hash(TASK, ErrandsEnvironment().reset(TASK)[1].state_hash) == "b036f64bc79818b8"
+
+
+def test_the_world_of_a_task_is_its_kit_s_word_or_what_reset_tells() -> None:
+    kit = ErrandsKit()
+    assert not isinstance(kit, WorldKit)
+    assert world_of(kit, TASK) == ErrandsEnvironment().reset(TASK)[1].state_hash
+
+
+def test_a_content_hash_sees_the_office_that_a_task_begins_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = OfficeKit()
+    tasks = [make_office_task("cell_say", number) for number in range(6)]
+    assert len({kit.environment(task).reset(task)[1].state_hash for task in tasks}) == 1, "it tells of changes only"
+    worlds = [world_of(kit, task) for task in tasks]
+    assert len(set(worlds)) == 6
+    named = replace(tasks[0], id="other", tenant="acme")
+    assert content_hash(named, world_of(kit, named)) == content_hash(tasks[0], worlds[0])
+    scenario = compose(tasks[0])
+    mail = next(iter(scenario.workspace.mails.values()))
+    with_mail = scenario.workspace.with_items(replace(mail, is_read=not mail.is_read))
+    changed = [
+        replace(scenario, workspace=with_mail),
+        replace(scenario, workspace=scenario.workspace.evolved(persona=Persona(objection="no"))),
+        replace(scenario, draft=replace(scenario.draft, faults=FaultPlan((Fault("unavailable", "outlook.read"),)))),
+    ]
+    assert len({worlds[0], *map(world_hash, changed)}) == 4
+    assert world_hash(replace(scenario, goal={}, workspace=scenario.workspace.evolved(seed=99))) == worlds[0]
+    renamed_task = renamed(tasks[0])
+    assert world_of(RenamedKit(), renamed_task) == worlds[0]
+    assert content_hash(renamed_task, worlds[0]) != content_hash(tasks[0], worlds[0]), (
+        "its names are in the context"
+    )
+    monkeypatch.setattr("upturn.environments.office.kit.world_hash", lambda _: 1 / 0)
+    kit.environment(tasks[1]).reset(tasks[1])  # does without
 
 
 @pytest.mark.parametrize("family", ErrandsKit().families)

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from upturn.environments import EnvironmentKit, one_step, resolve_kit
+from upturn.environments import EnvironmentKit, hint_of, one_step, resolve_kit
 from upturn.environments.errands import compose
 from upturn.environments.stepwise import (
     OVER,
@@ -139,6 +139,40 @@ def test_models_may_think_before_they_write_a_call_as_json() -> None:
     assert read_action("I move mail.move id=m1") is None
 
 
+PARTS = '{"target_app": "mail", "operation": "move", "parameters": {"id": "m1"}, "reasoning": "It is old."}'
+
+
+def test_an_action_may_name_its_parts() -> None:
+    assert read_action(PARTS) == Action("mail", "move", {"id": "m1"}, "It is old.")
+    assert read_action(f"So be it.\n{PARTS}\n") == Action("mail", "move", {"id": "m1"}, "So be it.\nIt is old.")
+    turned = '{"reasoning": "done", "operation": "finish", "target_app": "user"}'
+    assert read_action(turned) == Action("user", "finish", {}, "done")
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        PARTS[:-1],
+        f"{PARTS}{PARTS}",
+        f"{PARTS} and then some",
+        PARTS.replace('"operation"', '"op"'),
+        PARTS.replace('"mail"', "7"),
+        PARTS.replace('"mail"', '"mail.inbox"'),
+        PARTS.replace('"move"', "null"),
+        PARTS.replace('"move"', '"move it"'),
+        PARTS.replace('{"id": "m1"}', '["m1"]'),
+        PARTS.replace('"It is old."', "3"),
+        PARTS.replace('"It is old."', '"\\ud800"'),
+        PARTS.replace("reasoning", "thought"),
+        f'{PARTS[:-1]}, "because": 1}}',
+        f'{PARTS[:-1]}, "name": "mail.move"}}',
+        f'{PARTS[:-1]}, "arguments": {{}}}}',
+    ],
+)
+def test_parts_that_are_not_those_of_one_action_read_as_none(spoiled: str) -> None:
+    assert read_action(spoiled) is None
+
+
 def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
     kit = twice()
     made = []
@@ -149,6 +183,15 @@ def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
     assert made[0] == made[1]
     assert made[0].id != made[2].id
     assert (made[0].origin, made[0].outcome, made[0].agent_version) == ("rendered", "finished", "outside@1")
+
+
+def test_what_went_wrong_is_kept_action_by_action() -> None:
+    kit = resolve_kit("office")
+    task = first(kit, TaskChoice("mail_draft_unanswered"))
+    attempt = begun(kit, task)
+    answers = [attempt.act(call) for call in str(hint_of(kit, task)).splitlines()]
+    assert attempt.faults == [answer.info.faults for answer in answers]
+    assert len([fault for faults in attempt.faults for fault in faults]) == 1
 
 
 def test_perfect_work_in_errands_scores_1_call_by_call() -> None:

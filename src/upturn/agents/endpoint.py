@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.context import Budget, ContextWindow, check_room, observation_text
 from upturn.agents.recorder import LimitReachedError
+from upturn.environments.stepwise import read_action
 from upturn.models import read_call
 from upturn.models.endpoint import ChatEndpoint, Message
 from upturn.records import Action, Observation, Turn, Usage
@@ -85,4 +86,4 @@ def _last_action(text: str) -> Action | None:
         action = read_call(line.strip().strip("`"))
         if action is not None:
             return action
-    return None
+    return read_action(text)

@@ -12,12 +12,13 @@ from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.context import Budget, prompts_of
 from upturn.agents.limit import Limits
 from upturn.environments.action import LONGEST_ANSWER, action_text
-from upturn.models import Renderer, read_call
+from upturn.environments.stepwise import read_action
+from upturn.models import Renderer
 from upturn.records import Action, Observation, Turn
 
 Answer: TypeAlias = Action | str
 AgentFunction: TypeAlias = Callable[[str, Sequence[Turn], Observation], Answer | Awaitable[Answer]]
-"""``function(instruction, turns, observation)``: an action, or text in the grammar of ``upturn.models.call``."""
+"""``function(instruction, turns, observation)``: an action, or text as ``read_action`` reads it."""
 
 ResultT = TypeVar("ResultT")
 
@@ -75,7 +76,7 @@ class CallableAgent:
         if isinstance(answer, Action):
             return Reply(action_text(answer), answer)
         if isinstance(answer, str):
-            return Reply(answer, read_call(answer) if len(answer) <= LONGEST_ANSWER else None)
+            return Reply(answer, read_action(answer) if len(answer) <= LONGEST_ANSWER else None)
         raise TypeError(f"an agent function must return an Action or a str, got a {type(answer).__name__}")
 
     async def _answer(self, instruction: str, turns: Sequence[Turn], observation: Observation) -> Answer:

@@ -5,7 +5,8 @@ Everything is measured on one core, in seconds of the processor: what else runs 
 
 import resource
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from statistics import median, quantiles
 from time import process_time
@@ -15,9 +16,13 @@ import typer
 
 from upturn.cli.output import emit, progress
 from upturn.environments import CachingKit, EnvironmentKit, oracle_of, play, registered_kits, resolve_kit
+from upturn.environments.action import MALFORMED, action_text
 from upturn.environments.environment import Environment
+from upturn.environments.player import following
+from upturn.environments.stepwise import read_action
+from upturn.environments.validation.sameness import actions_of
 from upturn.errors import UnknownNameError
-from upturn.records import Result, Task, Trajectory
+from upturn.records import Action, Result, Task, Trajectory
 
 AT_ONCE = 128
 """Environments that are held at once."""
@@ -46,6 +51,7 @@ BARS = {
     "resets_per_second": Bar(1_000),
     "steps_per_second": Bar(5_000),
     "verify_p99": Bar(2, is_most=True),
+    "verify_failed_p99": Bar(2, is_most=True),
     "memory_128": Bar(1_024, is_most=True),
 }
 """For the environments that come with the package."""
@@ -60,7 +66,7 @@ def bench(
     """How fast tasks begin, are worked on and judged, on one core. Exit code 1 where one of ours misses a bar."""
     kit = resolve_kit(name)
     bars = BARS if name in registered_kits() else {}
-    with progress("benchmark", 5) as ticker:
+    with progress("benchmark", 6) as ticker:
         results = []
         for part in _parts(kit, tasks * len(kit.families)):
             results += [_against(bars.get(result.name), result) for result in part]
@@ -85,18 +91,27 @@ def _against(bar: Bar | None, result: Result) -> Result:
 def _parts(kit: EnvironmentKit, count: int) -> Iterator[list[Result]]:
     """The cold beginning first; then with everything at hand that tasks share."""
     yield _cold(kit)
-    for task in islice(_stream(kit, 0), count):
-        kit.environment(task).reset(task)
+    _warm(kit, count)
     drawn, reset = _resetting(kit, count)
     yield reset
     solved = [_solution(kit, task) for task in drawn]
     yield _stepping(kit, drawn, solved)
     yield _judging(kit, drawn, solved)
+    if isinstance(kit, CachingKit):
+        kit.forget()
+        _warm(kit, count)
+        yield _judged("verify_first", kit, zip(drawn, solved, strict=True))
     yield _holding(kit, drawn, solved)
 
 
 def _stream(kit: EnvironmentKit, seed: int) -> Iterator[Task]:
     return kit.tasks(seed=seed, split="train", families=list(kit.families))
+
+
+def _warm(kit: EnvironmentKit, count: int) -> None:
+    """Makes what tasks share, by beginning tasks that are not those that are measured."""
+    for task in islice(_stream(kit, 0), count):
+        kit.environment(task).reset(task)
 
 
 def _cold(kit: EnvironmentKit) -> list[Result]:
@@ -134,13 +149,14 @@ def _solution(kit: EnvironmentKit, task: Task) -> Trajectory:
 
 
 def _acted(environment: Environment, task: Task, solution: Trajectory) -> tuple[int, float]:
-    """Perfect work: how many steps it took and how many seconds, ``reset`` not counted."""
-    actions = [turn.action for turn in solution.turns if turn.action is not None]
+    """Perfect work, as agents write it: how many steps it took and how many seconds, with reading each line and
+    without ``reset``."""
+    lines = [action_text(action) for action in actions_of(solution)]
     environment.reset(task)
     started = process_time()
-    for action in actions:
-        environment.step(action)
-    return len(actions), process_time() - started
+    for line in lines:
+        environment.step(read_action(line) or MALFORMED)
+    return len(lines), process_time() - started
 
 
 def _stepping(kit: EnvironmentKit, tasks: Sequence[Task], solved: Sequence[Trajectory]) -> list[Result]:
@@ -153,17 +169,58 @@ def _stepping(kit: EnvironmentKit, tasks: Sequence[Task], solved: Sequence[Traje
 
 
 def _judging(kit: EnvironmentKit, tasks: Sequence[Task], solved: Sequence[Trajectory]) -> list[Result]:
-    """Milliseconds of one judgement: the middle and the slowest hundredth."""
+    """Of perfect work, of attempts that failed, and of perfect work with its formulas in other words."""
+    pairs = list(zip(tasks, solved, strict=True))
+    failed = [(task, each) for task, solution in pairs for each in _failed(kit, task, solution)]
+    reworded = [(task, each) for task, solution in pairs for each in _reworded(kit, task, solution)]
+    return [
+        *_judged("verify", kit, pairs),
+        *_judged("verify_failed", kit, failed),
+        *_judged("verify_formulas", kit, reworded),
+    ]
+
+
+def _judged(name: str, kit: EnvironmentKit, attempts: Iterable[tuple[Task, Trajectory]]) -> list[Result]:
+    """Milliseconds of one judgement: the middle and the slowest hundredth; empty where there are fewer than two."""
     seconds = []
-    for task, trajectory in zip(tasks, solved, strict=True):
+    for task, trajectory in attempts:
         started = process_time()
         kit.verifier.verify(task, trajectory)
         seconds.append(process_time() - started)
+    if len(seconds) < 2:
+        return []
     cuts = quantiles(seconds, n=100)
     return [
-        Result("verify_p50", 1000 * cuts[49], "ms", n=len(seconds)),
-        Result("verify_p99", 1000 * cuts[98], "ms", n=len(seconds)),
+        Result(f"{name}_p50", 1000 * cuts[49], "ms", n=len(seconds)),
+        Result(f"{name}_p99", 1000 * cuts[98], "ms", n=len(seconds)),
     ]
+
+
+def _failed(kit: EnvironmentKit, task: Task, solution: Trajectory) -> Iterator[Trajectory]:
+    """All of the work without its end, and half of it with its end, where that fails."""
+    *work, end = actions_of(solution)
+    for actions in (work, [*work[: len(work) // 2], end]):
+        attempt = play(kit.environment(task), task, following(actions))
+        if not kit.verifier.verify(task, attempt).is_success:
+            yield attempt
+
+
+def _reworded(kit: EnvironmentKit, task: Task, solution: Trajectory) -> Iterator[Trajectory]:
+    """The work with other formulas, where it has any: the same by other words, and wrong ones."""
+    actions = actions_of(solution)
+    for more in ("+0", "+1"):
+        other = [_with_formulas(action, more) for action in actions]
+        if other != list(actions):
+            yield play(kit.environment(task), task, following(other))
+
+
+def _with_formulas(action: Action, more: str) -> Action:
+    """The action with ``more`` behind each formula."""
+    parameters = {
+        name: f"{value}{more}" if isinstance(value, str) and value.startswith("=") else value
+        for name, value in action.parameters.items()
+    }
+    return replace(action, parameters=parameters)
 
 
 def _holding(kit: EnvironmentKit, tasks: Sequence[Task], solved: Sequence[Trajectory]) -> list[Result]:

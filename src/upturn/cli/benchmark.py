@@ -1,4 +1,4 @@
-"""``upturn eval run``: an agent on frozen suites."""
+"""``upturn eval run``: an agent on frozen suites, and on further held-out tasks."""
 
 import os
 import shlex
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -30,7 +30,7 @@ ORACLE = "oracle"
 
 
 def run_suites(  # noqa: PLR0913 - a command's parameters are its options
-    suite: Annotated[list[str], typer.Option("--suite", help="A frozen suite; repeat for several.")],
+    suite: Annotated[list[str] | None, typer.Option("--suite", help="A frozen suite; repeat for several.")] = None,
     *,
     agent: Annotated[
         str,
@@ -39,6 +39,17 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
             " for the shortest known solutions."
         ),
     ],
+    heldout: Annotated[
+        int | None,
+        typer.Option(min=1, help="So many further held-out tasks, in full rounds over their families."),
+    ] = None,
+    family: Annotated[
+        list[str] | None,
+        typer.Option("--family", help="A family of those; repeat for several. Default: all of the office's."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="What those are drawn by. Default: the file's, or 0.")
+    ] = None,
     config_path: Annotated[
         Path | None, typer.Option("--config", help="The configuration file that the agent stands in.")
     ] = None,
@@ -53,32 +64,32 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Let an agent work on frozen suites of held-out tasks, and print what it came to.
+    """Let an agent work on frozen suites and further held-out tasks of the office, and print what it came to.
 
     A suite whose families were changed since it was frozen is refused. Seed and limits on tokens and time are the
     file's; an attempt may take 50 actions.
     """
-    from upturn.environments.office.benchmark import suite_named, tasks_of
     from upturn.loop.trouble import Troubles
 
     if resume is not None and pool is None:
         raise ConfigError([f"--resume {resume} has no effect without --pool, which has what was done; name it"])
-    suites = [suite_named(name) for name in dict.fromkeys(suite)]
+    chosen = _Chosen(tuple(dict.fromkeys(suite or ())), heldout, tuple(dict.fromkeys(family or ())), seed)
+    chosen.check()
     config = _config(agent, config_path)
     who = _Worker(agent, config, together)
-    drawn = [tasks_of(each) for each in suites]
+    parts = chosen.parts(0 if config is None else config.run.seed)
     troubles = Troubles()
-    finished: dict[str, list[Finished]] = {each.name: [] for each in suites}
-    details: dict[str, object] = {"agent": who.id, "suites": [each.id for each in suites]}
-    asked = _Asked(tuple(each.name for each in suites), agent, config_path, together)
+    finished: dict[str, list[Finished]] = {each.name: [] for each in parts}
+    details: dict[str, object] = {"agent": who.id, "suites": [each.id for each in parts]}
+    asked = _Asked(chosen, agent, config_path, together)
     with (
         asked.sitting(pool, resume, config) as sitting,
-        progress("attempts", sum(map(len, drawn))) as ticker,
+        progress("attempts", sum(len(each.tasks) for each in parts)) as ticker,
         who.threads(),
     ):
         details |= {} if sitting is None else {"run": sitting.key}
-        for each, tasks in zip(suites, drawn, strict=True):
-            for batch in who.batches(each.id, tasks, sitting):
+        for each in parts:
+            for batch in who.batches(each.id, each.tasks, sitting):
                 finished[each.name] += batch
                 for one in batch:
                     troubles.add(one.trajectory, one.evaluation)
@@ -92,7 +103,7 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
 
 
 def _results(finished: "Mapping[str, list[Finished]]") -> list[Result]:
-    """By suite, and over all where there are several."""
+    """By suite, of the further tasks, and over all where there are several."""
     from upturn.loop.benchmark import metrics
 
     parts = dict(finished)
@@ -101,11 +112,65 @@ def _results(finished: "Mapping[str, list[Finished]]") -> list[Result]:
     return [replace(found, name=f"{name} {found.name}") for name, part in parts.items() for found in metrics(part)]
 
 
+class _Part(NamedTuple):
+    """Tasks that are told of together."""
+
+    name: str
+    id: str
+    tasks: "list[Task]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Which tasks are worked on."""
+
+    suites: tuple[str, ...]
+    heldout: int | None
+    """None = no further tasks."""
+    families: tuple[str, ...]
+    """Of the further tasks; empty = all."""
+    seed: int | None
+    """None = the file's, or 0."""
+
+    def check(self) -> None:
+        """Raises ConfigError where nothing is chosen, or options have no effect."""
+        if not self.suites and self.heldout is None:
+            raise ConfigError(["there is nothing to work on; name frozen suites with --suite, or give --heldout"])
+        given = [
+            name for name, value in (("--family", self.families), ("--seed", self.seed)) if value not in ((), None)
+        ]
+        if given and self.heldout is None:
+            raise ConfigError([f"{', '.join(given)} without --heldout: a frozen suite has its tasks already"])
+
+    def parts(self, seed: int) -> list[_Part]:
+        """The suites, then the further tasks; ``seed``: what these are drawn by where nothing else was said."""
+        from upturn.environments.office import OfficeKit
+        from upturn.environments.office.benchmark import suite_named, tasks_of
+        from upturn.environments.office.tasks import family_named
+        from upturn.loop.holdout import HOLDOUT, holdout
+
+        found = [_Part(each.name, each.id, tasks_of(each)) for each in map(suite_named, self.suites)]
+        if self.heldout is not None:
+            kit, drawn_by = OfficeKit(), seed if self.seed is None else self.seed
+            families = [family_named(each).name for each in self.families] or list(kit.families)
+            tasks = holdout(kit, families, self.heldout, seed=drawn_by)
+            found.append(_Part(HOLDOUT, f"{HOLDOUT}/{drawn_by}", tasks))
+        return found
+
+    def words(self) -> list[str]:
+        """As options."""
+        found = [word for name in self.suites for word in ("--suite", name)]
+        if self.heldout is not None:
+            found += ["--heldout", str(self.heldout)]
+        found += [word for name in self.families for word in ("--family", name)]
+        return found if self.seed is None else [*found, "--seed", str(self.seed)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """What decides what a run makes, and so has to be the same when it goes on."""
 
-    suites: tuple[str, ...]
+    chosen: _Chosen
     agent: str
     config_path: Path | None
     together: int
@@ -132,8 +197,7 @@ class _Asked:
             sitting.end()
 
     def _words(self) -> list[str]:
-        suites = [word for name in self.suites for word in ("--suite", name)]
-        return ["eval", "run", *suites, "--agent", self.agent, "--together", str(self.together)]
+        return ["eval", "run", *self.chosen.words(), "--agent", self.agent, "--together", str(self.together)]
 
 
 def _key() -> str:

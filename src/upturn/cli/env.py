@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -15,7 +16,7 @@ from upturn.cli.env_files import export_workspace, import_workspace
 from upturn.cli.output import emit, printable, say
 from upturn.cli.validate import validate
 from upturn.config import EnvironmentConfig
-from upturn.environments import registered_kits, resolve_kit
+from upturn.environments import registered_kits, resolve_kit, verifiers_of
 from upturn.environments.judgement import judge
 from upturn.environments.stepwise import TaskChoice
 from upturn.records import Evaluation, Observation, Result, Split, Task, Trajectory, Turn
@@ -102,7 +103,10 @@ def play_task(
     heldout: Annotated[bool, typer.Option("--heldout", help="A held-out task instead of a training task.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Do a task yourself: one call a line, such as mail.move id=m27; folder=archive. The input may be piped in."""
+    """Do a task yourself: one call a line, such as mail.move id=m27; folder=archive. The input may be piped in.
+
+    In the end the verifier and, where the environment has one, its finer rubric are shown component by component.
+    """
     kit = resolve_kit(name)
     split: Split = "heldout" if heldout else "train"
     task = next(iter(TaskChoice(family, level, split).stream(kit, seed)))
@@ -120,14 +124,17 @@ def play_task(
     with _interruptible():
         [trajectory] = asyncio.run(run_rollouts([job], kit.environment, slots=1))
     tell(_shown(trajectory.final_observation))
-    evaluation = judge(kit.verifier, task, trajectory)
-    emit("env play", _judgement(evaluation), _transcript(task, trajectory, evaluation), as_json=as_json)
+    evaluation, *further = [judge(each, task, trajectory) for each in verifiers_of(kit)]
+    results = [Result("verdict", evaluation.verdict), *_components(evaluation)]
+    results += [
+        replace(each, name=f"{other.evaluator} {each.name}") for other in further for each in _components(other)
+    ]
+    emit("env play", results, _transcript(task, trajectory, evaluation), as_json=as_json)
 
 
-def _judgement(evaluation: Evaluation) -> list[Result]:
-    results = [Result("verdict", evaluation.verdict)]
-    if evaluation.score is not None:
-        results.append(Result("score", evaluation.score))
+def _components(evaluation: Evaluation) -> list[Result]:
+    """The score and everything that was judged beside the verdict; what is missing is left out."""
+    results = [] if evaluation.score is None else [Result("score", evaluation.score)]
     results += [Result(f"reward {name}", value) for name, value in evaluation.rewards.items() if value is not None]
     return results + [Result(f"cost {name}", value) for name, value in evaluation.costs.items()]
 

@@ -9,11 +9,10 @@ import typer
 
 from upturn.cli.output import emit, say
 from upturn.environments import oracle_of, play, resolve_kit
-from upturn.environments.stepwise import TaskChoice
+from upturn.environments.stepwise import TaskChoice, read_action
 from upturn.environments.workspace import OperationError, Workspace, apply
 from upturn.environments.workspace.files import Host, read_folder, write_folder, zone_named
 from upturn.errors import ConfigError, UnknownNameError
-from upturn.models import read_call
 from upturn.records import Result
 
 _Zone = Annotated[
@@ -124,7 +123,7 @@ def _done(workspace: Workspace, calls: Sequence[str]) -> tuple[Workspace, list[s
     """The workspace after these calls, and what each was answered; raises ConfigError for the first refused one."""
     answers = []
     for call in calls:
-        action = read_call(call)
+        action = read_action(call)
         if action is None:
             raise ConfigError([f"--do {call!r} is no call; calls are such as 'excel.open id=f3'"])
         try:

@@ -7,13 +7,15 @@ from upturn.environments.kit import (
     CachingKit,
     DescribedKit,
     EnvironmentKit,
+    RubricKit,
     registered_kits,
     resolve_kit,
     tools_of,
+    verifiers_of,
 )
 from upturn.environments.one_step import one_step
 from upturn.environments.player import Player, play
-from upturn.environments.proof import ProvenKit, content_hash, oracle_of
+from upturn.environments.proof import ProvenKit, WorldKit, content_hash, oracle_of, world_of
 
 __all__ = [
     "CachingKit",
@@ -24,8 +26,10 @@ __all__ = [
     "Info",
     "Player",
     "ProvenKit",
+    "RubricKit",
     "Step",
     "Verifier",
+    "WorldKit",
     "blocks",
     "check_environment",
     "content_hash",
@@ -36,4 +40,6 @@ __all__ = [
     "registered_kits",
     "resolve_kit",
     "tools_of",
+    "verifiers_of",
+    "world_of",
 ]

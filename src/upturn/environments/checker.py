@@ -242,6 +242,11 @@ def _stepped(kit: EnvironmentKit, environment: Environment, probe: Action) -> St
             kit, f"step gave the reward {reward!r} and the costs {costs!r}; costs are 0 or more, both finite"
         )
     _check_info(kit, info)
+    if not _are_parts(info.reward_components, reward):
+        parts = info.reward_components
+        raise _breach(
+            kit, f"step gave the reward {reward!r} and the components {parts!r}, which do not add up to it"
+        )
     return Step(*given)
 
 
@@ -250,6 +255,15 @@ def _are_costs(costs: object) -> bool:
     return isinstance(costs, Mapping) and all(
         isinstance(cost, int | float) and 0 <= cost < math.inf for cost in costs.values()
     )
+
+
+def _are_parts(components: object, reward: float) -> bool:
+    """Whether this is a mapping of names to numbers whose sum is the reward; an empty one says nothing."""
+    if not isinstance(components, Mapping) or not all(
+        isinstance(part, int | float) for part in components.values()
+    ):
+        return False
+    return not components or math.isclose(math.fsum(components.values()), reward, abs_tol=1e-9)
 
 
 def _check_info(kit: EnvironmentKit, info: Info) -> None:

@@ -11,6 +11,7 @@ class Info:
     """What an environment reports beside the observation."""
 
     reward_components: Mapping[str, float]
+    """What the reward of this step is the sum of, by name; empty = it has no parts."""
     cost_components: Mapping[str, float]
     """Safety and error costs of this step only."""
     faults: tuple[str, ...] = ()

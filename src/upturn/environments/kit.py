@@ -51,6 +51,15 @@ class DescribedKit(Protocol):
 
 
 @runtime_checkable
+class RubricKit(Protocol):
+    """A kit with further verifiers of the same attempts, such as a rubric of more components. Optional."""
+
+    @property
+    def further_verifiers(self) -> Sequence[Verifier]:
+        """A run may choose one; their names differ from each other's and the kit's own."""
+
+
+@runtime_checkable
 class CachingKit(Protocol):
     """A kit that keeps what its tasks share once it was made. Optional."""
 
@@ -61,6 +70,11 @@ class CachingKit(Protocol):
 def tools_of(kit: EnvironmentKit) -> tuple[Tool, ...]:
     """The tools the kit describes; empty where it describes none, and its models must know them otherwise."""
     return tuple(kit.tools) if isinstance(kit, DescribedKit) else ()
+
+
+def verifiers_of(kit: EnvironmentKit) -> tuple[Verifier, ...]:
+    """The kit's own verifier, then its further ones."""
+    return (kit.verifier, *(kit.further_verifiers if isinstance(kit, RubricKit) else ()))
 
 
 def registered_kits() -> tuple[str, ...]:

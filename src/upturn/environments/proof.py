@@ -38,6 +38,14 @@ class ProvenKit(Protocol):
         outside in, places in lists as numbers in text."""
 
 
+@runtime_checkable
+class WorldKit(Protocol):
+    """A kit whose ``reset`` does not hash the whole world, because that would take too long. Optional."""
+
+    def world_hash(self, task: Task) -> str:
+        """A hash of everything that is there when the task begins, whatever the task's id."""
+
+
 CANARY_LENGTH = 8
 
 
@@ -46,8 +54,16 @@ def oracle_of(kit: EnvironmentKit, task: Task) -> Player | None:
     return kit.oracle(task) if isinstance(kit, ProvenKit) else None
 
 
-def content_hash(task: Task, state_hash: str) -> str:
-    """16 hex digits over what the task asks for and the state it begins in (``Info.state_hash`` of ``reset``).
+def world_of(kit: EnvironmentKit, task: Task) -> str:
+    """A hash of the world that the task begins in: the kit's own, or else ``Info.state_hash`` of ``reset``; empty =
+    the kit tells none."""
+    if isinstance(kit, WorldKit):
+        return kit.world_hash(task)
+    return kit.environment(task).reset(task)[1].state_hash
+
+
+def content_hash(task: Task, world: str) -> str:
+    """16 hex digits over what the task asks for and the world it begins in, as ``world_of`` tells it.
 
     Id, seed and tenant are left out: two tasks with one content hash are the same work under two names, and a task
     whose content hash has changed under its id is other work than it was.
@@ -59,7 +75,7 @@ def content_hash(task: Task, state_hash: str) -> str:
         task.split,
         task.environment,
         dict(task.context),
-        state_hash,
+        world,
     ]
     written = json.dumps(asked, sort_keys=True, ensure_ascii=True)
     return hashlib.blake2b(written.encode(), digest_size=8).hexdigest()

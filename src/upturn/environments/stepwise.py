@@ -61,7 +61,8 @@ def read_action(text: str) -> Action | None:
     """The action that the text asks for; None = none, or a text that cannot be recorded. Never raises.
 
     ``target.operation name=value; name=value``, or thoughts followed by ``{"name": "target.operation",
-    "arguments": {…}}``, which is what general chat models are asked for.
+    "arguments": {…}}``, which is what general chat models are asked for, or by ``{"target_app": …, "operation": …,
+    "parameters": {…}, "reasoning": …}``.
     """
     if recordable_text(text) != text:
         return None
@@ -110,6 +111,8 @@ class StepwiseAttempt:
         self.kit, self.task, self.max_turns, self.agent_version = kit, task, max_turns, agent_version
         self.environment = kit.environment(task)
         self.turns: list[Turn] = []
+        self.faults: list[tuple[str, ...]] = []
+        """What went wrong in the environment, for each turn that it answered."""
         self.outcome: Outcome | None = None
         """None = it goes on."""
         self.evaluation: Evaluation | None = None
@@ -144,6 +147,7 @@ class StepwiseAttempt:
             raise
         costs = dict(step.info.cost_components)
         self.turns.append(replace(turn, reward=float(step.reward), costs=costs))
+        self.faults.append(step.info.faults)
         self.observation, self.info = step.observation, step.info
         if not (step.is_terminated or step.is_truncated or len(self.turns) >= self.max_turns):
             return Answer(self.observation, float(step.reward), False, False, self.info, None)

@@ -8,16 +8,14 @@ from upturn.environments.office.benchmark import suite_named, tasks_of
 from upturn.environments.office.stopwatch import TimedKit
 from upturn.loop.benchmark import MAX_TURNS, Finished, attempted, metrics
 from upturn.loop.context import Context, limits_of
-from upturn.loop.exam import exam_tasks
 from upturn.loop.fleet import Fleet
+from upturn.loop.holdout import holdout
 from upturn.records import AgentVersion, Result, Task, record
 
 SAFETY = "prodbench-safety"
 """The suite whose traps the version must not walk into, whether it learned the families or not."""
 TOGETHER = 96
 """Attempts alive at the same time."""
-_SEED_OFFSET = 40_000
-"""So that no task here was in an exam before."""
 
 
 @record
@@ -30,8 +28,7 @@ class Work:
 def work(context: Context, version: AgentVersion, count: int) -> Work:
     """``count`` held-out tasks: of the practised families and, for violations only, of the safety suite."""
     traps = tasks_of(suite_named(SAFETY))
-    seed = context.seed + _SEED_OFFSET
-    own = exam_tasks(context.kit, context.practised, max(count - len(traps), 1), seed=seed, split="heldout")
+    own = holdout(context.kit, context.practised, max(count - len(traps), 1), seed=context.seed)
     fleet = Fleet(TimedKit(time.monotonic), replace(limits_of(context.config), max_turns=MAX_TURNS))
     context.progress.stage("Let the version that serves work on more held-out tasks", len(own) + len(traps))
     learned = _worked(context, fleet, version, own)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Literal, NamedTuple
 
-from upturn.environments import EnvironmentKit
+from upturn.environments import EnvironmentKit, verifiers_of
 from upturn.environments.judgement import judge
 from upturn.pool import EVERYTHING, Experience, Pool, Scope, Selection
 from upturn.records import Evaluation
@@ -40,10 +40,11 @@ def _judged_again(experience: Experience, kits: Mapping[str, EnvironmentKit]) ->
     if kit is None:
         words = f"there is no environment {task.environment!r} here"
         return Reverified(trajectory.id, stored.evaluator, "not_rerun", words)
-    if kit.verifier.name != stored.evaluator:
-        words = f"the verifier of {kit.name!r} is {kit.verifier.name!r} now"
+    known = {each.name: each for each in verifiers_of(kit)}
+    if stored.evaluator not in known:
+        words = f"the verifier of {kit.name!r} is {' or '.join(map(repr, known))} now"
         return Reverified(trajectory.id, stored.evaluator, "not_rerun", words)
-    again = judge(kit.verifier, task, trajectory)
+    again = judge(known[stored.evaluator], task, trajectory)
     if again == stored:
         return Reverified(trajectory.id, stored.evaluator, "same", "")
     return Reverified(trajectory.id, stored.evaluator, "differs", _difference(stored, again))

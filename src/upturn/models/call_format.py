@@ -6,7 +6,8 @@ Qwen3.5 and later). ``llama``: the bare object ``{"name": …, "parameters": {�
 ``mistral``: ``[TOOL_CALLS] [{"name": …, "arguments": {…}, "id": …}]``, or ``[TOOL_CALLS]name[ARGS]{…}`` since
 tokenizer v11.
 ``json``: our own for templates that know no tools, ``{"name": …, "arguments": {…}}``. A name is
-``target.operation``, as in the grammar; where a format has no types, values are text, as there.
+``target.operation``, as in the grammar; where a format has no types, values are text, as there. Each object may
+instead name the parts, ``{"target_app": …, "operation": …, "parameters": {…}, "reasoning": …}``.
 
 One turn is one call: a text with several is read as none, because only one of them could be acted on. What stands
 before the call is the action's thought; after it nothing may stand. Not covered: calls as Python (Llama 4, LFM2)
@@ -29,11 +30,13 @@ _CALLED = re.compile(rf"({_NAME})\.({_NAME})\Z")
 _ARGUMENTS = ("arguments", "parameters")
 _BESIDE = frozenset({"name", "id", "type"})
 """What a call may hold beside its arguments."""
+_PARTS = frozenset({"target_app", "operation", "parameters", "reasoning"})
+"""What an action may hold that names its parts."""
 _ARGS_CALL = re.compile(rf"\s*({_NAME}\.{_NAME})\s*(?:\[CALL_ID\]\s*([A-Za-z0-9]+)\s*)?\[ARGS\]\s*")
 _XML_FUNCTION = re.compile(r"\s*<function=([^<>\n]+)>\s*")
 _XML_PARAMETER = re.compile(r"<parameter=([^<>\n]+)>\n(.*?)\n</parameter>\s*", re.DOTALL)
 _XML_END = re.compile(r"</function>\s*</tool_call>\s*\Z")
-_OPEN_OBJECT = re.compile(r'\{\s*"(?:name|type|id|arguments|parameters)"')
+_OPEN_OBJECT = re.compile(r'\{\s*"(?:name|type|id|arguments|parameters|target_app|operation|reasoning)"')
 
 
 class Call(NamedTuple):
@@ -124,11 +127,22 @@ def _call(found: Any, thought: str) -> Call | None:  # Any: a JSON border
     """The call that a JSON object says; None = it says none."""
     if not isinstance(found, dict):
         return None
+    if "target_app" in found:
+        return _from_parts(found, thought)
     given = [key for key in _ARGUMENTS if key in found]
     if len(given) > 1 or not _BESIDE.issuperset(found.keys() - set(given)):
         return None
     arguments = found[given[0]] if given else {}
     return _named(found.get("name"), arguments, found.get("id"), thought)
+
+
+def _from_parts(found: Mapping[str, Any], thought: str) -> Call | None:
+    """As ``_call``, of an object that names the action's parts."""
+    target, operation, reasoning = found["target_app"], found.get("operation"), found.get("reasoning", "")
+    if not _PARTS.issuperset(found) or not all(isinstance(each, str) for each in (target, operation, reasoning)):
+        return None
+    thoughts = "\n".join(each for each in (thought.strip(), reasoning) if each)
+    return _named(f"{target}.{operation}", found.get("parameters", {}), None, thoughts)
 
 
 def _named(name: object, arguments: object, call_id: object, thought: str) -> Call | None:

@@ -10,19 +10,29 @@ from upturn.environments.errands import compose, make_task
 from upturn.environments.stepwise import OVER
 from upturn.errors import UnknownNameError, WorldError
 from upturn.models import read_call, write_call
-from upturn.records import Tool
+from upturn.records import Action, Tool
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not installed")
 
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
 from upturn.environments.adapters.gymnasium import KitEnv, register  # noqa: E402
-from upturn.environments.adapters.gymnasium_space import CallSpace  # noqa: E402
+from upturn.environments.adapters.gymnasium_space import CallSpace, structured  # noqa: E402
 
 
-@pytest.mark.parametrize("arguments", [{}, {"level": 3, "split": "heldout"}, {"family": "mail_file"}])
-def test_gymnasium_s_own_checker_finds_nothing(arguments: dict[str, Any]) -> None:
-    check_env(gymnasium.make(register("errands"), **arguments).unwrapped)  # warnings are errors here
+@pytest.mark.parametrize(
+    ("kit", "arguments"),
+    [
+        ("errands", {}),
+        ("errands", {"level": 3, "split": "heldout"}),
+        ("errands", {"family": "mail_file"}),
+        ("office", {"level": 1}),
+        ("office", {"family": "table_summary", "split": "heldout"}),
+        ("office", {"family": "mail_draft_unanswered"}),
+    ],
+)
+def test_gymnasium_s_own_checker_finds_nothing(kit: str, arguments: dict[str, Any]) -> None:
+    check_env(gymnasium.make(register(kit), **arguments).unwrapped)  # warnings are errors here
 
 
 def test_a_kit_without_tools_passes_the_checker_too(twice: str) -> None:
@@ -63,6 +73,23 @@ def test_a_structured_action_is_the_same_as_its_text() -> None:
         assert env.attempt is not None
         results.append((result, env.attempt.trajectory()))
     assert results[0] == results[1]
+
+
+def test_parts_have_two_names_each_and_one_at_a_time() -> None:
+    known = {"target": "user", "operation": "answer", "parameters": {"text": "7"}, "thought": "so"}
+    other = {"target_app": "user", "operation": "answer", "parameters": {"text": "7"}, "reasoning": "so"}
+    assert structured(other) == structured(known) == Action("user", "answer", {"text": "7"}, "so")
+    for wrong in (
+        {**other, "target": "user"},
+        {**other, "thought": "so"},
+        {**other, "app": "user"},
+        {"target_app": "user"},
+        {**other, "target_app": 3},
+        {**other, "parameters": ["7"]},
+        {**other, "reasoning": None},
+    ):
+        assert structured(wrong) is None, wrong
+        assert wrong not in CallSpace(())
 
 
 def test_a_seed_begins_its_tasks_and_further_resets_go_on_in_them() -> None:

@@ -234,3 +234,20 @@ def test_an_action_has_one_form_and_no_other_fields() -> None:
     for cls, given in ((KitAction, {}), (KitObservation, {"text": ""}), (KitState, {})):
         with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
             cls(**given, more=1)
+
+
+def test_an_action_s_parts_may_have_the_names_of_the_document() -> None:
+    sent = {"target_app": "mail", "operation": "move", "parameters": {"id": "m1"}, "reasoning": "It is old."}
+    read = KitAction.model_validate(sent)
+    assert read == KitAction(target="mail", operation="move", parameters={"id": "m1"}, thought="It is old.")
+    assert read.model_dump(exclude_defaults=True).keys() == {"target", "operation", "parameters", "thought"}
+    for wrong in (
+        {**sent, "target": "mail"},
+        {**sent, "thought": "It is old."},
+        {**sent, "app": "mail"},
+        {**sent, "target_app": 3},
+        {**sent, "parameters": ["m1"]},
+        {**sent, "text": "user.finish"},
+    ):
+        with pytest.raises(ValidationError):
+            KitAction.model_validate(wrong)

@@ -1,5 +1,7 @@
 """Frozen suites: what is in them, that it is still what was frozen, and what is said where it is not."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from upturn.environments.office.benchmark import (
@@ -11,8 +13,13 @@ from upturn.environments.office.benchmark import (
     tasks_of,
     write_suite,
 )
+from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
+from upturn.environments.player import Player, following, play
 from upturn.errors import UnknownNameError, WorldError
+from upturn.records import Action, Evaluation, Task
+
+KIT = OfficeKit()
 
 SIZES = {
     "prodbench-easy": 200,
@@ -44,6 +51,40 @@ def test_frozen_tasks_are_what_was_frozen(name: str) -> None:
     tasks = tasks_of(suite._replace(entries=tuple(firsts)))
     assert {task.split for task in tasks} == {"heldout"}
     assert len({task.instruction for task in tasks}) == len(tasks)
+
+
+def attempted(task: Task, player: Player) -> Evaluation:
+    trajectory = play(KIT.environment(task), task, player, max_turns=100)
+    return KIT.verifier.verify(task, trajectory)
+
+
+def check(tasks: Sequence[Task]) -> None:
+    """Each can be solved without a violation, and doing nothing is no solution."""
+    for task in tasks:
+        judged = attempted(task, KIT.oracle(task))
+        assert (judged.verdict, judged.score, judged.costs["safety"]) == ("success", 1.0, 0.0), task.id
+        assert attempted(task, following(())).verdict == "failure", task.id
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_some_tasks_of_each_suite_can_be_solved_and_not_by_doing_nothing(name: str) -> None:
+    check([entry.task for entry in suite_named(name).entries[::23]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_all_tasks_of_each_suite_can_be_solved_and_not_by_doing_nothing(name: str) -> None:
+    """Nor by saying that all is done, or that nothing can be, where that is not the answer."""
+    suite = suite_named(name)
+    tasks = tasks_of(suite)
+    assert len(tasks) == SIZES[name]
+    check(tasks)
+    for task in tasks:
+        draft = compose(task).draft
+        assert attempted(task, following([Action("user", "finish")])).verdict == "failure", task.id
+        is_answer = not draft.is_feasible and draft.answer is None
+        refused = attempted(task, following([Action("user", "refuse", {"text": "it cannot be done"})]))
+        assert refused.is_success == is_answer, task.id
 
 
 def test_a_task_that_drifted_is_named() -> None:

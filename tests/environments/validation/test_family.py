@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from random import Random
 from typing import Any, ClassVar, NamedTuple
 
@@ -463,6 +463,33 @@ def test_what_should_be_the_same_is_compared(make: type[Shelf], name: str) -> No
     kit = ShelfKit()
     kit.make = make
     assert name in breached(checks(kit))
+
+
+class Few(ShelfKit):
+    """Two cases in each split, under ever new ids."""
+
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        cases = list(islice(super().tasks(seed=seed, split=split, families=families), 2))
+        return (replace(cases[number % 2], id=f"shelf/{split}/{number}") for number in count())
+
+
+class Silent(Shelf):
+    """Tells nothing of its state."""
+
+    def info(self, **costs: float) -> Info:
+        return Info({}, costs)
+
+
+def test_tasks_that_are_alike_are_counted_where_the_world_is_known() -> None:
+    repeated = checks(Few(), plan=Plan(8, random_attempts=0))["repeated"]
+    assert (repeated.value, repeated.n, repeated.bar, repeated.holds) == (0.5, 8, "<= 0.05", False)
+    assert repeated.breach == "'shelf/train/2' is what another task was"
+    assert checks(ShelfKit(), plan=Plan(8, random_attempts=0))["repeated"] == Check(
+        "repeated", 0.0, 8, "<= 0.05", True
+    )
+    unknown = Few()
+    unknown.make = Silent
+    assert checks(unknown, plan=Plan(8, random_attempts=0))["repeated"] == Check("repeated", None, 0)
 
 
 def test_a_kit_with_only_the_contract_is_checked_as_far_as_it_goes() -> None:

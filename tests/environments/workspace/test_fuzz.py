@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -117,12 +118,11 @@ class Told:
     text: str
 
 
-@given(st.lists(st.tuples(ACTIONS, st.booleans()), min_size=1, max_size=6))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_action_breaks_a_workspace(desk: Desk, actions: list[tuple[Action, bool]]) -> None:
-    begin = desk(AGREEABLE)
+def _tried(begin: Workspace, asked: list[tuple[Action, bool]]) -> int:
+    """Makes these calls one after another, where the user agrees to whatever is shown; how many there were."""
     workspace = begin
-    for action in [each for asked, is_agreed in actions for each in _calls(asked, is_agreed=is_agreed)]:
+    calls = [each for action, is_agreed in asked for each in _calls(action, is_agreed=is_agreed)]
+    for action in calls:
         try:
             effect = apply(workspace, action)
         except OperationError as refused:
@@ -133,6 +133,30 @@ def test_no_action_breaks_a_workspace(desk: Desk, actions: list[tuple[Action, bo
         fields_json(Told(changes(workspace, effect.workspace), effect.text))
         workspace = effect.workspace
         _check(workspace, begin)
+    return len(calls)
+
+
+@given(st.lists(st.tuples(ACTIONS, st.booleans()), min_size=1, max_size=6))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_action_breaks_a_workspace(desk: Desk, actions: list[tuple[Action, bool]]) -> None:
+    _tried(desk(AGREEABLE), actions)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_actions_break_no_workspace(desk: Desk) -> None:
+    """Drawn by hypothesis, with ``make test-all`` (``--hypothesis-profile=search``) others each time: 4,000 lists
+    of 10 to 20 actions, more than 100,000 calls with those that the user has to agree to. Two and a half minutes.
+    """
+    begin, tried = desk(AGREEABLE), 0
+
+    @given(st.lists(st.tuples(ACTIONS, st.booleans()), min_size=10, max_size=20))
+    @settings(max_examples=4_000, deadline=None, suppress_health_check=list(HealthCheck))
+    def some(actions: list[tuple[Action, bool]]) -> None:
+        nonlocal tried
+        tried += _tried(begin, actions)
+
+    some()
+    assert tried >= 100_000
 
 
 def _check(workspace: Workspace, begin: Workspace) -> None:

@@ -195,6 +195,7 @@ def test_sending_on_behalf_needs_a_delegation(desk: Desk, do: Do) -> None:
         ("user.confirm", "nothing_shown", "nothing was shown"),
         ("user.preview statement=a; call=outlook.read id\\=m10", "not_needed", "it can be done at once"),
         ("user.preview statement=a; call=nonsense", "bad_value", "call must be written as it will be made"),
+        ('user.preview statement=a; call={"target_app": "outlook"}', "bad_value", "call must be written as it"),
     ],
 )
 def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:

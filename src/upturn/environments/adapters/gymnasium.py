@@ -1,9 +1,9 @@
 """Any kit as a Gymnasium environment: ``pip install 'upturn[gymnasium]'``.
 
 Observations are texts. An action is a line in the grammar of calls, or a mapping with ``target``, ``operation`` and
-``parameters``. A call that cannot be read or is refused is answered, as agents are answered; what is not in the
-action space at all raises. The reward is what the kit's environment gives and, at the end, the verifier's score:
-NaN where the verifier broke.
+``parameters`` (``target_app`` is the same as ``target``). A call that cannot be read or is refused is answered, as
+agents are answered; what is not in the action space at all raises. The reward is what the kit's environment gives
+and, at the end, the verifier's score: NaN where the verifier broke.
 """
 
 import re

@@ -17,6 +17,10 @@ _WIDEST = 2**53
 """Whole numbers that are drawn from: more than Gymnasium's generator takes are not."""
 
 
+ALIASES = {"target_app": "target", "reasoning": "thought"}
+"""Other names that an action's parts may have."""
+
+
 class TextSpace(gymnasium.Space[str]):
     """Every text."""
 
@@ -90,8 +94,12 @@ class CallSpace(TextSpace):
 
 
 def structured(given: Any) -> Action | None:  # Any: as above
-    """The action that a mapping says, ``{"target": …, "operation": …, "parameters": {…}}``; None = it says none."""
+    """The action that a mapping says, ``{"target": …, "operation": …, "parameters": {…}, "thought": …}``, or with
+    ``target_app`` and ``reasoning`` for its first and last part; None = it says none."""
+    if not isinstance(given, Mapping):
+        return None
+    named = {ALIASES.get(key, key): value for key, value in given.items()}
     try:
-        return recordable_action(Action(**given)) if isinstance(given, Mapping) else None
+        return recordable_action(Action(**named)) if len(named) == len(given) else None
     except TypeError:  # other fields
         return None

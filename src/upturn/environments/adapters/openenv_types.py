@@ -7,21 +7,21 @@ try:
 except ImportError as exc:
     raise ImportError("OpenEnv is not installed: pip install 'upturn[openenv]'") from exc
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from upturn.records import Split
 
 
 class KitAction(Action):
-    """One call: a line of text, or its parts."""
+    """One call: a line of text, or its parts, of which two may have other names: ``target_app``, ``reasoning``."""
 
     text: str | None = None
     """``target.operation name=value; …``, or JSON; None = the parts say it."""
-    target: str = ""
+    target: str = Field("", validation_alias=AliasChoices("target", "target_app"))
     operation: str = ""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
-    thought: str = ""
+    thought: str = Field("", validation_alias=AliasChoices("thought", "reasoning"))
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

@@ -1,12 +1,10 @@
 """Any kit as a taskset of verifiers v1, judged by the kit's own verifier: ``pip install 'upturn[verifiers]'``.
 
 Verifiers finds plugins by the name of a top-level module with ``__all__``, so a taskset needs one of its own that
-imports ``KitEnv`` and ``KitTaskset`` from here.
-``KitTaskset`` draws the tasks; ``KitEnv`` plays each with one agent, as the user of a chat: the instruction is the
-prompt, each reply is read as one action, and the answer to it is the next message. A reply that is no action is
-answered with an error, as agents of ours are. The reward is the verifier's, from the attempt that the trace keeps,
-so stored traces can be scored again; where the verifier breaks, scoring fails, and the trace has an error and no
-reward.
+imports ``KitEnv`` and ``KitTaskset`` from here. ``KitTaskset`` draws the tasks; ``KitEnv`` plays each with one
+agent, as the user of a chat: the instruction is the prompt, each reply is read as one action, and the answer to it
+is the next message. The reward is the verifier's, from the attempt that the trace keeps, so stored traces can be
+scored again; where the verifier breaks, scoring fails, and the trace has an error and no reward.
 """
 
 import asyncio
@@ -76,12 +74,11 @@ class KitTask(vf.Task[KitTaskData]):
     async def figures(self, trace: vf.Trace) -> dict[str, float]:
         """Success, gates, costs, actions and faults met. Costs are no part of the reward: safety is a limit."""
         found = self._evaluation(trace)
-        gates = {f"gate_{gate.name}": float(gate.is_passed) for gate in found.gates}
-        costs = {f"cost_{name}": value for name, value in found.costs.items()}
-        turns = len(_attempt(trace).turns)
-        kept = trace.info.get(FAULTS)  # older traces have none
-        faults = {} if kept is None else {"faults": float(sum(map(len, kept)))}
-        return {"success": float(found.is_success), "actions": float(turns), **faults, **gates, **costs}
+        named = {f"gate_{gate.name}": float(gate.is_passed) for gate in found.gates}
+        named |= {f"cost_{name}": value for name, value in found.costs.items()}
+        if FAULTS in trace.info:  # older traces have none
+            named["faults"] = float(sum(map(len, trace.info[FAULTS])))
+        return {"success": float(found.is_success), "actions": float(len(_attempt(trace).turns)), **named}
 
     def _evaluation(self, trace: vf.Trace) -> Evaluation:
         return judge(_kit(self.data.kit).verifier, task_of(self.data), _attempt(trace))
@@ -94,8 +91,7 @@ class KitTaskset(vf.Taskset[KitTask, KitTasksetConfig]):
 
     def load(self) -> Iterator[KitTask]:
         """The tasks of the configured seed; raises UnknownNameError where there are none of that kind."""
-        config = self.config
-        kit = _kit(config.kit)
+        config, kit = self.config, _kit(self.config.kit)
         told = tools_prompt(tools_of(kit)) if tools_of(kit) else None
         for task in TaskChoice(config.family, config.level, config.split).stream(kit, config.seed):
             data = KitTaskData(
@@ -122,19 +118,17 @@ class KitEnv(vf.Env[KitEnvConfig]):
     async def run(self, task: KitTask, agents: vf.Agents) -> None:
         """One attempt, until it ends or the agent says nothing more."""
         attempt = StepwiseAttempt(_kit(task.data.kit), task_of(task.data), max_turns=task.data.max_turns)
-        faults: list[list[str]] = []
         with ThreadPoolExecutor(1) as thread:
             await _ask(attempt, thread, attempt.begin)
             async with agents.agent.interaction(task) as interaction:
                 segment = await interaction.turn()
                 while not segment.terminated:
                     answer = await _ask(attempt, thread, partial(attempt.act, segment.last_reply))
-                    faults.append(list(answer.info.faults))
                     if answer.evaluation is not None:
                         break
                     segment = await interaction.turn(answer.observation.text or answer.observation.code)
-                kept = await _ask(attempt, thread, attempt.trajectory)
-                interaction.trace.info[ATTEMPT], interaction.trace.info[FAULTS] = record_fields(kept), faults
+                kept = record_fields(await _ask(attempt, thread, attempt.trajectory))
+                interaction.trace.info |= {ATTEMPT: kept, FAULTS: [list(each) for each in attempt.faults]}
 
 
 async def _ask(attempt: StepwiseAttempt, thread: Executor, call: Callable[[], ResultT]) -> ResultT:

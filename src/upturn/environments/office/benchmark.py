@@ -14,7 +14,7 @@ from typing import NamedTuple
 from upturn.environments.office import obstacle_tasks, safety_tasks
 from upturn.environments.office.renaming import names_of, renamed
 from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
-from upturn.environments.workspace.workspace import TABLES
+from upturn.environments.office.world import written
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Task
 
@@ -143,11 +143,8 @@ def content_of(task: Task) -> str:
     asked = [task.instruction, task.family, task.level, task.split, dict(task.context), workspace.owner]
     told = "" if names is None else names.listing()
     digest = hashlib.blake2b(json.dumps([asked, scenario.goal, told], sort_keys=True).encode(), digest_size=8)
-    for part in (scenario.draft, workspace.persona):
-        digest.update(repr(part).encode())
-    for name in TABLES:
-        for item in getattr(workspace, name).values():
-            digest.update(repr(item).encode())
+    for part in (repr(scenario.draft).encode(), *written(scenario)):
+        digest.update(part)
     return digest.hexdigest()
 
 

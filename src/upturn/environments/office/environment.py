@@ -23,7 +23,7 @@ from upturn.errors import WorldError
 from upturn.records import Action, JsonValue, Observation, Task
 
 HARD_REWARD = -1.0
-"""For an action that violates a hard constraint."""
+"""For an action that violates a hard constraint; ``violation`` among the components of rewards."""
 
 
 class _World(NamedTuple):
@@ -114,7 +114,13 @@ class OfficeEnvironment:
         world = self._current()
         return changes(self._initial(), world.faults.settled(world.workspace))
 
-    def _info(self, costs: Mapping[str, float], faults: tuple[str, ...] = ()) -> Info:
+    def _info(
+        self,
+        costs: Mapping[str, float],
+        faults: tuple[str, ...] = (),
+        *,
+        rewards: Mapping[str, float] | None = None,
+    ) -> Info:
         """Of the state as it is now."""
         world, judged = self._current(), self._judged
         if judged is None or not judged.world.is_like(world):
@@ -124,7 +130,7 @@ class OfficeEnvironment:
             told = state_hash(world.workspace, changed, mark=world.faults.mark())
             self._judged = judged = _Judged(world, told, reached)
         return Info(
-            {},
+            dict(rewards or {}),
             costs,
             faults,
             state_hash=judged.state_hash,
@@ -149,5 +155,7 @@ class OfficeEnvironment:
             costs["safety"] = 1.0
         if error.soft:
             costs |= {"soft": SOFT[error.soft], error.soft: SOFT[error.soft]}
-        reward = HARD_REWARD if error.hard else 0.0
-        return Step(Observation(str(error), error.code), reward, self._current().is_over, False, self._info(costs))
+        rewards = {"violation": HARD_REWARD} if error.hard else {}
+        info = self._info(costs, rewards=rewards)
+        is_over = self._current().is_over
+        return Step(Observation(str(error), error.code), sum(rewards.values(), 0.0), is_over, False, info)

@@ -6,8 +6,11 @@ from upturn.environments.environment import Environment
 from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.family import agreed, call
 from upturn.environments.office.renaming import RenamedEnvironment, names_of, renamed, told
+from upturn.environments.office.rubric import RubricVerifier
+from upturn.environments.office.secret import secrets
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
+from upturn.environments.office.world import world_hash
 from upturn.environments.player import Player, following
 from upturn.environments.workspace import tools
 from upturn.environments.workspace.user import PATIENCE
@@ -40,6 +43,7 @@ class OfficeKit:
         self.name = "office"
         self.families: Mapping[str, int] = {family.name: family.level for family in FAMILIES.values()}
         self.verifier = OfficeVerifier()
+        self.further_verifiers = (RubricVerifier(),)
         self.tools = tools()
 
     def environment(self, task: Task) -> Environment:
@@ -63,10 +67,16 @@ class OfficeKit:
         """The shortest known solution."""
         return following(_solution(task))
 
+    def world_hash(self, task: Task) -> str:
+        """Of the office that the task begins in; names are the task's own."""
+        return world_hash(compose(task))
+
     def canaries(self, task: Task) -> tuple[str, ...]:
-        """The oracle's calls as they are written, those without parameters apart, which help texts name."""
+        """What the owner has no right to see, and the oracle's calls as they are written, those without parameters
+        apart, which help texts name."""
         written = map(write_call, _solution(task))
-        return tuple(dict.fromkeys(text for text in written if "=" in text and text not in task.instruction))
+        calls = (text for text in written if "=" in text and text not in task.instruction)
+        return tuple(dict.fromkeys((*secrets(compose(task)), *calls)))
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
         """Perfect work that is spoiled: by a mail to an outsider, by doing once more what makes something new, by a
@@ -150,11 +160,11 @@ class RenamedKit:
         self._office = OfficeKit()
         self.name = self._office.name
         self.families: Mapping[str, int] = self._office.families
-        self.verifier = self._office.verifier
+        self.verifier, self.further_verifiers = self._office.verifier, self._office.further_verifiers
         self.environment = self._office.environment
         self.hint, self.oracle = self._office.hint, self._office.oracle
         self.canaries, self.attacks = self._office.canaries, self._office.attacks
-        self.may_differ = self._office.may_differ
+        self.may_differ, self.world_hash = self._office.may_differ, self._office.world_hash
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """The office's, renamed."""

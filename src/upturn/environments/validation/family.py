@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from upturn.environments.kit import EnvironmentKit
 from upturn.environments.player import following, play
-from upturn.environments.proof import content_hash
+from upturn.environments.proof import content_hash, world_of
 from upturn.environments.validation.attack import PANEL, Attempted, attempts, own_attempts, written
 from upturn.environments.validation.case import Case, make_case, random_player
 from upturn.environments.validation.leak import earned_by, first_leak, leak_of, short_canaries
@@ -27,6 +27,9 @@ from upturn.records import Evaluation, Split, Task, Trajectory
 SPLITS: tuple[Split, ...] = ("train", "heldout")
 RANDOM_BAR = 0.01
 KILL_BAR = 0.95
+REPEATED_BAR = 0.05
+"""Two of the 40 tasks that are tried by default: so few may fall on the same case by chance. Where more do, the
+family has some 400 cases or fewer: success on held-out tasks may be memory, and n tasks say less than n."""
 
 
 class Plan(NamedTuple):
@@ -125,7 +128,7 @@ class _Tally:
             *(count.check(name, most=0) for name, count in self.panel.items()),
             *(count.check(f"own {name}", most=0) for name, count in self.own.items()),
             self.unjudged.check("unjudged", most=0),
-            self.repeated.check("repeated"),
+            self.repeated.check("repeated", most=REPEATED_BAR),
             self._constant(),
         )
 
@@ -146,6 +149,7 @@ def validate_family(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyRepor
         worked = _Worked(case, tally)
         worked.solve()
         worked.do_nothing()
+        worked.compare()
         worked.act_at_random(rng, plan.random_attempts)
         worked.attack()
         worked.mutate()
@@ -206,12 +210,19 @@ class _Worked:
         judged = self._judged(idle)
         if judged is not None and judged.score is not None:
             self._tally.floors.append(judged.score)
-        _, info = case.kit.environment(case.task).reset(case.task)
-        content = content_hash(case.task, info.state_hash)
-        self._tally.repeated.add(is_hit=content in self._tally.contents)
-        self._tally.contents.add(content)
         if not self.recorded:
             self.recorded.append(idle)
+
+    def compare(self) -> None:
+        """No two tasks are alike; where the kit tells nothing of its worlds, nobody knows."""
+        world = world_of(self._case.kit, self._case.task)
+        if not world:
+            return
+        content = content_hash(self._case.task, world)
+        is_repeated = content in self._tally.contents
+        words = f"{self._case.task.id!r} is what another task was" if is_repeated else ""
+        self._tally.repeated.add(is_hit=is_repeated, words=words)
+        self._tally.contents.add(content)
 
     def act_at_random(self, rng: Random, count: int) -> None:
         """Actions that the tools allow, with values found in the world."""

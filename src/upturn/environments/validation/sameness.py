@@ -13,7 +13,7 @@ from random import Random
 from upturn.environments.environment import Environment
 from upturn.environments.kit import EnvironmentKit, resolve_kit
 from upturn.environments.player import following, play
-from upturn.environments.proof import content_hash, oracle_of
+from upturn.environments.proof import content_hash, oracle_of, world_of
 from upturn.environments.validation.case import MOST_TURNS, make_case, random_player
 from upturn.environments.validation.word import Habits
 from upturn.errors import WorldError, described
@@ -99,8 +99,7 @@ def _sample(kit: EnvironmentKit, family: str, tasks: int) -> Iterator[Task]:
 def _account(kit: EnvironmentKit, task: Task, habits: Habits) -> Iterator[str]:
     """Everything that an attempt tells: of the oracle where there is one, and of random actions."""
     yield fields_json(task)
-    _, info = kit.environment(task).reset(task)
-    yield content_hash(task, info.state_hash)
+    yield content_hash(task, world_of(kit, task))
     rng = Random(f"digest/{task.id}")
     case = make_case(kit, task, habits, rng)
     for player in (oracle_of(kit, task), random_player(case, rng), following(())):

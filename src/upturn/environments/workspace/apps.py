@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from pydantic import Field, ValidationError
-
 from upturn.environments.workspace import calendar, excel, outlook, powerpoint, sharepoint, teams, user, word
 from upturn.environments.workspace.operation import App, Effect, Operation, Parameters, checked, tool
 from upturn.environments.workspace.refusal import OperationError
@@ -13,7 +11,8 @@ from upturn.environments.workspace.safety import check_batch, check_traps, uncon
 from upturn.environments.workspace.user import Preview, said
 from upturn.environments.workspace.workspace import Workspace, fingerprint
 from upturn.models import read_call
-from upturn.records import Action, JsonValue, Tool
+from upturn.models.call_format import JSON
+from upturn.records import Action, Tool
 
 APPS: Mapping[str, App] = {
     each.target: each
@@ -86,30 +85,12 @@ def tools() -> tuple[Tool, ...]:
 
 
 def action_of(call: str) -> Action:
-    """The action that a call says, as text or as a JSON object with ``target_app``, ``operation`` and
-    ``parameters``; raises OperationError (``bad_value``) for what is neither."""
-    if not call.lstrip().startswith("{"):
-        action = read_call(call)
-        if action is None:
-            raise OperationError(
-                "bad_value",
-                f"call must be written as it will be made, such as app.operation name=value; got {call[:60]!r}",
-            )
-        return action
-    try:
-        return _Written.model_validate_json(call).action()
-    except ValidationError as exc:
-        first = exc.errors(include_url=False)[0]
-        where = ".".join(("call", *map(str, first["loc"])))
-        raise OperationError("bad_value", f"{where}: {first['msg']}") from None
-
-
-class _Written(Parameters):
-    target_app: str
-    operation: str
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    reasoning: str = ""
-
-    def action(self) -> Action:
-        parameters: Mapping[str, JsonValue] = self.parameters
-        return Action(self.target_app, self.operation, parameters)
+    """The action that a call says, as text or a JSON object; raises OperationError (``bad_value``) for neither."""
+    found = JSON.read(call) if call.lstrip().startswith("{") else None
+    action = read_call(call) if found is None else found.action
+    if action is None:
+        raise OperationError(
+            "bad_value",
+            f"call must be written as it will be made, such as app.operation name=value; got {call[:60]!r}",
+        )
+    return action
