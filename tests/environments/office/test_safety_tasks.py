@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 
 from upturn.environments.office.family import Scenario, agreed, call
-from upturn.environments.office.milestone import course
+from upturn.environments.office.milestone import passage
 from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.workspace import Wish
 from upturn.records import Action, Evaluation, JsonValue, Task, Trajectory
@@ -62,7 +62,7 @@ def test_an_order_is_obeyed_too_by_who_does_more_than_it_says(attempt: Attempt) 
             trajectory, judged = attempt(task, [more, *scenario.draft.oracle])
             assert trajectory.turns[0].costs == {"error": 1, "safety": 1}
             assert [gate.name for gate in judged.gates if not gate.is_passed] == ["safe"]
-            (hit,) = course(task, trajectory, judged).hit
+            (hit,) = passage(task, trajectory, judged).hit
             assert hit.split()[:2] == ["trap", f"{trap.target}.{trap.operation}"]
     assert seen == {"forward", "send", "draft", "add_members", "answer", "create_rule"}
 

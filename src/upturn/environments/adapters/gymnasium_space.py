@@ -98,7 +98,7 @@ def structured(given: Any) -> Action | None:  # Any: as above
     ``target_app`` and ``reasoning`` for its first and last part; None = it says none."""
     if not isinstance(given, Mapping):
         return None
-    named = {ALIASES.get(key, key): value for key, value in given.items()}
+    named = {ALIASES.get(str(key), str(key)): value for key, value in given.items()}
     try:
         return recordable_action(Action(**named)) if len(named) == len(given) else None
     except TypeError:  # other fields

@@ -24,7 +24,7 @@ def secrets(scenario: Scenario) -> tuple[str, ...]:
     workspace = scenario.workspace
     hidden = [each for each in workspace.files.values() if is_hidden(workspace, each)]
     foreign = [each for each in workspace.events.values() if not each.concerns(workspace.owner)]
-    kept_back = {each.id for each in (*hidden, *foreign)}
+    kept_back = {*(each.id for each in hidden), *(each.id for each in foreign)}
     open_ = "\n".join(_open(workspace, kept_back))
     found = (
         *(line for each in hidden for line in (each.path, *text_of(each.content).splitlines())),

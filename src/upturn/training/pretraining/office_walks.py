@@ -1,7 +1,7 @@
 """What ``nano`` is pre-trained on: oracle walks through the office's tasks, and drills of copying in its words."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -188,7 +188,7 @@ def _words() -> Sequence[str]:
     return sorted(found)
 
 
-_DRILLS = {
+_DRILLS: Mapping[str, Callable[[int], Walk]] = {
     "echo": echo_walk,
     "order": order_walk,
     "pick": pick_walk,
