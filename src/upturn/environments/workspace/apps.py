@@ -91,6 +91,7 @@ def action_of(call: str) -> Action:
     if action is None:
         raise OperationError(
             "bad_value",
-            f"call must be written as it will be made, such as app.operation name=value; got {call[:60]!r}",
+            "call must be written as it will be made, such as app.operation name=value, or as a JSON object with "
+            f"target_app, operation and an object of parameters; got {call[:60]!r}",
         )
     return action
