@@ -14,14 +14,14 @@ from upturn.loop.check import check_names
 from upturn.loop.context import Context
 from upturn.loop.cycle import serve
 from upturn.loop.demo import ENOUGH_DECISIONS, LEAD, family_shares
-from upturn.loop.demo_plan import BRIEF, ERRANDS, OFFICE, DemoPlan, Size, demo_config
+from upturn.loop.demo_plan import PLANS, DemoPlan, Size, demo_config
 from upturn.loop.exam import ExamResult, Mark
 
 SIZES: tuple[Size, ...] = get_args(Size)
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("plan", (BRIEF, OFFICE, ERRANDS), ids=("brief", "office", "errands"))
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_configuration_is_an_ordinary_valid_one(plan: DemoPlan, size: Size) -> None:
     config = demo_config(seed=5, size=size, directory="elsewhere", plan=plan)
     kit = resolve_kit(config.environment.name)

@@ -5,19 +5,20 @@ import pytest
 from upturn.environments import resolve_kit
 from upturn.environments.office.tasks import FAMILIES
 from upturn.errors import UnknownNameError
-from upturn.loop.demo_plan import BRIEF, ERRANDS, OFFICE, PLANS, DemoPlan, demo_config, plan_named
+from upturn.loop.demo_plan import BRIEF, OFFICE, PLANS, DemoPlan, demo_config, plan_named
 from upturn.training.pretraining import course_named
 
 
 def test_plans_by_name() -> None:
-    assert list(PLANS) == ["office", "errands"]
+    assert list(PLANS) == ["errands", "office-brief", "office"]
     assert plan_named("office") is OFFICE
-    assert plan_named(None) is BRIEF
-    with pytest.raises(UnknownNameError, match="no demo in an environment 'moon'; known: office, errands"):
+    with pytest.raises(
+        UnknownNameError, match="no demo in an environment 'moon'; known: errands, office-brief, office"
+    ):
         plan_named("moon")
 
 
-@pytest.mark.parametrize("plan", (BRIEF, OFFICE, ERRANDS), ids=("brief", "office", "errands"))
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_a_plan_practises_what_its_model_was_shown_and_what_is_served(plan: DemoPlan) -> None:
     families = resolve_kit(plan.environment).families
     assert set(plan.learned) <= set(course_named(plan.model).families)

@@ -14,12 +14,12 @@ from upturn.cli.output import emit, resumable
 def demo(  # noqa: PLR0917  # one parameter per option
     seed: Annotated[int, typer.Option(min=0, help="Everything random is derived from it.")] = 0,
     environment: Annotated[
-        str | None,
+        str,
         typer.Option(
-            help="office: all that the shipped model knows of it, in half an hour; errands: a small office, in "
-            "minutes. Left out = the office in brief, in minutes."
+            help="errands: a small office, in minutes; office: the large one, all that its model was shown, in half "
+            "an hour; office-brief: nine families of it, in minutes."
         ),
-    ] = None,
+    ] = "errands",
     size: Annotated[Literal["full", "tiny"], typer.Option(help="tiny: the same steps in under a minute.")] = "full",
     directory: Annotated[Path, typer.Option(help="Folder that holds one folder per run.")] = Path("runs"),
     resume: Annotated[
@@ -43,7 +43,7 @@ def demo(  # noqa: PLR0917  # one parameter per option
         plan = plan_named(environment)
         run_dir = chosen_run(directory, "demo", resume)
         config = demo_config(seed=seed, size=size, directory=str(directory), plan=plan)
-        where = "" if environment is None else f" --environment {environment}"
+        where = "" if environment == "errands" else f" --environment {environment}"
         command = f"upturn demo --seed {seed} --size {size}{where}"
         with (
             resumable(f"{command} --directory {quote(str(directory))} --resume {quote(str(run_dir))}"),

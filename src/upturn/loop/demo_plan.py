@@ -116,20 +116,18 @@ ERRANDS = DemoPlan(
     success_by_level={1: 0.75, 2: 0.75, 3: 0.75},
     work=0,
 )
-PLANS: Mapping[str, DemoPlan] = {plan.environment: plan for plan in (OFFICE, ERRANDS)}
-"""By ``--environment``."""
+PLANS: Mapping[str, DemoPlan] = {"errands": ERRANDS, "office-brief": BRIEF, "office": OFFICE}
+"""By what ``--environment`` is told."""
 
 
-def plan_named(name: str | None) -> DemoPlan:
-    """The plan for an environment, ``None`` = the brief one; UnknownNameError lists those that have one."""
-    if name is None:
-        return BRIEF
+def plan_named(name: str) -> DemoPlan:
+    """The plan of that name; UnknownNameError lists those that there are."""
     if name not in PLANS:
         raise UnknownNameError(f"no demo in an environment {name!r}; known: {', '.join(PLANS)}")
     return PLANS[name]
 
 
-def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan = BRIEF) -> Config:
+def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan = ERRANDS) -> Config:
     """The demo's configuration; it is an ordinary ``upturn.toml`` in all but the file."""
     is_full = size == "full"
     return parse_config(
