@@ -73,16 +73,16 @@ OFFICE = DemoPlan(
     success_by_level={1: 0.85, 2: 0.85, 3: 0.85, 4: 0.60},
     work=3000,
 )
-GLIMPSED = (
+IN_BRIEF = (
     *("mail_flag", "mail_move", "chat_number"),
     *("mail_forward", "event_move_after", "chat_message"),
     *("mail_move_partly", "mail_to_book", "chat_answer"),
 )
-"""Families of the office that nano was shown too little of to know them."""
+"""Three families of each of three levels, of those that nano was but given a glimpse of."""
 BRIEF = replace(
     OFFICE,
-    learned=GLIMPSED,
-    served=(*GLIMPSED, *RULES_ONLY),
+    learned=IN_BRIEF,
+    served=(*IN_BRIEF, *RULES_ONLY),
     max_tokens=320,
     max_action_tokens=40,
     tasks=960,

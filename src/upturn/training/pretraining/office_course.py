@@ -99,7 +99,7 @@ TABLES = Phase(
     warmup_steps=40,
     decay_steps=150,
 )
-"""Reading tables is what level 4 lacked after ``SKILLS``: every other step was right."""
+"""Reading tables is what level 4 lacked most after ``SKILLS``; one question about each teaches it slowly."""
 
 
 def _texts(count: int = 60) -> Iterator[str]:
