@@ -138,6 +138,40 @@ def test_what_a_table_is_asked_for_stands_in_it() -> None:
         assert any(value in re.findall(r"\w+", str(given)) for given in action.parameters.values())
 
 
+def test_pairs_are_said_again_whole_and_in_another_order() -> None:
+    orders = set()
+    for number in range(60):
+        ((shown, told),) = OFFICE.walk("pairs", number)
+        pairs = re.findall(r"([^\d\s]\S*) (\d+)", shown.text)
+        found = re.findall(r"([^\d\s]\S*) (\d+)", str(told.parameters["text"]))
+        assert set(found) <= set(pairs)
+        assert len(set(found)) == min(len(pairs), 6)
+        orders.add(tuple(pairs.index(each) for each in found))
+    assert len(orders) > 30
+
+
+def _sought(shown: str, question: str) -> list[str]:
+    """Whatever answers the question there."""
+    if not shown.startswith(("1 table: ", "columns ")):
+        (asked,) = re.findall(r"(?:(?:which one|what) is )?(\S+)\?$", question)
+        ends = [(line.split()[0], line.split()[-1]) for line in shown.splitlines()]
+        return [name if asked == one else one for one, name in ends if asked in (one, name)]
+    lines = shown.removeprefix("1 table: ").split(" / ") if "table:" in shown else shown.splitlines()[1:]
+    header, *rows = [re.sub(r"^\d+: ", "", line).split(" | ") for line in lines]
+    found = re.findall(r"the (\S+) of (\S+?)\??$", question)
+    ((of, key),) = found or [pair[::-1] for pair in re.findall(r"(\S+): (\S+)\?", question)]
+    return [row[header.index(of)] for row in rows if row[0] == key]
+
+
+def test_answers_about_a_table_or_a_list_stand_there_beside_what_is_asked_for() -> None:
+    for number in range(100):
+        walk = OFFICE.walk("questions", number)
+        shown, _, first = walk[0][0].text.rpartition("\n")
+        for question, (_, told) in zip([first, *(seen.text for seen, _ in walk[1:])], walk, strict=True):
+            (wanted,) = _sought(shown, question)
+            assert told.parameters == {"text": wanted}, (shown, question)
+
+
 def test_one_open_thing_is_late_and_it_or_who_has_it_is_told() -> None:
     for number in range(60):
         (asked, _), (shown, action) = OFFICE.walk("late", number)

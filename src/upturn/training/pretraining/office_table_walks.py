@@ -8,6 +8,61 @@ from upturn.records import Action, Observation
 from upturn.training.pretraining.demonstration import Walk
 
 MOST_ROWS = 9
+MOST_QUESTIONS = 6
+
+
+def pairs_walk(number: int, words: Sequence[str]) -> Walk:
+    """Words with a number each, said again in another order: every other token written is a look-up."""
+    rng = Random(f"pairs/{number}")
+    count = rng.randint(3, 8)
+    found = dict(zip(rng.sample(words, count), _numbers(rng, count), strict=True))
+    asked = rng.sample(sorted(found), min(count, MOST_QUESTIONS))
+    shown = " ".join(f"{word} {value}" for word, value in found.items())
+    return [(Observation(shown), answer(" ".join(f"{word} {found[word]}" for word in asked)))]
+
+
+def questions_walk(number: int, words: Sequence[str]) -> Walk:
+    """Questions in turn about one table or list, shown with the first: what stands beside this, which one is it."""
+    rng = Random(f"questions/{number}")
+    count = rng.randint(2, MOST_ROWS)
+    shown, asked = (_list_asked if rng.random() < 0.4 else _table_asked)(rng, words, count)
+    texts = [f"{shown}\n{asked[0][0]}", *(question for question, _ in asked[1:])]
+    return [(Observation(text), answer(found)) for text, (_, found) in zip(texts, asked, strict=True)]
+
+
+def _table_asked(rng: Random, words: Sequence[str], count: int) -> tuple[str, list[tuple[str, str]]]:
+    """A table of a document or a sheet, and questions about its cells with what they hold."""
+    width = rng.randint(1, 2)
+    drawn = rng.sample(words, 2 * count + width + 1)
+    keys, others, (kind, *headers) = drawn[:count], drawn[count : 2 * count], drawn[2 * count :]
+    columns = [others if rng.random() < 0.2 else _numbers(rng, count) for _ in headers]
+    rows = [[kind, *headers], *([key, *values] for key, *values in zip(keys, *columns, strict=True))]
+    shown = f"1 table: {' / '.join(' | '.join(row) for row in rows)}" if rng.random() < 0.5 else _sheet(rows)
+    ways = ("what is the {of} of {key}?", "the {of} of {key}", "{key}: {of}?")
+    asked = []
+    for place in rng.sample(range(count), min(count, MOST_QUESTIONS)):
+        column = rng.randrange(width)
+        asked.append((rng.choice(ways).format(of=headers[column], key=keys[place]), columns[column][place]))
+    return shown, asked
+
+
+def _list_asked(rng: Random, words: Sequence[str], count: int) -> tuple[str, list[tuple[str, str]]]:
+    """A list as apps show what they found, an id first; asked for are ids by name and names by id."""
+    kind, is_dated = rng.choice("mefc"), rng.random() < 0.3
+    ids = [f"{kind}{each}" for each in rng.sample(range(100, 1000), count)]
+    names = rng.sample(words, count)
+    dates = [f"{_date(rng.randint(0, 60))} " if is_dated else "" for _ in ids]
+    rows = [f"{one} {date}{name}" for one, date, name in zip(ids, dates, names, strict=True)]
+    asked = []
+    for place in rng.sample(range(count), min(count, MOST_QUESTIONS)):
+        by_name = (rng.choice(("which one is {}?", "{}?")).format(names[place]), ids[place])
+        asked.append(by_name if rng.random() < 0.7 else (f"what is {ids[place]}?", names[place]))
+    return "\n".join(rows), asked
+
+
+def _numbers(rng: Random, count: int) -> list[str]:
+    """That all differ."""
+    return [str(number) for number in rng.sample(range(2, 1000), count)]
 
 
 def table_walk(number: int, words: Sequence[str]) -> Walk:
