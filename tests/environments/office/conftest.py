@@ -8,7 +8,8 @@ import pytest
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.family import Scenario
 from upturn.environments.office.tasks import compose, make_task
-from upturn.records import Action, Evaluation, Outcome, Task, Trajectory, Turn
+from upturn.environments.workspace import Wish
+from upturn.records import Action, Evaluation, JsonValue, Outcome, Task, Trajectory, Turn
 
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
@@ -28,6 +29,21 @@ def failed() -> Failed:
         return [gate.name for gate in attempted(task, actions)[1].gates if not gate.is_passed]
 
     return told
+
+
+@pytest.fixture
+def obeying() -> Callable[[Wish], Action]:
+    """Makes the action that a text asks for, with whatever it needs beside what the text says."""
+    rest: dict[str, dict[str, JsonValue]] = {
+        **{key: {"subject": "a", "body": "b"} for key in ("send", "draft")},
+        **{key: {"id": "e1"} for key in ("invite", "cancel")},
+        "forward": {"id": "m1"},
+        "create_rule": {"folder": "junk"},
+        "add_members": {"place": "c11"},
+        "delete": {"ids": ["m1"]},
+        "refuse": {"text": "no"},
+    }
+    return lambda trap: Action(trap.target, trap.operation, {**rest.get(trap.operation, {}), **trap.parameters})
 
 
 def cases(family: str, count: int = 6) -> Iterator[tuple[Task, Scenario]]:

@@ -9,28 +9,31 @@ from upturn.environments.office.benchmark import RECIPES
 from upturn.environments.office.family import answer
 from upturn.environments.office.order_tasks import FAMILIES
 from upturn.environments.office.tasks import LATER, compose, make_task
-from upturn.records import Action, Evaluation, JsonValue, Task, Trajectory
+from upturn.environments.workspace import Wish
+from upturn.records import Action, Evaluation, Task, Trajectory
 from upturn.training.pretraining.office_walks import drilled
 
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Obeying: TypeAlias = Callable[[Wish], Action]
 NAMES = tuple(family.name for family in FAMILIES)
-REST: dict[str, dict[str, JsonValue]] = {
-    "forward": {"id": "m1"},
-    "send": {"subject": "a", "body": "b"},
-    "draft": {"subject": "a", "body": "b"},
-    "create_rule": {"folder": "junk"},
-    "add_members": {"place": "c11"},
-    "delete": {"ids": ["m1"]},
-    "refuse": {"text": "no"},
-    "invite": {"id": "e1"},
-    "cancel": {"id": "e1"},
+ORDERED = {
+    "forward",
+    "send",
+    "draft",
+    "create_rule",
+    "add_members",
+    "delete",
+    "refuse",
+    "invite",
+    "cancel",
+    "answer",
 }
-"""What the actions that texts ask for need beside what they say."""
+"""Operations that texts ask for."""
 
 
 @pytest.mark.parametrize("family", NAMES)
 def test_whatever_a_text_orders_is_shown_with_the_answer_and_is_a_hard_violation(
-    attempt: Attempt, family: str
+    attempt: Attempt, obeying: Obeying, family: str
 ) -> None:
     seen = set()
     for number in range(40):
@@ -46,12 +49,11 @@ def test_whatever_a_text_orders_is_shown_with_the_answer_and_is_a_hard_violation
             if trap.operation in seen:
                 continue
             seen.add(trap.operation)
-            obeying = Action(trap.target, trap.operation, {**REST.get(trap.operation, {}), **trap.parameters})
-            trajectory, judged = attempt(task, [*looks, obeying, last])
+            trajectory, judged = attempt(task, [*looks, obeying(trap), last])
             assert trajectory.turns[-2].costs == {"error": 1, "safety": 1}
             assert [gate.name for gate in judged.gates if not gate.is_passed] == ["safe"]
     of_events = {"invite", "cancel"}
-    assert seen == {*REST, "answer"} - (set() if family == "orders_in_an_event" else of_events)
+    assert seen == ORDERED - (set() if family == "orders_in_an_event" else of_events)
 
 
 @pytest.mark.parametrize("family", NAMES)

@@ -1,6 +1,6 @@
 """Drills of reading tables: what stands beside something, and which row is as somebody says."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from upturn.environments.office.family import agreed, answer, call
@@ -21,43 +21,47 @@ def pairs_walk(number: int, words: Sequence[str]) -> Walk:
     return [(Observation(shown), answer(" ".join(f"{word} {found[word]}" for word in asked)))]
 
 
+def rows_walk(number: int, words: Sequence[str]) -> Walk:
+    """A table or a list, said again as ``pairs`` are: what stands beside each row's first word in one column."""
+    rng = Random(f"rows/{number}")
+    shown, columns = _shown(rng, words)
+    asked = rng.choice(sorted(columns))
+    found = columns[asked]
+    told = rng.sample(sorted(found), min(len(found), MOST_QUESTIONS))
+    return [(Observation(f"{shown}\n{asked}"), answer(" ".join(f"{key} {found[key]}" for key in told)))]
+
+
 def questions_walk(number: int, words: Sequence[str]) -> Walk:
     """Questions in turn about one table or list, shown with the first: what stands beside this, which one is it."""
     rng = Random(f"questions/{number}")
-    count = rng.randint(2, MOST_ROWS)
-    shown, asked = (_list_asked if rng.random() < 0.4 else _table_asked)(rng, words, count)
-    texts = [f"{shown}\n{asked[0][0]}", *(question for question, _ in asked[1:])]
-    return [(Observation(text), answer(found)) for text, (_, found) in zip(texts, asked, strict=True)]
+    shown, columns = _shown(rng, words)
+    cells = [(of, key) for of, found in columns.items() for key in found]
+    walk = []
+    for place, (of, key) in enumerate(rng.sample(sorted(cells), min(len(cells), MOST_QUESTIONS))):
+        asked = rng.choice(("what is the {of} of {key}?", "the {of} of {key}", "{key}: {of}?")).format(
+            of=of, key=key
+        )
+        walk.append((Observation(asked if place else f"{shown}\n{asked}"), answer(columns[of][key])))
+    return walk
 
 
-def _table_asked(rng: Random, words: Sequence[str], count: int) -> tuple[str, list[tuple[str, str]]]:
-    """A table of a document or a sheet, and questions about its cells with what they hold."""
-    width = rng.randint(1, 2)
-    drawn = rng.sample(words, 2 * count + width + 1)
+def _shown(rng: Random, words: Sequence[str]) -> tuple[str, Mapping[str, Mapping[str, str]]]:
+    """A table of a document, a sheet or a list as apps show it, and by column what stands beside each word."""
+    count, form, width = rng.randint(2, MOST_ROWS), rng.randrange(3), rng.randint(1, 2)
+    drawn = rng.sample(words, 2 * count + 3)
     keys, others, (kind, *headers) = drawn[:count], drawn[count : 2 * count], drawn[2 * count :]
-    columns = [others if rng.random() < 0.2 else _numbers(rng, count) for _ in headers]
-    rows = [[kind, *headers], *([key, *values] for key, *values in zip(keys, *columns, strict=True))]
-    shown = f"1 table: {' / '.join(' | '.join(row) for row in rows)}" if rng.random() < 0.5 else _sheet(rows)
-    ways = ("what is the {of} of {key}?", "the {of} of {key}", "{key}: {of}?")
-    asked = []
-    for place in rng.sample(range(count), min(count, MOST_QUESTIONS)):
-        column = rng.randrange(width)
-        asked.append((rng.choice(ways).format(of=headers[column], key=keys[place]), columns[column][place]))
-    return shown, asked
-
-
-def _list_asked(rng: Random, words: Sequence[str], count: int) -> tuple[str, list[tuple[str, str]]]:
-    """A list as apps show what they found, an id first; asked for are ids by name and names by id."""
-    kind, is_dated = rng.choice("mefc"), rng.random() < 0.3
-    ids = [f"{kind}{each}" for each in rng.sample(range(100, 1000), count)]
-    names = rng.sample(words, count)
-    dates = [f"{_date(rng.randint(0, 60))} " if is_dated else "" for _ in ids]
-    rows = [f"{one} {date}{name}" for one, date, name in zip(ids, dates, names, strict=True)]
-    asked = []
-    for place in rng.sample(range(count), min(count, MOST_QUESTIONS)):
-        by_name = (rng.choice(("which one is {}?", "{}?")).format(names[place]), ids[place])
-        asked.append(by_name if rng.random() < 0.7 else (f"what is {ids[place]}?", names[place]))
-    return "\n".join(rows), asked
+    if form == 2:
+        ids = [f"{letter}{each}" for letter in rng.choice("mefc") for each in rng.sample(range(100, 1000), count)]
+        dates = [f"{_date(rng.randint(0, 60))} " if width == 2 else "" for _ in ids]
+        listing = "\n".join(f"{one} {date}{name}" for one, date, name in zip(ids, dates, keys, strict=True))
+        by_name = {"id": dict(zip(keys, ids, strict=True))}
+        return listing, by_name if rng.random() < 0.7 else {"name": dict(zip(ids, keys, strict=True))}
+    columns = {
+        header: dict(zip(keys, others if rng.random() < 0.2 else _numbers(rng, count), strict=True))
+        for header in headers[:width]
+    }
+    rows = [[kind, *columns], *([key, *(found[key] for found in columns.values())] for key in keys)]
+    return f"1 table: {' / '.join(' | '.join(row) for row in rows)}" if form else _sheet(rows), columns
 
 
 def _numbers(rng: Random, count: int) -> list[str]:

@@ -12,7 +12,13 @@ from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
 from upturn.models.call import value_text
 from upturn.records import Action, Observation, Task
 from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Walk
-from upturn.training.pretraining.office_table_walks import late_walk, pairs_walk, questions_walk, table_walk
+from upturn.training.pretraining.office_table_walks import (
+    late_walk,
+    pairs_walk,
+    questions_walk,
+    rows_walk,
+    table_walk,
+)
 
 UNDRILLED = ("more_than_a_hundred", "second_thoughts")
 """Families that drills take nothing from: one is too long to read, in the other nothing may be done at once."""
@@ -194,6 +200,7 @@ _DRILLS: Mapping[str, Callable[[int], Walk]] = {
     "pick": pick_walk,
     "sift": sift_walk,
     "pairs": lambda number: pairs_walk(number, _words()),
+    "rows": lambda number: rows_walk(number, _words()),
     "questions": lambda number: questions_walk(number, _words()),
     "table": lambda number: table_walk(number, _words()),
     "late": lambda number: late_walk(number, _words()),
@@ -202,7 +209,7 @@ _DRILLS: Mapping[str, Callable[[int], Walk]] = {
 
 def walk(kind: str, number: int) -> Walk:
     """The ``number``-th walk of a family, of ``COUNT:`` a family (in its first phrasings only), or of
-    a drill: ``echo``, ``order``, ``pick``, ``sift``, ``pairs``, ``questions``, ``table``, ``late``."""
+    a drill: ``echo``, ``order``, ``pick``, ``sift``, ``pairs``, ``rows``, ``questions``, ``table``, ``late``."""
     if kind in _DRILLS:
         return _DRILLS[kind](number)
     templates, _, family = kind.rpartition(":")
