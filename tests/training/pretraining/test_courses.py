@@ -150,17 +150,24 @@ def test_pairs_are_said_again_whole_and_in_another_order() -> None:
     assert len(orders) > 30
 
 
-def _sought(shown: str, question: str) -> list[str]:
-    """Whatever answers the question there."""
+def _columns(shown: str) -> dict[str, dict[str, str]]:
+    """What is shown, by column: what stands beside each word."""
     if not shown.startswith(("1 table: ", "columns ")):
-        (asked,) = re.findall(r"(?:(?:which one|what) is )?(\S+)\?$", question)
         ends = [(line.split()[0], line.split()[-1]) for line in shown.splitlines()]
-        return [name if asked == one else one for one, name in ends if asked in (one, name)]
+        return {"id": {name: one for one, name in ends}, "name": dict(ends)}
     lines = shown.removeprefix("1 table: ").split(" / ") if "table:" in shown else shown.splitlines()[1:]
     header, *rows = [re.sub(r"^\d+: ", "", line).split(" | ") for line in lines]
-    found = re.findall(r"the (\S+) of (\S+?)\??$", question)
-    ((of, key),) = found or [pair[::-1] for pair in re.findall(r"(\S+): (\S+)\?", question)]
-    return [row[header.index(of)] for row in rows if row[0] == key]
+    return {of: {row[0]: row[place] for row in rows} for place, of in enumerate(header) if place}
+
+
+def test_rows_are_said_again_with_what_stands_in_the_column_that_is_named() -> None:
+    for number in range(100):
+        ((observation, told),) = OFFICE.walk("rows", number)
+        shown, _, of = observation.text.rpartition("\n")
+        found = _columns(shown)[of]
+        said = str(told.parameters["text"]).split()
+        assert len(set(said[::2])) == min(len(found), 6)
+        assert [found[key] for key in said[::2]] == said[1::2]
 
 
 def test_answers_about_a_table_or_a_list_stand_there_beside_what_is_asked_for() -> None:
@@ -168,8 +175,9 @@ def test_answers_about_a_table_or_a_list_stand_there_beside_what_is_asked_for() 
         walk = OFFICE.walk("questions", number)
         shown, _, first = walk[0][0].text.rpartition("\n")
         for question, (_, told) in zip([first, *(seen.text for seen, _ in walk[1:])], walk, strict=True):
-            (wanted,) = _sought(shown, question)
-            assert told.parameters == {"text": wanted}, (shown, question)
+            asked = re.findall(r"the (\S+) of (\S+?)\??$", question)
+            ((of, key),) = asked or [pair[::-1] for pair in re.findall(r"(\S+): (\S+)\?", question)]
+            assert told.parameters == {"text": _columns(shown)[of][key]}, (shown, question)
 
 
 def test_one_open_thing_is_late_and_it_or_who_has_it_is_told() -> None:

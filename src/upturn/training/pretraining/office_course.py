@@ -78,7 +78,7 @@ forms in some hundred steps; where one token in eighty is, in thousands."""
 ROWS = Phase(
     name="rows",
     first_step=PAIRS.first_step + PAIRS.steps,
-    steps=500,
+    steps=900,
     mixture={"rows": 6.0, "pairs": 1.0, "echo": 0.5, "order": 0.5},
     learning_rate=2e-3,
     warmup_steps=20,
