@@ -21,6 +21,17 @@ def pairs_walk(number: int, words: Sequence[str]) -> Walk:
     return [(Observation(shown), answer(" ".join(f"{word} {found[word]}" for word in asked)))]
 
 
+def turned_walk(number: int, words: Sequence[str]) -> Walk:
+    """As ``pairs``, but line by line, and the number or id stands before its word, as in lists."""
+    rng = Random(f"turned/{number}")
+    count, letter = rng.randint(3, 8), rng.choice(("", rng.choice("mefc")))
+    values = [f"{letter}{each}" for each in rng.sample(range(100, 1000), count)]
+    found = dict(zip(rng.sample(words, count), values, strict=True))
+    asked = rng.sample(sorted(found), min(count, MOST_QUESTIONS))
+    shown = "\n".join(f"{value} {word}" for word, value in found.items())
+    return [(Observation(shown), answer(" ".join(f"{word} {found[word]}" for word in asked)))]
+
+
 def rows_walk(number: int, words: Sequence[str]) -> Walk:
     """A table or a list, said again as ``pairs`` are: what stands beside each row's first word in one column."""
     rng = Random(f"rows/{number}")
@@ -47,7 +58,7 @@ def questions_walk(number: int, words: Sequence[str]) -> Walk:
 
 def _shown(rng: Random, words: Sequence[str]) -> tuple[str, Mapping[str, Mapping[str, str]]]:
     """A table of a document, a sheet or a list as apps show it, and by column what stands beside each word."""
-    count, form, width = rng.randint(2, MOST_ROWS), rng.randrange(3), rng.randint(1, 2)
+    count, form, width = rng.randint(2, MOST_ROWS), rng.randrange(3), rng.choice((1, 1, 1, 1, 2))
     drawn = rng.sample(words, 2 * count + 3)
     keys, others, (kind, *headers) = drawn[:count], drawn[count : 2 * count], drawn[2 * count :]
     if form == 2:

@@ -18,6 +18,7 @@ from upturn.training.pretraining.office_table_walks import (
     questions_walk,
     rows_walk,
     table_walk,
+    turned_walk,
 )
 
 UNDRILLED = ("more_than_a_hundred", "second_thoughts")
@@ -200,6 +201,7 @@ _DRILLS: Mapping[str, Callable[[int], Walk]] = {
     "pick": pick_walk,
     "sift": sift_walk,
     "pairs": lambda number: pairs_walk(number, _words()),
+    "turned": lambda number: turned_walk(number, _words()),
     "rows": lambda number: rows_walk(number, _words()),
     "questions": lambda number: questions_walk(number, _words()),
     "table": lambda number: table_walk(number, _words()),
@@ -208,8 +210,8 @@ _DRILLS: Mapping[str, Callable[[int], Walk]] = {
 
 
 def walk(kind: str, number: int) -> Walk:
-    """The ``number``-th walk of a family, of ``COUNT:`` a family (in its first phrasings only), or of
-    a drill: ``echo``, ``order``, ``pick``, ``sift``, ``pairs``, ``rows``, ``questions``, ``table``, ``late``."""
+    """The ``number``-th walk of a family, of ``COUNT:`` a family (in its first phrasings only), or of a drill, as
+    ``echo`` or ``order``."""
     if kind in _DRILLS:
         return _DRILLS[kind](number)
     templates, _, family = kind.rpartition(":")
