@@ -23,6 +23,7 @@ def validate(
         list[str] | None, typer.Option("--family", help="Only this family; repeat for several.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the tasks and the random actions.")] = 0,
+    processes: Annotated[int, typer.Option(min=1, help="That families are shared out to; the figures stay.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Check the contract, and by family ceiling, floor, sameness, mutants, attacks. Exit code 1 on a breach."""
@@ -39,7 +40,8 @@ def validate(
         details["unchecked"] = ["everything else: mend the contract first"]
     else:
         with progress("families", len(families)) as ticker:
-            for report in validate_kit(kit, Plan(tasks, seed), families=families, name=name):
+            plan = Plan(tasks, seed)
+            for report in validate_kit(kit, plan, families=families, name=name, processes=processes):
                 reports.append(report)
                 ticker.advance()
         details |= {"unchecked": unchecked(kit, reports), "breaches": _breaches(reports)}

@@ -1,38 +1,78 @@
 """A whole kit, family by family, and what could not be checked about it."""
 
+import signal
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from itertools import repeat
+from multiprocessing import get_context
 
-from upturn.environments.kit import EnvironmentKit, tools_of
+from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
 from upturn.environments.validation.attack import NEEDS_ORACLE, PANEL
 from upturn.environments.validation.family import Check, FamilyReport, Plan, validate_family
 from upturn.environments.validation.sameness import digests, digests_elsewhere
-from upturn.errors import described
+from upturn.errors import WorldError, described
 
 _DIGESTED = 1
 """Tasks of each split and seed that are compared between processes."""
 
 
 def validate_kit(
-    kit: EnvironmentKit, plan: Plan, *, families: Sequence[str] = (), name: str | None = None
+    kit: EnvironmentKit,
+    plan: Plan,
+    *,
+    families: Sequence[str] = (),
+    name: str | None = None,
+    processes: int = 1,
 ) -> Iterator[FamilyReport]:
     """Reports family by family.
 
     ``families``: only these; empty = all. ``name``: by which another process finds the kit; None = only this one is
-    tried.
+    tried. ``processes``: that families are shared out to, 1 = none but this one, the only one without a name;
+    reports are the same.
 
     A kit that raises is reported, not raised: the family's only check is then ``tried``, which does not hold.
     Raises WorldError where another process cannot try the kit.
     """
     chosen = tuple(families or kit.families)
     sayings = _Sayings(kit, chosen, name)
-    for family in chosen:
-        try:
-            report = validate_family(kit, family, plan)
-        except Exception as exc:  # noqa: BLE001  # of foreign code: this is where it is reported
-            broken = Check("tried", 0.0, 1, ">= 1", False, breach=f"it raised {described(exc)}")
-            yield FamilyReport(family, kit.families[family], (broken,))
-        else:
-            yield report._replace(checks=(*report.checks, sayings.check(family)))
+    reports: Iterator[FamilyReport]
+    if name is None or processes == 1:
+        reports = (_tried(kit, family, plan) for family in chosen)
+    else:
+        reports = _shared_out(name, chosen, plan, processes)
+    for report in reports:
+        is_broken = report.checks[0].name == "tried"
+        yield report if is_broken else report._replace(checks=(*report.checks, sayings.check(report.family)))
+
+
+def _tried(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
+    try:
+        return validate_family(kit, family, plan)
+    except Exception as exc:  # noqa: BLE001  # of foreign code: this is where it is reported
+        broken = Check("tried", 0.0, 1, ">= 1", False, breach=f"it raised {described(exc)}")
+        return FamilyReport(family, kit.families[family], (broken,))
+
+
+def _shared_out(name: str, families: Sequence[str], plan: Plan, processes: int) -> Iterator[FamilyReport]:
+    """In the families' order. Ctrl-C is this process's to handle; families not yet begun are then left."""
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    try:
+        yield from pool.map(_tried_there, repeat(name), families, repeat(plan))
+    except BrokenProcessPool as exc:
+        raise WorldError(f"a process that tried families of {name!r} was stopped: {exc}") from exc
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _tried_there(name: str, family: str, plan: Plan) -> FamilyReport:
+    return _tried(_kit(name), family, plan)
+
+
+@cache
+def _kit(name: str) -> EnvironmentKit:
+    return resolve_kit(name)
 
 
 def unchecked(kit: EnvironmentKit, reports: Sequence[FamilyReport], *, has_name: bool = True) -> list[str]:

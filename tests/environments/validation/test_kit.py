@@ -1,0 +1,48 @@
+"""A whole kit under validation: shared out to processes or not, the reports are the same."""
+
+from pathlib import Path
+
+import pytest
+
+from upturn.environments import resolve_kit
+from upturn.environments.validation import Plan, validate_kit
+from upturn.errors import WorldError
+
+FAMILIES = ("cell_ask", "mail_file", "event_add")
+PLAN = Plan(tasks=2, random_attempts=2)
+
+
+@pytest.fixture
+def kits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module with kits of errands whose making of held-out tasks goes wrong."""
+    (tmp_path / "kits_for_test.py").write_text(
+        "import os\n"
+        "from upturn.environments.errands.kit import ErrandsKit\n"
+        "class Raising(ErrandsKit):\n"
+        "    def tasks(self, *, seed, split, families=None):\n"
+        "        if families == ['mail_file'] and split == 'heldout':\n"
+        "            raise RuntimeError('no more paper')\n"
+        "        return super().tasks(seed=seed, split=split, families=families)\n"
+        "class Dying(ErrandsKit):\n"
+        "    def tasks(self, *, seed, split, families=None):\n"
+        "        os._exit(3)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["errands", "kits_for_test:Raising"])
+def test_reports_are_the_same_from_other_processes_and_in_their_order(kits: None, name: str) -> None:
+    alone, shared = (
+        list(validate_kit(resolve_kit(name), PLAN, families=FAMILIES, name=name, processes=processes))
+        for processes in (1, 2)
+    )
+    assert alone == shared
+    assert [report.family for report in shared] == list(FAMILIES)
+    broken = [report.checks[0].breach for report in shared if report.checks[0].name == "tried"]
+    assert broken == (["it raised RuntimeError: no more paper"] if "Raising" in name else [])
+
+
+def test_a_process_that_dies_is_named(kits: None) -> None:
+    kit = resolve_kit("errands")
+    with pytest.raises(WorldError, match="tried families of 'kits_for_test:Dying' was stopped"):
+        list(validate_kit(kit, PLAN, families=FAMILIES, name="kits_for_test:Dying", processes=2))
