@@ -28,6 +28,8 @@ class DemoPlan:
     max_tokens: int
     """That an attempt may take, all that it is shown included."""
     max_action_tokens: int
+    temperature: float
+    """At which the agent that is trained serves and sits its exams; it practises at 1."""
     tasks: int
     """Routed to the agents before anything is trained."""
     tasks_after: int
@@ -61,6 +63,7 @@ OFFICE = DemoPlan(
     max_turns=12,
     max_tokens=512,
     max_action_tokens=48,
+    temperature=0.5,
     tasks=2400,
     tasks_after=600,
     heldout=780,
@@ -85,6 +88,7 @@ BRIEF = replace(
     served=(*IN_BRIEF, *RULES_ONLY),
     max_tokens=320,
     max_action_tokens=40,
+    temperature=1.0,
     tasks=960,
     heldout=540,
     iterations=80,
@@ -104,6 +108,7 @@ ERRANDS = DemoPlan(
     max_turns=10,
     max_tokens=240,
     max_action_tokens=40,
+    temperature=1.0,
     tasks=960,
     tasks_after=600,
     heldout=540,
@@ -141,7 +146,7 @@ def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan = ERRAN
                 "privacy": plan.environment != "office",
             },
             "agents": [
-                {"name": "nano", "kind": "local_model", "model": plan.model},
+                {"name": "nano", "kind": "local_model", "model": plan.model, "temperature": plan.temperature},
                 {"name": "rules", "kind": "rule_based", "import_path": plan.rules},
                 {"name": "wild", "kind": "local_model", "model": plan.model, "temperature": 1.8},
             ],
