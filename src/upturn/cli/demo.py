@@ -16,8 +16,8 @@ def demo(  # noqa: PLR0917  # one parameter per option
     environment: Annotated[
         str,
         typer.Option(
-            help="errands: a small office, in minutes; office: the large one, all that its model was shown, in "
-            "half an hour; office-brief: nine families of it, in minutes."
+            help="errands: a small office, in minutes; office: the large one, all that its model was shown, which "
+            "takes longer; office-brief: nine families of it."
         ),
     ] = "errands",
     size: Annotated[Literal["full", "tiny"], typer.Option(help="tiny: the same steps in under a minute.")] = "full",
