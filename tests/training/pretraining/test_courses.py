@@ -181,6 +181,21 @@ def test_answers_about_a_table_or_a_list_stand_there_beside_what_is_asked_for() 
             assert told.parameters == {"text": _columns(shown)[of][key]}, (shown, question)
 
 
+def test_columns_are_told_by_letter_with_what_stands_there_in_the_row_that_is_named() -> None:
+    for number in range(100):
+        walk = OFFICE.walk("columns", number)
+        sheet, _, first = walk[0][0].text.rpartition("\n")
+        lines = sheet.splitlines()[1:] if sheet.startswith("columns") else sheet.splitlines()
+        header, *rows = [re.sub(r"^\d+: ", "", line).split(" | ") for line in lines]
+        for key, (_, told) in zip([first, *(seen.text for seen, _ in walk[1:])], walk, strict=True):
+            (row,) = (row for row in rows if row[0] == key)
+            said = str(told.parameters["text"]).split()
+            assert set(said[::3]) == set(header[1:])
+            assert [f"{of} {'ABCD'[header.index(of)]} {row[header.index(of)]}" for of in said[::3]] == [
+                " ".join(said[place : place + 3]) for place in range(0, len(said), 3)
+            ]
+
+
 def test_what_was_asked_for_first_is_told_of_each_that_is_shown_in_turn() -> None:
     early = 0
     for number in range(100):

@@ -102,11 +102,20 @@ QUESTIONS = Phase(
     warmup_steps=20,
     decay_steps=1,
 )
+COLUMNS = Phase(
+    name="columns",
+    first_step=QUESTIONS.first_step + QUESTIONS.steps,
+    steps=500,
+    mixture={"columns": 6.0, "questions": 1.5, "rows": 0.5, "echo": 0.5, "order": 0.5},
+    learning_rate=2e-3,
+    warmup_steps=20,
+    decay_steps=1,
+)
 SOUGHT = Phase(
     name="sought",
-    first_step=QUESTIONS.first_step + QUESTIONS.steps,
+    first_step=COLUMNS.first_step + COLUMNS.steps,
     steps=600,
-    mixture={"sought": 6.0, "questions": 1.5, "echo": 0.5, "order": 1.0},
+    mixture={"sought": 6.0, "columns": 1.0, "questions": 1.0, "echo": 0.5, "order": 1.0},
     learning_rate=2e-3,
     warmup_steps=20,
     decay_steps=1,
@@ -131,7 +140,7 @@ TASKS = Phase(
         **{"5:book_to_mail": 1.4, "5:event_invite_partly": 0.8},
         **{f"6:{family}": 1.6 for family in LEVEL_4},
         **GLIMPSED,
-        **{"echo": 0.5, "order": 1.0, "sift": 0.8, "questions": 1.0, "sought": 2.5, "table": 1.0},
+        **{"echo": 0.5, "order": 1.0, "sift": 0.8, "questions": 0.7, "columns": 0.8, "sought": 2.0, "table": 1.0},
     },
     learning_rate=2e-3,
     warmup_steps=40,
@@ -158,7 +167,7 @@ OFFICE = Course(
     data="Generated demonstrations only: oracle walks through the office's tasks (training templates, a third of "
     "them with words left out or replaced; task numbers that no run uses) and drills of copying, of single "
     "operations, of choosing from lists and of reading tables. No held-out template, no text from elsewhere.",
-    schedule=(COPYING, COPYING_WELL, PAIRS, TURNED, ROWS, QUESTIONS, SOUGHT, TASKS),
+    schedule=(COPYING, COPYING_WELL, PAIRS, TURNED, ROWS, QUESTIONS, COLUMNS, SOUGHT, TASKS),
     walk=walk,
     new_tokenizer=_tokenizer,
     vocabulary=VOCABULARY,

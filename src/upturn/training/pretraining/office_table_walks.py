@@ -59,6 +59,22 @@ def questions_walk(number: int, words: Sequence[str]) -> Walk:
     return walk
 
 
+def columns_walk(number: int, words: Sequence[str]) -> Walk:
+    """A sheet of two to four columns; of some rows is said what stands in which: "cost C 761 limit B 312"."""
+    rng = Random(f"columns/{number}")
+    width, count = rng.randint(1, 3), rng.randint(1, 5)
+    drawn = rng.sample(words, count + width + 1)
+    keys, header = drawn[:count], drawn[count:]
+    shown, columns = _table(rng, keys, header, is_sheet=True)
+    if rng.random() < 0.5:
+        shown = shown.partition("\n")[2]
+    walk = []
+    for place, key in enumerate(rng.sample(keys, min(count, 3))):
+        told = [f"{of} {'ABCD'[header.index(of)]} {columns[of][key]}" for of in rng.sample(header[1:], width)]
+        walk.append((Observation(key if place else f"{shown}\n{key}"), answer(" ".join(told))))
+    return walk
+
+
 def sought_walk(number: int, words: Sequence[str]) -> Walk:
     """What is asked for first and found in tables or lists that are shown in turn, at times one look earlier."""
     rng = Random(f"sought/{number}")
@@ -75,7 +91,9 @@ def sought_walk(number: int, words: Sequence[str]) -> Walk:
         if is_list:
             shown, columns = _list(rng, keys, is_dated=rng.random() < 0.3)
         else:
-            shown, columns = _table(rng, keys, [rng.choice(words), header], is_sheet=rng.random() < 0.5)
+            others = [word for word in rng.sample(words, rng.randint(0, 1)) if word != header]
+            titles = [rng.choice(words), *rng.sample([header, *others], 1 + len(others))]
+            shown, columns = _table(rng, keys, titles, is_sheet=rng.random() < 0.5)
         if is_early:
             walk.append((Observation(shown), call("outlook.search", query=key)))
             shown = f"m{rng.randint(100, 999)} {rng.choice(words)}"
