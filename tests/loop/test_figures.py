@@ -96,6 +96,15 @@ def test_exam_that_misses_its_bar(toy: ModuleType, name: str, changed: dict[str,
     assert figures(replace(toy.FACTS, **exams))[name].holds is False
 
 
+def test_bars_of_gains_are_the_plans(toy: ModuleType) -> None:
+    facts = replace(toy.FACTS, after_sft=toy.exam("x", {"mail": 20, "sheet": 16}))  # as good as after practice
+    assert figures(facts)["gain_grpo"].holds is False
+    plan = replace(ERRANDS, gain=0.0, gain_by_practice=None)
+    found = {result.name: result for result in demo_results(facts, RESOURCES, plan)}
+    assert (found["gain"].bar, found["gain"].holds) == ("low > 0", True)
+    assert (found["gain_grpo"].value, found["gain_grpo"].bar, found["gain_grpo"].holds) == (0.0, None, None)
+
+
 @pytest.mark.parametrize(
     ("name", "changed"),
     [

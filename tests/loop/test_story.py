@@ -230,6 +230,7 @@ def test_unreleased_candidate_and_no_turned_task_leave_their_parts_out(
     assert [canary.title for canary in found.canaries] == ["The damaged candidate"]
     assert [event.label for event in found.routing.events] == ["damaged candidate enters", "damaged rolled back"]
     assert found.routing.best_agent_share is None
+    assert [each.is_kept_back for each in (*content.guardrails, *found.guardrails)] == [False, True]
     assert "release" not in [step.kind for step in found.lineage]
 
 

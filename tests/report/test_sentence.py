@@ -158,6 +158,18 @@ def test_happenings_follow_the_loop(content: ReportContent) -> None:
     assert tiles[-1][1] == "6 of 7"
 
 
+def test_a_candidate_that_the_guardrail_kept_back_is_among_what_happened(content: ReportContent) -> None:
+    rows = (GuardrailRow("mail", Estimate(-0.2, -0.3, -0.1, 40), is_shown_worse=True),)
+    kept_back = Guardrail(rows=rows, is_passed=False, rule="a rule", is_kept_back=True)
+    others = (replace(kept_back, rows=()), replace(kept_back, is_kept_back=False))
+    tiles = say.happenings(replace(content, guardrails=(kept_back, *others)))
+    assert tiles[3:5] == [
+        ("Kept back", "1", "candidate that got no canary: it is shown worse in mail"),
+        ("Kept back", "1", "candidate that got no canary: validation did not pass it"),
+    ]
+    assert tiles[5][0] == "Promoted"
+
+
 def test_a_point_before_the_first_iteration_is_not_counted_as_one() -> None:
     points = (CurvePoint(0, unseen=Estimate(0.4)), CurvePoint(1, reward=0.5), CurvePoint(2, reward=0.6))
     assert say.iterations(LearningCurve("GRPO", points)) == 2

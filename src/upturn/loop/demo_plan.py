@@ -47,6 +47,12 @@ class DemoPlan:
     """What success on held-out tasks must be in the end; None = levels have bars of their own."""
     success_by_level: Mapping[int, float]
     """The same by level."""
+    gain: float
+    """That held-out success must surely gain more than, over the version that served first."""
+    gain_by_practice: float | None
+    """That practice must add to supervised training, and surely something; None = there is no bar."""
+    incumbent_share: float
+    """Of the weights that served before, in the candidate's."""
     work: int
     """Held-out tasks that the last version works on beside its exam, for figures of its work; 0 = none."""
 
@@ -67,13 +73,16 @@ OFFICE = DemoPlan(
     tasks=2400,
     tasks_after=600,
     heldout=780,
-    iterations=120,
+    iterations=80,
     tasks_per_iteration=26,
     is_guided=True,
     sft_epochs=2,
     minutes=30,
     success=None,
     success_by_level={1: 0.85, 2: 0.85, 3: 0.85, 4: 0.60},
+    gain=0.0,
+    gain_by_practice=None,
+    incumbent_share=0.3,
     work=3000,
 )
 IN_BRIEF = (
@@ -97,6 +106,9 @@ BRIEF = replace(
     minutes=8,
     success=0.85,
     success_by_level={1: 0.75, 2: 0.75, 3: 0.75},
+    gain=0.25,
+    gain_by_practice=0.1,
+    incumbent_share=0.15,
     work=0,
 )
 ERRANDS = DemoPlan(
@@ -119,6 +131,9 @@ ERRANDS = DemoPlan(
     minutes=8,
     success=0.85,
     success_by_level={1: 0.75, 2: 0.75, 3: 0.75},
+    gain=0.25,
+    gain_by_practice=0.1,
+    incumbent_share=0.15,
     work=0,
 )
 PLANS: Mapping[str, DemoPlan] = {"errands": ERRANDS, "office-brief": BRIEF, "office": OFFICE}
@@ -171,7 +186,7 @@ def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan = ERRAN
                 "evaluate_every": 10 if is_full else 1,
                 "learning_rate": 4e-4,
                 "decay": "linear",
-                "incumbent_share": 0.15,
+                "incumbent_share": plan.incumbent_share,
             },
             "curriculum": {"policy": "failure_weighted", "is_gated": True} if plan.is_guided else {},
             "loop": {"improve": "nano"},

@@ -348,6 +348,7 @@ def _guardrail(facts: Facts) -> Guardrail:
         rule="A family shown worse (Holm over families), or a pooled loss of more than 5 points where the "
         "incumbent succeeds at 80 % or more, blocks the candidate.",
         pooled=None if strong is None else Estimate(strong.difference, strong.low, strong.high, strong.n),
+        is_kept_back=facts.release is None,
     )
 
 

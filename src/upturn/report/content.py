@@ -308,6 +308,8 @@ class Guardrail:
     """What would have blocked the candidate, in one sentence."""
     pooled: Estimate | None = None
     """Difference over the families the incumbent was already good at; None = there were none."""
+    is_kept_back: bool = False
+    """True: the candidate did not even get a canary."""
 
 
 @record

@@ -226,12 +226,19 @@ def happenings(content: ReportContent) -> list[tuple[str, str, str]]:
         count = sum(iterations(curve) for curve in curves)
         names = " and ".join(dict.fromkeys(curve.algorithm for curve in curves))
         tiles.append(("Trained", f"{count:,}", f"iterations of {names}"))
+    tiles += [_kept_back_tile(guardrail) for guardrail in content.guardrails if guardrail.is_kept_back]
     tiles += [_release_tile(canary) for canary in content.canaries]
     judged = [result for result in content.results if result.holds is not None]
     if judged:
         met = sum(result.holds is True for result in judged)
         tiles.append(("Checked", f"{met} of {len(judged)}", "bars met, each with its figure below"))
     return tiles
+
+
+def _kept_back_tile(guardrail: Guardrail) -> tuple[str, str, str]:
+    worse = [row.family for row in guardrail.rows if row.is_shown_worse]
+    why = f"it is shown worse in {', '.join(worse)}" if worse else "validation did not pass it"
+    return ("Kept back", "1", f"candidate that got no canary: {why}")
 
 
 def _release_tile(canary: Canary) -> tuple[str, str, str]:
