@@ -13,10 +13,11 @@ from upturn.models.call import value_text
 from upturn.records import Action, Observation, Task
 from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Walk
 from upturn.training.pretraining.office_table_walks import (
-    late_walk,
+    columns_walk,
     pairs_walk,
     questions_walk,
     rows_walk,
+    sought_walk,
     table_walk,
     turned_walk,
 )
@@ -204,8 +205,9 @@ _DRILLS: Mapping[str, Callable[[int], Walk]] = {
     "turned": lambda number: turned_walk(number, _words()),
     "rows": lambda number: rows_walk(number, _words()),
     "questions": lambda number: questions_walk(number, _words()),
+    "columns": lambda number: columns_walk(number, _words()),
+    "sought": lambda number: sought_walk(number, _words()),
     "table": lambda number: table_walk(number, _words()),
-    "late": lambda number: late_walk(number, _words()),
 }
 
 
