@@ -27,6 +27,14 @@ def test_a_search_looks_into_names_first_and_then_into_texts(desk: Desk, do: Do)
     assert do(desk(), "sharepoint.search query=gone").text == "no files"
 
 
+def test_a_search_does_not_tell_what_stands_in_sensitive_files(desk: Desk, do: Do) -> None:
+    hit = "f54 /legal/case.txt [privileged]"
+    assert do(desk(), "sharepoint.search query=case").text == hit
+    assert do(desk(), "sharepoint.search query=xxx").text == "no files"
+    assert do(desk(), "sharepoint.download id=f54", "sharepoint.search query=xxx").text == "no files"
+    assert do(desk(Persona(cleared=("f54",))), "sharepoint.search query=xxx").text == hit
+
+
 def test_long_files_are_shown_page_by_page(desk: Desk, do: Do) -> None:
     assert do(desk(), "sharepoint.download id=f54").text == "x" * 1_500 + "\npage 1 of 2"
     assert do(desk(), "sharepoint.download id=f54; page=2").text == "x" * 100 + "\npage 2 of 2"
