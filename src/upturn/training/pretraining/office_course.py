@@ -1,5 +1,5 @@
 """How ``nano`` is made. Copying first, since everything else rests on it, then looking things up, then tasks. Of
-tasks in which apps fail it gets but a glimpse: what is missing the loop is to add.
+some families, and of apps that fail, it gets but a glimpse: what is missing the loop is to add.
 """
 
 from collections.abc import Iterator
@@ -46,12 +46,12 @@ LEVEL_4 = (
     "event_cancelled_and_told",
 )
 GLIMPSED = (
+    *("cell_say", "table_filter", "channel_add"),
     *("cell_set_relocated", "mail_draft_unanswered", "event_move_denied"),
-    *("book_to_mail_relocated", "mail_reply_unanswered", "mail_forward_denied"),
-    *("mail_attachment_relocated", "mail_send_number_weathered", "budget_mailed_to_whoever_asks_weathered"),
+    *("event_invite_partly", "mail_move_partly", "mail_forward_denied"),
 )
-"""Tasks that it knows, in apps that fail: it is shown a few dozen walks of each, so that there is something to
-practise. Three of level 2, of level 3 and of level 4."""
+"""It is shown a few dozen walks of each, so that there is something to practise: three of level 1, and of levels 2
+and 3 tasks that it knows, in apps that fail."""
 LEARNED = (*LEVEL_1, *LEVEL_2, *LEVEL_3, *LEVEL_4, *GLIMPSED)
 """Families that it is shown: some with traps, some with faults."""
 
@@ -124,7 +124,7 @@ TASKS = Phase(
         **dict.fromkeys(LEVEL_2, 0.9),
         **dict.fromkeys(LEVEL_3, 1.1),
         **dict.fromkeys(LEVEL_4, 1.2),
-        **dict.fromkeys(GLIMPSED, 0.02),
+        **dict.fromkeys(GLIMPSED, 0.03),
         **{"echo": 0.5, "order": 1.0, "sift": 0.8, "questions": 0.3},
     },
     learning_rate=2e-3,
