@@ -32,13 +32,13 @@ def test_paragraphs_are_shown_with_number_and_style(desk: Desk, do: Do) -> None:
 
 def test_what_has_certain_words_is_shown_with_the_header_of_its_table(desk: Desk, do: Do) -> None:
     table = do(desk(), "word.insert_table id=f51; rows=who | when\\nann | may\\nbob | june").workspace
-    shown = {words: do(table, f"word.read_paragraphs id=f51; text={words}").text for words in ("MAY", "when", "plan")}
-    assert shown == {
-        "MAY": "2 (body) we begin in may\n3 table: who | when / ann | may",
-        "when": "3 table: who | when",
-        "plan": "1 (title) Plan",
-    }
-    assert do(table, "word.read_paragraphs id=f51; text=july").text == "no such text"
+    for words, shown in (
+        ("MAY", "2 (body) we begin in may\n3 table: who | when / ann | may"),
+        ("when", "3 table: who | when"),
+        ("plan", "1 (title) Plan"),
+        ("july", "no such text"),
+    ):
+        assert do(table, f"word.read_paragraphs id=f51; text={words}").text == shown
 
 
 def test_text_is_inserted_where_it_is_asked_for(desk: Desk, do: Do) -> None:
