@@ -7,6 +7,7 @@ from typing import Literal
 from upturn.config import Config, parse_config
 from upturn.environments.errands import LEARNED
 from upturn.errors import UnknownNameError
+from upturn.training.pretraining.office_course import GLIMPSED
 from upturn.training.pretraining.office_course import OFFICE as OFFICE_COURSE
 
 Size = Literal["full", "tiny"]
@@ -85,16 +86,10 @@ OFFICE = DemoPlan(
     incumbent_share=0.3,
     work=3000,
 )
-IN_BRIEF = (
-    *("mail_flag", "mail_move", "chat_number"),
-    *("mail_forward", "event_move_after", "chat_message"),
-    *("mail_move_partly", "mail_to_book", "chat_answer"),
-)
-"""Three families of each of three levels, of those that nano was but given a glimpse of."""
 BRIEF = replace(
     OFFICE,
-    learned=IN_BRIEF,
-    served=(*IN_BRIEF, *RULES_ONLY),
+    learned=GLIMPSED,
+    served=(*GLIMPSED, *RULES_ONLY),
     max_tokens=320,
     max_action_tokens=40,
     temperature=1.0,

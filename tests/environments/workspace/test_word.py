@@ -30,6 +30,17 @@ def test_paragraphs_are_shown_with_number_and_style(desk: Desk, do: Do) -> None:
     assert do(desk(), "word.read_paragraphs id=f51").text == "1 (title) Plan\n2 (body) we begin in may"
 
 
+def test_what_has_certain_words_is_shown_with_the_header_of_its_table(desk: Desk, do: Do) -> None:
+    table = do(desk(), "word.insert_table id=f51; rows=who | when\\nann | may\\nbob | june").workspace
+    for words, shown in (
+        ("MAY", "2 (body) we begin in may\n3 table: who | when / ann | may"),
+        ("when", "3 table: who | when"),
+        ("plan", "1 (title) Plan"),
+        ("july", "no such text"),
+    ):
+        assert do(table, f"word.read_paragraphs id=f51; text={words}").text == shown
+
+
 def test_text_is_inserted_where_it_is_asked_for(desk: Desk, do: Do) -> None:
     inserted = do(desk(), "word.insert_text id=f51; text=Why; at=2; style=heading1")
     assert inserted.text == "paragraph 2"

@@ -75,7 +75,7 @@ def _price_slide(scene: Scene) -> Draft:
         (
             call("outlook.search", sender=sender, subject=f"{topic} offer"),
             call("outlook.read", id=mail.id),
-            call("word.read_paragraphs", id=prices.file.id),
+            call("word.read_paragraphs", id=prices.file.id, text=item),
             found(deck.name),
             call("powerpoint.add_slide", id=deck.file.id, title=title, content=prices.prices[item]),
             FINISH,
@@ -97,7 +97,7 @@ def _budget_attached(scene: Scene) -> Draft:
     return Draft(
         {"team": channel.team, "subject": f'"{subject}"', "text": '"attached"'},
         (
-            call("teams.list_channels"),
+            call("teams.list_channels", name_=channel.team),
             call("teams.search_chat", query="budget", place=channel.id),
             found(f"{name} {year}"),
             *agreed(call("outlook.send", to=[asking], subject=subject, body="attached", attachments=[file.id])),
@@ -190,10 +190,10 @@ def _question_answered(scene: Scene) -> Draft:
     return Draft(
         {"team": channel.team, "name": other, "document": prices.name},
         (
-            call("teams.list_channels"),
-            call("teams.search_chat", sender=other, place=channel.id),
+            call("teams.list_channels", name_=channel.team),
+            call("teams.search_chat", query=prices.name, sender=other, place=channel.id),
             found(prices.name),
-            call("word.read_paragraphs", id=prices.file.id),
+            call("word.read_paragraphs", id=prices.file.id, text=item),
             *posted(channel, prices.prices[item]),
             FINISH,
         ),

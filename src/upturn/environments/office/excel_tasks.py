@@ -3,7 +3,15 @@
 from upturn.environments.office.family import FINISH, Draft, Family, agreed, answer, call, refusal
 from upturn.environments.office.grammar import RULES
 from upturn.environments.office.scene import Scene
-from upturn.environments.office.task_table import GROUP_VALUES, KEYS, add_sheet, grouped_table, plain_table
+from upturn.environments.office.task_table import (
+    GROUP_VALUES,
+    KEYS,
+    TaskTable,
+    add_sheet,
+    grouped_table,
+    plain_table,
+)
+from upturn.records import Action
 
 SUBJECTS = ("the number", "as you asked", "from the sheet", "a figure for you")
 
@@ -48,6 +56,14 @@ def _total(scene: Scene) -> Draft:
     )
 
 
+def _found(table: TaskTable, row: int, column: int) -> tuple[Action, Action]:
+    """Looks for where a row and a column begin: they cross in the cell that is meant."""
+    return (
+        call("excel.find", id=table.file.id, text=table.amount(row, 0), is_whole=True),
+        call("excel.find", id=table.file.id, text=table.amount(0, column), is_whole=True),
+    )
+
+
 def _row_ask(scene: Scene) -> Draft:
     table = plain_table(scene, most=40)
     row, column = scene.rng.randrange(1, len(table.rows)), scene.rng.randrange(1, 3)
@@ -55,9 +71,8 @@ def _row_ask(scene: Scene) -> Draft:
         {"book": table.name, "key": table.amount(row, 0), "column": table.rows[0][column]},
         (
             call("sharepoint.search", query=table.name),
-            call("excel.open", id=table.file.id),
-            call("excel.find", id=table.file.id, text=table.amount(row, 0), is_whole=True),
-            call("excel.read_range", id=table.file.id, range=f"A{row + 1}:C{row + 1}"),
+            *_found(table, row, column),
+            call("excel.read_range", id=table.file.id, range=f"{'ABC'[column]}{row + 1}"),
             answer(table.amount(row, column)),
         ),
         answer=table.amount(row, column),
@@ -72,8 +87,7 @@ def _row_set(scene: Scene) -> Draft:
         {"book": table.name, "key": table.amount(row, 0), "column": table.rows[0][column], "value": value},
         (
             call("sharepoint.search", query=table.name),
-            call("excel.open", id=table.file.id),
-            call("excel.find", id=table.file.id, text=table.amount(row, 0), is_whole=True),
+            *_found(table, row, column),
             call("excel.write_range", id=table.file.id, at=f"{'ABC'[column]}{row + 1}", rows=[[value]]),
             FINISH,
         ),
@@ -193,8 +207,7 @@ def _from_mail(scene: Scene) -> Draft:
             call("outlook.search", sender=sender, subject=f"{topic} figures"),
             call("outlook.read", id=mail.id),
             call("sharepoint.search", query=table.name),
-            call("excel.open", id=table.file.id),
-            call("excel.find", id=table.file.id, text=key, is_whole=True),
+            *_found(table, row, column),
             call("excel.write_range", id=table.file.id, at=f"{'ABC'[column]}{row + 1}", rows=[[value]]),
             FINISH,
         ),
@@ -210,9 +223,8 @@ def _to_mail(scene: Scene) -> Draft:
         {**slots, "key": table.amount(row, 0), "column": table.rows[0][column]},
         (
             call("sharepoint.search", query=table.name),
-            call("excel.open", id=table.file.id),
-            call("excel.find", id=table.file.id, text=table.amount(row, 0), is_whole=True),
-            call("excel.read_range", id=table.file.id, range=f"A{row + 1}:C{row + 1}"),
+            *_found(table, row, column),
+            call("excel.read_range", id=table.file.id, range=f"{'ABC'[column]}{row + 1}"),
             *agreed(call("outlook.send", to=[person], subject=subject, body=table.amount(row, column))),
             FINISH,
         ),

@@ -195,14 +195,10 @@ def _booked_mail(words: _Words, results: list[str]) -> Action:
     named = re.search(r"new (\w+) of (\w+) is (\d+)", results[1])
     column, item, number = named.groups() if named else ("none", "none", "0")
     book = _first(results[2])
-    if len(results) == 3:
-        return call("excel.open", id=book)
-    if len(results) == 4:
-        return call("excel.find", id=book, text=item, is_whole="true")
-    headers = re.search(r"^1: (.*)$", results[3], re.MULTILINE)
-    place = headers.group(1).split(" | ") if headers else []
-    row = re.search(r"!A(\d+)", results[4])
-    cell = f"{'ABCDEFGH'[place.index(column)] if column in place[:8] else 'A'}{row.group(1) if row else 1}"
+    if len(results) in {3, 4}:
+        return call("excel.find", id=book, text=(item, column)[len(results) - 3], is_whole="true")
+    row, place = re.search(r"!A(\d+)", results[3]), re.search(r"!([A-Z])1:", results[4])
+    cell = f"{place.group(1) if place else 'A'}{row.group(1) if row else 1}"
     return call("excel.write_range", id=book, at=cell, rows=[[number]]) if len(results) == 5 else FINISH
 
 

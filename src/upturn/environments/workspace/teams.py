@@ -59,6 +59,7 @@ class SearchChat(Parameters):
 class ListChannels(Parameters):
     """Shows the user's chats and channels with their members."""
 
+    name: str = Field("", description="words of a team's or channel's name, or of who is in a chat")
     page: PageNumber = 1
 
 
@@ -192,13 +193,23 @@ def _places(workspace: Workspace) -> list[Chat | Channel]:
 @APP.operation(ListChannels, is_reading=True)
 def list_channels(workspace: Workspace, asked: ListChannels) -> Effect:
     """Ids, names and members."""
+    words = asked.name.lower()
+    titles = [(place, _title(workspace, place)) for place in _places(workspace)]
     lines = [
-        f"{place.id} {place.team} / {place.name}: {len(place.members)} members"
+        f"{place.id} {title}: {len(place.members)} members"
         if isinstance(place, Channel)
-        else f"{place.id} chat: {', '.join(each for each in place.members if each != workspace.owner)}"
-        for place in _places(workspace)
+        else f"{place.id} chat: {title}"
+        for place, title in titles
+        if words in title.lower()
     ]
     return Effect(workspace, listing(lines, page=asked.page, empty="no chats or channels"))
+
+
+def _title(workspace: Workspace, place: Chat | Channel) -> str:
+    """A channel's name with its team's; of a chat, who else is in it."""
+    if isinstance(place, Channel):
+        return f"{place.team} / {place.name}"
+    return ", ".join(each for each in place.members if each != workspace.owner)
 
 
 def _joined(workspace: Workspace, asked: AddMembers) -> Chat | Channel:

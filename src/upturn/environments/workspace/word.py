@@ -23,6 +23,7 @@ class ReadParagraphs(Parameters):
     """Shows a document's paragraphs with their numbers and styles; tables count as one paragraph."""
 
     id: Id
+    text: str = Field("", description="words: only paragraphs and, below their header, rows of tables with them")
     page: PageNumber = 1
 
 
@@ -82,12 +83,24 @@ def _shown(block: Block) -> str:
     return f"({block.style}{signs}) {text}"
 
 
+def _with(block: Block, words: str) -> Block | None:
+    """What of it has the words, which are in lower case; of a table the header with the rows. None = nothing."""
+    if not words:
+        return block
+    if isinstance(block, Paragraph):
+        return block if words in block.text.lower() else None
+    has_words = [any(words in cell.lower() for cell in row) for row in block.rows]
+    kept = [row for place, row in enumerate(block.rows) if not place or has_words[place]]
+    return Grid(tuple(kept)) if any(has_words) else None
+
+
 @APP.operation(ReadParagraphs, is_reading=True)
 def read_paragraphs(workspace: Workspace, asked: ReadParagraphs) -> Effect:
     """Number, style and text."""
     file, document = _document(workspace, asked.id)
-    lines = [f"{number} {_shown(block)}" for number, block in enumerate(document.blocks, start=1)]
-    told = listing(lines, page=asked.page, shown=20, empty="an empty document")
+    found = [_with(block, asked.text.lower()) for block in document.blocks]
+    lines = [f"{number} {_shown(block)}" for number, block in enumerate(found, start=1) if block is not None]
+    told = listing(lines, page=asked.page, shown=20, empty="no such text" if asked.text else "an empty document")
     return Effect(workspace, told, sensitivity(workspace, file.id, file.label))
 
 

@@ -13,12 +13,9 @@ from upturn.models.call import value_text
 from upturn.records import Action, Observation, Task
 from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Walk
 from upturn.training.pretraining.office_table_walks import (
-    columns_walk,
     pairs_walk,
     questions_walk,
     rows_walk,
-    sought_walk,
-    table_walk,
     turned_walk,
 )
 
@@ -30,21 +27,18 @@ GARBLED = 0.07
 """Share of words left out, of words replaced, and of words after which another is put in."""
 
 
-def oracle_walk(family: str, number: int, templates: int | None = None) -> Walk:
-    """What the oracle of a training task sees and does; only the first ``templates`` phrasings (None = all).
+def oracle_walk(family: str, number: int) -> Walk:
+    """What the oracle of a training task sees and does.
 
     Every third one is asked for in words some of which are missing or wrong: whoever learns from these goes by
     more than one word, and gets on with phrasings that it never saw.
     """
     task = make_task(family, PRETRAINING_STREAM + number)
-    template = task.context["template"]
-    assert isinstance(template, int)  # make_task writes it
-    if templates is not None:
-        template %= templates
-        task = replace(task, context={**task.context, "template": template})
     scenario = compose(task)
     instruction = scenario.instruction
     if number % 3 == 0:
+        template = task.context["template"]
+        assert isinstance(template, int)  # make_task writes it
         words = FAMILIES[family].templates[template]
         garbled = _garbled(Random(f"garbled/{family}/{number}"), words)
         slots = scenario.draft.slots
@@ -205,16 +199,9 @@ _DRILLS: Mapping[str, Callable[[int], Walk]] = {
     "turned": lambda number: turned_walk(number, _words()),
     "rows": lambda number: rows_walk(number, _words()),
     "questions": lambda number: questions_walk(number, _words()),
-    "columns": lambda number: columns_walk(number, _words()),
-    "sought": lambda number: sought_walk(number, _words()),
-    "table": lambda number: table_walk(number, _words()),
 }
 
 
 def walk(kind: str, number: int) -> Walk:
-    """The ``number``-th walk of a family, of ``COUNT:`` a family (in its first phrasings only), or of a drill, as
-    ``echo`` or ``order``."""
-    if kind in _DRILLS:
-        return _DRILLS[kind](number)
-    templates, _, family = kind.rpartition(":")
-    return oracle_walk(family, number, int(templates) if templates else None)
+    """The ``number``-th walk of a family, or of a drill, as ``echo`` or ``order``."""
+    return _DRILLS[kind](number) if kind in _DRILLS else oracle_walk(kind, number)
