@@ -7,7 +7,6 @@ from typing import Literal
 from upturn.config import Config, parse_config
 from upturn.environments.errands import LEARNED
 from upturn.errors import UnknownNameError
-from upturn.training.pretraining.office_course import GLIMPSED
 from upturn.training.pretraining.office_course import OFFICE as OFFICE_COURSE
 
 Size = Literal["full", "tiny"]
@@ -86,18 +85,24 @@ OFFICE = DemoPlan(
     incumbent_share=0.3,
     work=3000,
 )
+HALF_KNOWN = (
+    *("mail_newest", "event_room", "table_total", "cell_say", "table_filter", "channel_add"),
+    *("channel_post", "mail_draft_unanswered", "event_move_denied"),
+    *("event_invite_partly", "mail_forward_denied"),
+)
+"""Families of three levels that there is most to learn of in minutes: four that nano was never shown, of which the
+rules know some wordings, and seven that it was shown little of, among them apps that fail in tasks that it knows."""
 BRIEF = replace(
     OFFICE,
-    learned=GLIMPSED,
-    served=(*GLIMPSED, *RULES_ONLY),
-    max_tokens=320,
-    max_action_tokens=40,
-    temperature=1.0,
+    learned=HALF_KNOWN,
+    served=(*HALF_KNOWN, *RULES_ONLY),
+    max_turns=10,
+    temperature=0.8,
     tasks=960,
-    heldout=540,
-    iterations=80,
+    heldout=429,
+    iterations=55,
     tasks_per_iteration=18,
-    is_guided=False,
+    sft_epochs=1,
     minutes=8,
     success=0.85,
     success_by_level={1: 0.75, 2: 0.75, 3: 0.75},

@@ -56,7 +56,7 @@ def _cancelled_and_told(scene: Scene) -> Draft:
         (
             call("calendar.list", day=day, title=title),
             *agreed(call("calendar.cancel", id=events[day].id)),
-            call("teams.list_channels", name_=channel.team),
+            call("teams.list_channels", name=channel.team),
             *posted(channel, f"{title} cancelled, was at {start}"),
             FINISH,
         ),

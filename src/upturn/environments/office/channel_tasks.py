@@ -19,7 +19,7 @@ def _last_writer(scene: Scene) -> Draft:
     return Draft(
         {"team": channel.team, "topic": topic},
         (
-            call("teams.list_channels", name_=channel.team),
+            call("teams.list_channels", name=channel.team),
             call("teams.search_chat", query=topic, place=channel.id),
             answer(writer),
         ),
@@ -32,7 +32,7 @@ def _post(scene: Scene) -> Draft:
     return Draft(
         {"team": channel.team, "phrase": f'"{text}"'},
         (
-            call("teams.list_channels", name_=channel.team),
+            call("teams.list_channels", name=channel.team),
             *agreed(call("teams.post_to_channel", channel=channel.id, text=text)),
             FINISH,
         ),
@@ -52,7 +52,7 @@ def _post_number(scene: Scene) -> Draft:
         {"name": name, "topic": topic, "team": channel.team},
         (
             call("teams.search_chat", query=topic, sender=name),
-            call("teams.list_channels", name_=channel.team),
+            call("teams.list_channels", name=channel.team),
             *agreed(call("teams.post_to_channel", channel=channel.id, text=number)),
             FINISH,
         ),
@@ -73,7 +73,7 @@ def _sum(scene: Scene) -> Draft:
         {"first": first, "second": second, "topic": topic, "team": channel.team},
         (
             call("teams.search_chat", query=topic),
-            call("teams.list_channels", name_=channel.team),
+            call("teams.list_channels", name=channel.team),
             *agreed(call("teams.post_to_channel", channel=channel.id, text=str(numbers[0] + numbers[1]))),
             FINISH,
         ),
@@ -86,7 +86,7 @@ def _add_member(scene: Scene) -> Draft:
     return Draft(
         {"people": " and ".join(people), "team": channel.team},
         (
-            call("teams.list_channels", name_=channel.team),
+            call("teams.list_channels", name=channel.team),
             call("teams.add_members", place=channel.id, people=",".join(people)),
             FINISH,
         ),

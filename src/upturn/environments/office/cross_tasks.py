@@ -97,7 +97,7 @@ def _budget_attached(scene: Scene) -> Draft:
     return Draft(
         {"team": channel.team, "subject": f'"{subject}"', "text": '"attached"'},
         (
-            call("teams.list_channels", name_=channel.team),
+            call("teams.list_channels", name=channel.team),
             call("teams.search_chat", query="budget", place=channel.id),
             found(f"{name} {year}"),
             *agreed(call("outlook.send", to=[asking], subject=subject, body="attached", attachments=[file.id])),
@@ -190,7 +190,7 @@ def _question_answered(scene: Scene) -> Draft:
     return Draft(
         {"team": channel.team, "name": other, "document": prices.name},
         (
-            call("teams.list_channels", name_=channel.team),
+            call("teams.list_channels", name=channel.team),
             call("teams.search_chat", query=prices.name, sender=other, place=channel.id),
             found(prices.name),
             call("word.read_paragraphs", id=prices.file.id, text=item),

@@ -50,7 +50,7 @@ def _total(scene: Scene) -> Draft:
         {"book": table.name},
         (
             call("sharepoint.search", query=table.name),
-            call("excel.run_macro", id=table.file.id, name_="total_row"),
+            call("excel.run_macro", id=table.file.id, name="total_row"),
             FINISH,
         ),
     )
@@ -174,7 +174,7 @@ def _summary(scene: Scene) -> Draft:
         (
             call("sharepoint.search", query=table.name),
             call("excel.open", id=table.file.id),
-            call("excel.add_sheet", id=table.file.id, name_=sheet),
+            call("excel.add_sheet", id=table.file.id, name=sheet),
             call(
                 "excel.pivot_table",
                 id=table.file.id,

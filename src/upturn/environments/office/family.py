@@ -76,7 +76,7 @@ class Scenario:
         return FaultState(self.draft.faults).settled(self.workspace) if self.draft.faults else self.workspace
 
 
-def call(name: str, **parameters: JsonValue) -> Action:
+def call(name: str, /, **parameters: JsonValue) -> Action:
     """An action by its full name; ``as_`` and the like stand for words that Python keeps."""
     target, _, operation = name.partition(".")
     return Action(target, operation, {key.rstrip("_"): value for key, value in parameters.items()})

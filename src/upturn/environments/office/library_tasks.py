@@ -113,7 +113,7 @@ def _folder_tidied(scene: Scene) -> Draft:
             call("outlook.read", id=mail.id),
             call("sharepoint.list_files", folder=folder),
             *agreed(call("sharepoint.delete", ids=[each.id for each in files[:2]])),
-            call("teams.list_channels", name_=channel.team),
+            call("teams.list_channels", name=channel.team),
             *posted(channel, text),
             FINISH,
         ),

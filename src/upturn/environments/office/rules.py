@@ -202,6 +202,12 @@ def _booked_mail(words: _Words, results: list[str]) -> Action:
     return call("excel.write_range", id=book, at=cell, rows=[[number]]) if len(results) == 5 else FINISH
 
 
+def _posted(words: _Words, results: list[str]) -> Action:
+    if not results:
+        return call("teams.list_channels", name=words["team"])
+    return _agreed(call("teams.post_to_channel", channel=_first(results[0]), text=_text(words)), len(results) - 1)
+
+
 def _answered_chat(words: _Words, results: list[str]) -> Action:
     """A number that somebody asks for in a chat, from the mail that they name."""
     name, city = words["name"], words["city"]
@@ -246,6 +252,7 @@ _PARTLY: Mapping[str, _Plan] = {
     "event_move_after": _moved_after,
     "mail_to_book": _booked_mail,
     "chat_answer": _answered_chat,
+    "channel_post": _posted,
     "table_total": _on_book(lambda found, _: Action("excel", "run_macro", {"id": found, "name": "total_row"})),
 }
 
