@@ -90,14 +90,14 @@ HALF_KNOWN = (
     *("channel_post", "mail_draft_unanswered", "event_move_denied"),
     *("event_invite_partly", "mail_forward_denied"),
 )
-"""Families of three levels that there is most to learn of in minutes: four that nano was never shown, of which the
-rules know some wordings, and seven that it was shown little of, among them apps that fail in tasks that it knows."""
+"""Families of three levels with most to learn in minutes: four that nano was never shown, of which the rules know
+some wordings, and seven that it was shown little of, among them tasks that it knows in apps that fail."""
 BRIEF = replace(
     OFFICE,
     learned=HALF_KNOWN,
     served=(*HALF_KNOWN, *RULES_ONLY),
     max_turns=10,
-    temperature=0.8,
+    temperature=0.9,
     tasks=960,
     heldout=429,
     iterations=55,
