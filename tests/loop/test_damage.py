@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from upturn.loop.damage import FIRST_SIZE, MAX_TRIALS, TARGET_DROP, TOLERANCE, direction_for, size_for
+from upturn.loop.damage import FIRST_SIZE, GROWTH, MAX_TRIALS, TARGET_DROP, TOLERANCE, direction_for, size_for
 
 
 class Damage:
@@ -48,12 +48,12 @@ def test_closest_trial_is_kept_where_none_comes_close_enough() -> None:
 def test_noise_that_never_hurts_ends_the_search() -> None:
     harmless = Damage(lambda _size: 0.0)
     assert size_for(harmless) == FIRST_SIZE
-    assert harmless.tried == [FIRST_SIZE * 2**trial for trial in range(MAX_TRIALS)]
+    assert harmless.tried == pytest.approx([FIRST_SIZE * GROWTH**trial for trial in range(MAX_TRIALS)])
 
 
 def test_noise_that_helps_is_not_mistaken_for_damage() -> None:
     helping = Damage(lambda size: -0.2 if size < 2 else 0.2)
-    assert size_for(helping) == 2 * FIRST_SIZE
+    assert size_for(helping) == pytest.approx(FIRST_SIZE * GROWTH**3)  # the first of 2 and more
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,10 @@ FRESH_DROP = 0.16
 wordings only is no damage that a canary could be expected to notice."""
 MAX_TRIALS = 10
 MAX_DIRECTIONS = 4
-FIRST_SIZE = 1.2
-"""Noise, in standard deviations of the weights, that the search begins with: about right for the nano model."""
+FIRST_SIZE = 0.6
+"""Noise, in standard deviations of the weights, that the search begins with: somewhat less than nano needs, since the
+worse a model is, the longer are its attempts."""
+GROWTH = 1.5
 
 
 def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, name: str) -> AgentVersion:
@@ -96,7 +98,7 @@ class _Noise:
 
 
 def size_for(drop: Callable[[float], float]) -> float:
-    """The size of noise whose drop is nearest to the target: doubled until it costs too much, then bisected."""
+    """The size of noise whose drop is nearest to the target: raised until it costs too much, then bisected."""
     low, high, size = 0.0, 0.0, FIRST_SIZE
     best, nearest = size, 1.0
     for _ in range(MAX_TRIALS):
@@ -109,7 +111,7 @@ def size_for(drop: Callable[[float], float]) -> float:
             high = size
         else:
             low = size
-        size = (low + high) / 2 if high else 2 * size
+        size = (low + high) / 2 if high else GROWTH * size
     return best
 
 
