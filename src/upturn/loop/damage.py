@@ -24,8 +24,8 @@ wordings only is no damage that a canary could be expected to notice."""
 MAX_TRIALS = 10
 MAX_DIRECTIONS = 4
 FIRST_SIZE = 0.6
-"""Noise, in standard deviations of the weights, that the search begins with: somewhat less than nano needs, since the
-worse a model is, the longer are its attempts."""
+"""Noise, in standard deviations of the weights, that the search begins with: somewhat less than nano needs, since
+the worse a model is, the longer are its attempts."""
 GROWTH = 1.5
 
 
