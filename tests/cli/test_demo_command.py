@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from upturn import __version__
 from upturn.cli.app import app
-from upturn.loop.demo_plan import Size, demo_config
+from upturn.loop.demo_plan import BRIEF, Size, demo_config
 from upturn.loop.journal import FILE_NAME, Journal
 
 
@@ -26,7 +26,7 @@ def run(*arguments: str) -> Result:
 
 def begun(folder: Path, seed: int = 0, size: Size = "tiny") -> Path:
     """The folder of a demo that was interrupted right after its start."""
-    config = demo_config(seed=seed, size=size, directory="runs")
+    config = demo_config(seed=seed, size=size, directory="runs", plan=BRIEF)
     run_dir = folder / "runs" / "demo-20260101-000000"
     command = f"demo --size {size}"
     Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command).close()
@@ -94,7 +94,7 @@ def test_run_of_another_version_of_upturn_cannot_go_on(folder: Path) -> None:
 
 def test_run_in_use_cannot_go_on(folder: Path) -> None:
     run_dir = begun(folder)
-    config = demo_config(seed=0, size="tiny", directory="runs")
+    config = demo_config(seed=0, size="tiny", directory="runs", plan=BRIEF)
     with Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command="demo --size tiny"):
         result = run("--size", "tiny", "--resume", "latest")
     assert result.exit_code == 1

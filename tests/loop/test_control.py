@@ -13,7 +13,7 @@ from upturn.deployment.interval import Interval
 from upturn.environments.errands import LEARNED
 from upturn.loop.context import Context, open_run
 from upturn.loop.cycle import examine
-from upturn.loop.demo_plan import demo_config
+from upturn.loop.demo_plan import ERRANDS, demo_config
 from upturn.loop.exam import ExamResult
 from upturn.loop.practice import Reward
 from upturn.loop.progress import NoProgress
@@ -40,7 +40,7 @@ def by_chance(evaluation: Evaluation) -> float:
 def begun(tmp_path: Path) -> Iterator[Begun]:
     """The demo's run with more practice than the tiny size has, and the model's marks before it."""
     threads = torch.get_num_threads()
-    config = demo_config(seed=2, size="tiny", directory="runs")
+    config = demo_config(seed=2, size="tiny", directory="runs", plan=ERRANDS)
     practice = {"iterations": ITERATIONS, "tasks_per_iteration": 24, "attempts": 8, "evaluate_every": ITERATIONS}
     config = config.model_copy(
         update={

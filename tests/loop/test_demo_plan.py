@@ -12,10 +12,10 @@ from upturn.training.pretraining.office_course import GLIMPSED
 
 
 def test_plans_by_name() -> None:
-    assert list(PLANS) == ["errands", "office-brief", "office"]
+    assert list(PLANS) == ["office-brief", "office", "errands"]
     assert plan_named("office") is OFFICE
     with pytest.raises(
-        UnknownNameError, match="no demo in an environment 'moon'; known: errands, office-brief, office"
+        UnknownNameError, match="no demo in an environment 'moon'; known: office-brief, office, errands"
     ):
         plan_named("moon")
 

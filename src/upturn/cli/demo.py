@@ -16,10 +16,10 @@ def demo(  # noqa: PLR0917  # one parameter per option
     environment: Annotated[
         str,
         typer.Option(
-            help="errands: a small office, in minutes; office: the large one, all that its model was shown, which "
-            "takes longer; office-brief: nine families of it."
+            help="office-brief: eleven families of the office, in minutes; office: all that its model was shown, "
+            "which takes longer; errands: a small office."
         ),
-    ] = "errands",
+    ] = "office-brief",
     size: Annotated[Literal["full", "tiny"], typer.Option(help="tiny: the same steps in under a minute.")] = "full",
     directory: Annotated[Path, typer.Option(help="Folder that holds one folder per run.")] = Path("runs"),
     resume: Annotated[
@@ -43,7 +43,7 @@ def demo(  # noqa: PLR0917  # one parameter per option
         plan = plan_named(environment)
         run_dir = chosen_run(directory, "demo", resume)
         config = demo_config(seed=seed, size=size, directory=str(directory), plan=plan)
-        where = "" if environment == "errands" else f" --environment {environment}"
+        where = "" if environment == "office-brief" else f" --environment {environment}"
         command = f"upturn demo --seed {seed} --size {size}{where}"
         with (
             resumable(f"{command} --directory {quote(str(directory))} --resume {quote(str(run_dir))}"),

@@ -136,7 +136,7 @@ ERRANDS = DemoPlan(
     incumbent_share=0.15,
     work=0,
 )
-PLANS: Mapping[str, DemoPlan] = {"errands": ERRANDS, "office-brief": BRIEF, "office": OFFICE}
+PLANS: Mapping[str, DemoPlan] = {"office-brief": BRIEF, "office": OFFICE, "errands": ERRANDS}
 """By what ``--environment`` is told."""
 
 
@@ -147,7 +147,7 @@ def plan_named(name: str) -> DemoPlan:
     return PLANS[name]
 
 
-def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan = ERRANDS) -> Config:
+def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan) -> Config:
     """The demo's configuration; it is an ordinary ``upturn.toml`` in all but the file."""
     is_full = size == "full"
     return parse_config(
