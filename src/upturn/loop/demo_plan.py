@@ -58,14 +58,16 @@ class DemoPlan:
 
 
 RULES_ONLY = ("mail_last_writer", "mail_unread_sum")
-"""Families of the office that the rules know whole, and nano was never shown."""
+"""Families of the office that the rules know whole, and nano neither was shown nor learns."""
+RULES_PARTLY = ("mail_newest", "event_room", "table_total", "channel_post")
+"""Families of the office of which the rules know some wordings, and nano was never shown."""
 
 OFFICE = DemoPlan(
     environment="office",
     model="nano",
     rules="upturn.environments.office.rules:act",
-    learned=OFFICE_COURSE.families,
-    served=(*OFFICE_COURSE.families, *RULES_ONLY),
+    learned=(*OFFICE_COURSE.families, *RULES_PARTLY),
+    served=(*OFFICE_COURSE.families, *RULES_PARTLY, *RULES_ONLY),
     max_turns=12,
     max_tokens=512,
     max_action_tokens=48,
@@ -86,12 +88,12 @@ OFFICE = DemoPlan(
     work=3000,
 )
 HALF_KNOWN = (
-    *("mail_newest", "event_room", "table_total", "cell_say", "table_filter", "channel_add"),
-    *("channel_post", "mail_draft_unanswered", "event_move_denied"),
+    *(*RULES_PARTLY, "cell_say", "table_filter", "channel_add"),
+    *("mail_draft_unanswered", "event_move_denied"),
     *("event_invite_partly", "mail_forward_denied"),
 )
-"""Families of three levels with most to learn in minutes: four that nano was never shown, of which the rules know
-some wordings, and seven that it was shown little of, among them tasks that it knows in apps that fail."""
+"""Families of three levels with most to learn in minutes: those that nano was never shown, and seven that it was
+shown little of, among them tasks that it knows in apps that fail."""
 BRIEF = replace(
     OFFICE,
     learned=HALF_KNOWN,
