@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from upturn.environments.office import (
     appointment_tasks,
+    book_mail_tasks,
     calendar_change_tasks,
     calendar_tasks,
     channel_tasks,
@@ -32,8 +33,9 @@ Planned: TypeAlias = Callable[[Scene, Draft], FaultPlan]
 _BASES = {
     family.name: family
     for module in (
-        *(calendar_change_tasks, calendar_tasks, channel_tasks, cross_tasks, excel_tasks, mail_reading_tasks),
-        *(mail_sorting_tasks, mail_writing_tasks, teams_tasks, workflow_tasks, appointment_tasks),
+        *(book_mail_tasks, calendar_change_tasks, calendar_tasks, channel_tasks, cross_tasks, excel_tasks),
+        *(mail_reading_tasks, mail_sorting_tasks, mail_writing_tasks, teams_tasks, workflow_tasks),
+        appointment_tasks,
     )
     for family in module.FAMILIES
 }

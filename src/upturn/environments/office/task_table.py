@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from upturn.environments.office.family import call
 from upturn.environments.office.scene import Scene
 from upturn.environments.workspace.address import Place
 from upturn.environments.workspace.book import Book, Sheet
 from upturn.environments.workspace.file import File
+from upturn.records import Action
 
 NAMES = (
     "stock list",
@@ -47,6 +49,13 @@ class TaskTable(NamedTuple):
     def amount(self, row: int, column: int) -> str:
         """Row and column counted from 0."""
         return self.rows[row][column]
+
+    def crossing(self, row: int, column: int) -> tuple[Action, Action]:
+        """Looks for where a row and a column begin: they cross in the cell that is meant."""
+        return (
+            call("excel.find", id=self.file.id, text=self.amount(row, 0), is_whole=True),
+            call("excel.find", id=self.file.id, text=self.amount(0, column), is_whole=True),
+        )
 
 
 def add_book(scene: Scene, name: str, rows: Sequence[Sequence[str]]) -> File:

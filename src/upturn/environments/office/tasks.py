@@ -7,6 +7,7 @@ from random import Random
 
 from upturn.environments.office import (
     appointment_tasks,
+    book_mail_tasks,
     calendar_change_tasks,
     calendar_tasks,
     channel_tasks,
@@ -40,7 +41,7 @@ from upturn.records import Split, Task
 _MODULES = (
     *(mail_reading_tasks, mail_sorting_tasks, mail_writing_tasks),
     *(calendar_tasks, calendar_change_tasks, teams_tasks, channel_tasks),
-    *(excel_tasks, cross_tasks, appointment_tasks),
+    *(excel_tasks, book_mail_tasks, cross_tasks, appointment_tasks),
     *(workflow_tasks, obstacle_tasks, safety_tasks, fault_tasks),
 )
 _LATER_MODULES = (order_tasks, formatting_tasks, deck_tasks, library_tasks, people_tasks)
