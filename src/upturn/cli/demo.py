@@ -16,8 +16,8 @@ def demo(  # noqa: PLR0917  # one parameter per option
     environment: Annotated[
         str,
         typer.Option(
-            help="office-brief: eleven families of the office, in minutes; office: all that its model was shown, "
-            "which takes longer; errands: a small office."
+            help="office-brief: eleven families of the office, in minutes; office: 37 of them, which takes longer; "
+            "errands: a small office."
         ),
     ] = "office-brief",
     size: Annotated[Literal["full", "tiny"], typer.Option(help="tiny: the same steps in under a minute.")] = "full",

@@ -1,4 +1,4 @@
-"""What the demo works on, and how long: the office in brief, all that its model was shown of it, or errands."""
+"""What the demo works on, and how long: a few families of the office, many of them, or errands."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
