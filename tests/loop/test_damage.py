@@ -1,11 +1,20 @@
 """How much noise costs 20 points: found by bisection, whatever the curve of damage looks like."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from upturn.loop.damage import FIRST_SIZE, GROWTH, MAX_TRIALS, TARGET_DROP, TOLERANCE, direction_for, size_for
+from upturn.loop.damage import (
+    FIRST_SIZE,
+    GROWTH,
+    MAX_TRIALS,
+    TARGET_DROP,
+    TOLERANCE,
+    direction_for,
+    drop_of,
+    size_for,
+)
 
 
 class Damage:
@@ -68,3 +77,23 @@ def test_direction_is_the_first_that_fresh_tasks_feel(drops: tuple[float, ...], 
     asked = Damage(lambda direction: drops[int(direction)])
     assert direction_for(asked) == chosen
     assert asked.tried == list(range(tried))
+
+
+@pytest.mark.parametrize(
+    ("left", "lost", "attempted"),
+    [
+        ("s" * 30, 0.0, 10),  # nothing is lost at first: that is too far from the target to go on
+        ("." * 10 + "s" * 20, 1.0, 10),
+        ("." * 3 + "s" * 27, 0.1, 30),  # .30 at first, and all of it in the end
+        ("s" + "." * 2 + "s" * 17 + "." * 10, 0.4, 30),
+    ],
+)
+def test_trial_ends_after_a_first_look_that_is_far_off(left: str, lost: float, attempted: int) -> None:
+    tried: list[int] = []
+
+    def attempt(tasks: Sequence[int]) -> list[float]:
+        tried.extend(tasks)
+        return [float(left[task] == "s") for task in tasks]
+
+    assert drop_of(attempt, range(30), [1.0] * 30) == pytest.approx(lost)
+    assert tried == list(range(attempted))

@@ -1,9 +1,10 @@
 """A candidate that is worse on purpose: the canary must find out, so the demo gives it something to find."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, TypeVar
 
 from upturn.loop.candidate import keep_version
 from upturn.loop.context import Context
@@ -15,12 +16,17 @@ from upturn.records import AgentVersion, Task
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+TaskT = TypeVar("TaskT")
 TARGET_DROP = 0.215
 TOLERANCE = 0.02
 """The drop is measured on the held-out tasks and must come this close to the target."""
 FRESH_DROP = 0.16
 """Tasks as they are served must suffer at least so much, or another direction of noise is tried: what hurts unseen
 wordings only is no damage that a canary could be expected to notice."""
+FIRST_LOOK = 1 / 3
+"""The share of the held-out tasks that a trial begins with."""
+FAR_OFF = 0.12
+"""A first look whose drop is so far from the target ends its trial: the rest would not bring it back."""
 MAX_TRIALS = 10
 MAX_DIRECTIONS = 4
 FIRST_SIZE = 0.6
@@ -43,17 +49,17 @@ def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, 
     fresh = exam_tasks(context.kit, context.practised, count, seed=seed + SELECTION_SEED, split="train")
     context.progress.stage("Damage a copy of the new version", MAX_TRIALS)
 
-    def rate(tasks: list[Task]) -> float:
+    def outcomes(tasks: Sequence[Task]) -> list[float]:
         version = trainee.serve_as(trial)
-        return sit(context.fleet, version, tasks, context.purpose(f"{name}/trial"), pool=None).rate()
+        return sit(context.fleet, version, tasks, context.purpose(f"{name}/trial"), pool=None).outcomes()
 
     def drop(noise: _Noise, size: float) -> float:
         noise.put(size)
-        found = marks.rate() - rate(heldout)
+        found = drop_of(outcomes, heldout, marks.outcomes())
         context.progress.advance(drop=found)
         return found
 
-    expected = rate(fresh)
+    expected = fmean(outcomes(fresh))
     found: dict[int, tuple[_Noise, float]] = {}
 
     def fresh_drop(direction: int) -> float:
@@ -61,7 +67,7 @@ def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, 
         size = size_for(partial(drop, noise))
         found[direction] = noise, size
         noise.put(size)
-        lost = expected - rate(fresh)
+        lost = expected - fmean(outcomes(fresh))
         noise.put(0.0)
         return lost
 
@@ -95,6 +101,22 @@ class _Noise:
         with torch.no_grad():
             for tensor, original, noise in self._parts:
                 tensor.copy_(original + size * noise)
+
+
+def drop_of(
+    attempt: Callable[[Sequence[TaskT]], list[float]], tasks: Sequence[TaskT], healthy: Sequence[float]
+) -> float:
+    """How much of the success on the tasks is lost; of the first of them alone, where that is ``FAR_OFF``.
+
+    ``attempt``: what each comes to now, 1 or 0; ``healthy``: what each came to before.
+    """
+    first = round(FIRST_LOOK * len(tasks))
+    found = attempt(tasks[:first])
+    lost = fmean(healthy[:first]) - fmean(found)
+    if abs(lost - TARGET_DROP) > FAR_OFF:
+        return lost
+    found += attempt(tasks[first:])
+    return fmean(healthy) - fmean(found)
 
 
 def size_for(drop: Callable[[float], float]) -> float:

@@ -66,6 +66,17 @@ def test_a_refusal_that_guesses_at_people_names_nobody(family: str, attempt: Att
     assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == []
 
 
+@pytest.mark.parametrize(("beside", "is_enough"), [(3, True), (4, False)])
+def test_a_refusal_that_lists_what_there_is_names_nobody(attempt: Attempt, beside: int, *, is_enough: bool) -> None:
+    """A list of words of one shape may hold many files and, by chance, one person: the one that is wanted."""
+    task, scenario = next(each for each in cases("row_missing") if not each[1].draft.is_feasible)
+    *looked, _ = scenario.draft.oracle
+    names = sorted({each.name for each in scenario.workspace.files.values() if each.name not in task.instruction})
+    names = [each for each in names if each.partition(".")[0] not in scenario.draft.slots["book"]]
+    told = ", ".join((*names[:beside], scenario.draft.answer or ""))
+    assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == ([] if is_enough else ["answer"])
+
+
 def test_a_refusal_that_guesses_at_files_names_none(attempt: Attempt) -> None:
     task, scenario = next(each for each in cases("wanted_file_missing") if not each[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle

@@ -13,7 +13,7 @@ def played(base: dict[str, int], steps: list[tuple[str, int | None]]) -> tuple[T
     table, plain = Table(base), dict(base)
     for key, value in steps:
         if value is not None:
-            table, plain[key] = table.with_item(key, value), value
+            table, plain[key] = table.with_items({key: value}), value
         elif key in plain:
             table = table.without(key)
             del plain[key]
@@ -38,7 +38,7 @@ def test_changes_are_what_two_dictionaries_differ_by(
     after, plain_after = before, dict(plain_before)
     for key, value in more:
         if value is not None:
-            after, plain_after[key] = after.with_item(key, value), value
+            after, plain_after[key] = after.with_items({key: value}), value
         elif key in plain_after:
             after = after.without(key)
             del plain_after[key]
@@ -55,7 +55,7 @@ def test_changes_are_what_two_dictionaries_differ_by(
 def test_a_copy_leaves_the_table_as_it_was() -> None:
     base = {"a": 1}
     table = Table(base)
-    table.with_item("a", 2).without("a")
+    table.with_items({"a": 2}).without("a")
 
     assert dict(table) == {"a": 1} == base
 

@@ -15,6 +15,7 @@ from upturn.environments.workspace import (
     Workspace,
     attempted,
     changes,
+    has_same_items,
     is_alike,
     state_hash,
 )
@@ -37,11 +38,16 @@ class _World(NamedTuple):
         """Whether nothing but time passed between the two."""
         return self.faults is other.faults and is_alike(self.workspace, other.workspace)
 
+    def has_items_of(self, other: "_World") -> bool:
+        """Whether all that can differ from the beginning is the same in the two."""
+        return self.faults.begun == other.faults.begun and has_same_items(self.workspace, other.workspace)
+
 
 class _Judged(NamedTuple):
     """What is told of a world."""
 
     world: _World
+    changed: Mapping[str, JsonValue]
     state_hash: str
     potential: float
 
@@ -124,11 +130,14 @@ class OfficeEnvironment:
         """Of the state as it is now."""
         world, judged = self._current(), self._judged
         if judged is None or not judged.world.is_like(world):
-            assert self._scenario is not None  # reset sets it with the world
-            changed = self._changes()
-            reached = progress(self._scenario, changed)
+            if judged is not None and judged.world.has_items_of(world):
+                changed, reached = judged.changed, judged.potential
+            else:
+                assert self._scenario is not None  # reset sets it with the world
+                changed = self._changes()
+                reached = progress(self._scenario, changed)
             told = state_hash(world.workspace, changed, mark=world.faults.mark())
-            self._judged = judged = _Judged(world, told, reached)
+            self._judged = judged = _Judged(world, changed, told, reached)
         return Info(
             dict(rewards or {}),
             costs,

@@ -6,11 +6,20 @@ What must have changed in the end is what perfect work changes, so goal and solu
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import NamedTuple
 
 from upturn.environments.office.scene import Scene
 from upturn.environments.workspace import NO_FAULTS, FaultPlan, FaultState, Wish, Workspace
 from upturn.models import write_call
 from upturn.records import Action, JsonValue
+
+
+class Performed(NamedTuple):
+    """What perfect work comes to."""
+
+    workspace: Workspace
+    wishes: tuple[Wish, ...]
+    """What of it the user has to agree to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,8 @@ class Draft:
     """Ids of sensitive things that the task needs."""
     faults: FaultPlan = NO_FAULTS
     """What goes wrong in the apps; ``oracle`` gets by."""
+    performed: Performed | None = field(default=None, repr=False)
+    """What ``oracle`` comes to, which follows from the rest; None = nobody has found out yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from upturn.environments.office.family import agreed, call, refusal
+from upturn.environments.office.family import Performed, agreed, call, refusal
 from upturn.environments.workspace import (
     FaultPlan,
     FaultState,
@@ -26,19 +26,12 @@ from upturn.environments.workspace import (
 )
 from upturn.environments.workspace.apps import APPS, canonical, operation_of
 from upturn.environments.workspace.fault_layer import SEVERAL
-from upturn.environments.workspace.operation import Parameters, checked
+from upturn.environments.workspace.operation import Parameters, checked, no_impact
 from upturn.errors import WorldError
 from upturn.records import Action, JsonValue
 
 MOST_CALLS = 100
 """Of perfect work: more than that is a plan that nobody gets by."""
-
-
-class Performed(NamedTuple):
-    """What perfect work comes to."""
-
-    workspace: Workspace
-    wishes: tuple[Wish, ...]
 
 
 def _folder(name: str) -> Callable[[Action], Action]:
@@ -82,41 +75,41 @@ def _agreeable() -> Persona:
     return Persona(tuple(Wish(app.target, name) for app in APPS.values() for name in app.operations))
 
 
-def recovered(workspace: Workspace, plan: FaultPlan, work: Iterable[Action]) -> tuple[Action, ...]:
-    """Perfect work under the plan, from what is perfect without; ends in a refusal where something is denied.
+def recovered(
+    workspace: Workspace, plan: FaultPlan, work: Iterable[Action]
+) -> tuple[tuple[Action, ...], Performed]:
+    """Perfect work under the plan, from what is perfect without, and what it comes to; ends in a refusal where
+    something is denied.
 
     Raises WorldError where something is refused for what it is, and where it takes more than ``MOST_CALLS``.
     """
     workspace, state = workspace.evolved(persona=_agreeable()), FaultState(plan)
-    waiting, done = deque(work), []
+    waiting, done, wishes = deque(work), [], []
     while waiting:
         action = waiting.popleft()
         done.append(action)
         if len(done) > MOST_CALLS:
             raise WorldError(f"perfect work takes more than {MOST_CALLS} calls under {plan!r}")
+        if (wish := _wish(workspace, action)) is not None:
+            wishes.append(wish)
         outcome = _outcome(workspace, state, action)
         workspace, state = outcome.workspace, outcome.state
         for kind in outcome.faults:
             waiting = deque(_after(kind, outcome, action, waiting))
-    return tuple(done)
+    return tuple(done), Performed(state.settled(workspace), tuple(wishes))
 
 
-def performed(workspace: Workspace, plan: FaultPlan, actions: Iterable[Action]) -> Performed:
-    """The workspace after these actions under the plan, and what of them needs agreement."""
-    workspace, state, wishes = workspace.evolved(persona=_agreeable()), FaultState(plan), []
-    for action in actions:
-        operation = operation_of(action)
-        if action.target != "user":
-            given = checked(operation, action)
-            try:
-                is_wish = operation.impact(workspace, given) is not None
-            except OperationError:
-                is_wish = False  # it names a file that has moved: the call that follows names it as it is
-            if is_wish:
-                wishes.append(wish_for(operation, given))
-        outcome = _outcome(workspace, state, action)
-        workspace, state = outcome.workspace, outcome.state
-    return Performed(state.settled(workspace), tuple(wishes))
+def _wish(workspace: Workspace, action: Action) -> Wish | None:
+    """Of a user who wants this done; None = it needs no agreement."""
+    operation = operation_of(action)
+    if operation.impact is no_impact:
+        return None
+    given = checked(operation, action)
+    try:
+        impact = operation.impact(workspace, given)
+    except OperationError:
+        return None  # it names a file that has moved: the call that follows names it as it is
+    return None if impact is None else wish_for(operation, given)
 
 
 def wish_for(operation: Operation[Any], given: Parameters) -> Wish:

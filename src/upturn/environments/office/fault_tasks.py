@@ -151,11 +151,11 @@ def faulty(base: Family, planned: Planned, *, level: int) -> Family:
     def draw(scene: Scene) -> Draft:
         draft = base.draw(scene)
         plan = planned(scene, draft)
-        oracle = recovered(scene.workspace, plan, draft.oracle)
+        oracle, done = recovered(scene.workspace, plan, draft.oracle)
         lasting = next((each.person for each in plan.faults if each.is_lasting), None)
         if lasting is None:
-            return replace(draft, oracle=oracle, faults=plan)
-        return replace(draft, oracle=oracle, faults=plan, answer=lasting, is_feasible=False)
+            return replace(draft, oracle=oracle, faults=plan, performed=done)
+        return replace(draft, oracle=oracle, faults=plan, performed=done, answer=lasting, is_feasible=False)
 
     return replace(base, name=f"{base.name}_{planned.__name__}", level=level, draw=draw, atoms=("faults",))
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from upturn.environments.office.family import Scenario
 from upturn.environments.workspace import Workspace
 from upturn.environments.workspace.calendar import shown
-from upturn.environments.workspace.file import File
+from upturn.environments.workspace.file import File, text_of
 from upturn.environments.workspace.safety import has_right
-from upturn.environments.workspace.sharepoint import text_of
 from upturn.environments.workspace.workspace import TABLES
 
 LENGTH = 20

@@ -27,8 +27,8 @@ from upturn.environments.office import (
     teams_tasks,
     workflow_tasks,
 )
-from upturn.environments.office.family import Draft, Family, Scenario
-from upturn.environments.office.fault_oracle import Performed, performed, wish_for
+from upturn.environments.office.family import Draft, Family, Performed, Scenario
+from upturn.environments.office.fault_oracle import wish_for
 from upturn.environments.office.profile import DRAWN, profile
 from upturn.environments.office.request import briefing, request
 from upturn.environments.office.scene import Scene
@@ -144,8 +144,8 @@ def _performed(workspace: Workspace, draft: Draft) -> Performed:
     What only reads or talks to the user is left out: it makes no difference. Raises WorldError where something is
     refused, which is a mistake of the family.
     """
-    if draft.faults:
-        return performed(workspace, draft.faults, draft.oracle)
+    if draft.performed is not None:
+        return draft.performed
     wishes = [wish_for(operation_of(action), checked(operation_of(action), action)) for action in draft.also]
     for action in draft.oracle:
         operation = operation_of(action)

@@ -14,6 +14,8 @@ from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verd
 _WORD = re.compile(r"\w+")
 _MOST_WORDS = 60
 """Of a refusal that names what is in the way: a longer one names everything."""
+_MOST_BESIDE = 3
+"""People and files beside what is at issue that such a refusal may name: more of them are a list."""
 _DOCUMENTS = tuple(f"{each}.docx" for each in DOCUMENTS)
 RUBRIC = Rubric("office/2", {"success": 0.9, "efficiency": 0.1})
 """``office/1`` judged what is now called errands."""
@@ -129,15 +131,15 @@ def _is_named(scenario: Scenario, wanted: str, text: JsonValue) -> bool:
 
 
 def _is_guessed(scenario: Scenario, wanted: str, said: str) -> bool:
-    """Whether a refusal names others of the same kind of which neither the task nor perfect work speaks."""
+    """Whether a refusal names others of which neither the task nor perfect work speaks: any of the same kind, or
+    many of all kinds."""
     kinds: tuple[Collection[str], ...] = (scenario.workspace.people, _DOCUMENTS)
     alike = next((each for each in kinds if wanted in each), ())
-    others = [each for each in alike if each != wanted and _words(each) in said]
-    if not others:
-        return False
     work = (str(value) for action in scenario.draft.oracle for value in action.parameters.values())
     spoken_of = _words(" ".join((scenario.instruction, *work)))
-    return any(_words(each) not in spoken_of for each in others)
+    names = {*scenario.workspace.people, *_DOCUMENTS, *(each.name for each in scenario.workspace.files.values())}
+    beside = [each for each in names if each != wanted and _words(each) in said and _words(each) not in spoken_of]
+    return len(beside) > _MOST_BESIDE or any(each in alike for each in beside)
 
 
 def _words(text: JsonValue) -> str:

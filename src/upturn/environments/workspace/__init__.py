@@ -8,7 +8,7 @@ from upturn.environments.workspace.operation import Effect, Operation
 from upturn.environments.workspace.persona import Persona, Wish
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.table import Table
-from upturn.environments.workspace.workspace import Workspace, changes, is_alike, state_hash
+from upturn.environments.workspace.workspace import Workspace, changes, has_same_items, is_alike, state_hash
 
 __all__ = [
     "NO_FAULTS",
@@ -28,6 +28,7 @@ __all__ = [
     "apply",
     "attempted",
     "changes",
+    "has_same_items",
     "is_alike",
     "state_hash",
     "tools",

@@ -65,11 +65,11 @@ def apply(workspace: Workspace, action: Action) -> Effect:
     operation = operation_of(action)
     asked = checked(operation, action)
     check_batch(asked)
-    exact = canonical(operation, asked)
-    check_traps(workspace, exact)
+    if workspace.persona.traps:
+        check_traps(workspace, canonical(operation, asked))
     impact = operation.impact(workspace, asked)
     if impact is not None:
-        agreed = fingerprint(exact)
+        agreed = fingerprint(canonical(operation, asked))
         if agreed not in workspace.confirmed:
             raise unconfirmed(impact)
         workspace = workspace.evolved(confirmed=workspace.confirmed - {agreed})

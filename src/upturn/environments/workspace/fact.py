@@ -1,7 +1,9 @@
 """An item as flat facts by path: what verifiers compare, and what the change of an office is written in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
+from operator import attrgetter
 
 from upturn.environments.workspace.book import Book, Sheet
 from upturn.records import JsonValue
@@ -11,15 +13,13 @@ def facts_of(item: object) -> dict[str, JsonValue]:
     """By path, such as ``folder`` of a mail or ``sheets/Q3/cells/B4`` of a file. Empty texts and tuples are facts
     too, None is not."""
     found: dict[str, JsonValue] = {}
-    for each in fields(item):  # type: ignore[arg-type]  # items are dataclasses
-        if each.name not in _NO_FACTS:
-            value = getattr(item, each.name)
-            if isinstance(value, Book):
-                found |= _content_facts(each.name, value)
-            elif isinstance(value, Mapping):
-                found |= {f"{each.name}/{key}": plain(inner) for key, inner in value.items()}
-            elif value is not None:
-                found[each.name] = plain(value)
+    for name, value in _values(item):
+        if isinstance(value, Book):
+            found |= _content_facts(name, value)
+        elif isinstance(value, Mapping):
+            found |= {f"{name}/{key}": plain(inner) for key, inner in value.items()}
+        elif value is not None:
+            found[name] = plain(value)
     return found
 
 
@@ -28,18 +28,32 @@ def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
 
     What both share is not looked at: a book with one other cell takes as long as the sheet of that cell.
     """
-    for each in fields(after):  # type: ignore[arg-type]  # items are dataclasses
-        old, new = getattr(before, each.name), getattr(after, each.name)
-        if old is new or each.name in _NO_FACTS:
+    for (name, old), (_, new) in zip(_values(before), _values(after), strict=True):
+        if old is new:
             continue
         if isinstance(old, Book) and isinstance(new, Book):
             yield from _books_differing(old, new)
-        elif isinstance(new, Mapping):
-            yield from _mappings_differing(each.name, old, new)
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _mappings_differing(name, old, new)
         elif isinstance(old, Book) or isinstance(new, Book):
-            yield from _mappings_differing("", _content_facts(each.name, old), _content_facts(each.name, new))
+            yield from _mappings_differing("", _content_facts(name, old), _content_facts(name, new))
         elif old != new:
-            yield each.name, plain(new)
+            yield name, plain(new)
+
+
+def _values(item: object) -> Iterator[tuple[str, object]]:
+    """All fields that are facts, by name; as they are, so that what is shared can be told."""
+    kind: type = type(item)
+    names, values = _fields_of(kind)
+    return zip(names, values(item), strict=True)
+
+
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[object, ...]]]:
+    """The names of a dataclass's fields that are facts, and what reads all of them at once."""
+    assert is_dataclass(kind)
+    names = tuple(each.name for each in fields(kind) if each.name not in _NO_FACTS)
+    return names, attrgetter(*names) if len(names) > 1 else lambda item: (getattr(item, names[0]),)
 
 
 def _content_facts(name: str, content: object) -> dict[str, JsonValue]:
@@ -78,7 +92,7 @@ def _mappings_differing(
     yield from ((f"{prefix}{key}", None) for key in before if key not in after)
 
 
-_NO_FACTS = frozenset({"versions", "at", "by", "is_delivered"})
+_NO_FACTS = frozenset({"versions", "at", "by", "is_delivered", "memo"})
 """What follows from facts, when it was, and who was online then: the same work at another time is the same work."""
 _SHEET_MAPPINGS = ("cells", "formats", "filters")
 _SHEET_VALUES = ("charts", "pivots", "frozen_rows")
@@ -94,12 +108,10 @@ def _sheet_facts(path: str, sheet: Sheet) -> dict[str, JsonValue]:
 
 def plain(value: object) -> JsonValue:
     """As JSON holds it; records as objects of their fields that are not None."""
-    if value is None or isinstance(value, str | int | float | bool):
+    if isinstance(value, (str, int, float)) or value is None:  # a union takes three times as long
         return value
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
         return [plain(inner) for inner in value]
-    assert is_dataclass(value)
-    inner = {each.name: getattr(value, each.name) for each in fields(value) if each.name not in _NO_FACTS}
-    return {name: plain(each) for name, each in inner.items() if each is not None}
+    return {name: plain(each) for name, each in _values(value) if each is not None}

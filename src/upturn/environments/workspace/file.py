@@ -6,7 +6,7 @@ from typing import Literal
 
 from upturn.environments.workspace.book import Book
 from upturn.environments.workspace.deck import Deck
-from upturn.environments.workspace.document import Document
+from upturn.environments.workspace.document import Document, Grid, Paragraph
 from upturn.environments.workspace.label import Label
 from upturn.records import record
 
@@ -21,6 +21,29 @@ class PlainText:
 
 
 Content = Book | Document | Deck | PlainText
+
+
+def text_of(content: Content) -> str:
+    """All text that the content has, a line for each paragraph, row or bullet."""
+    match content:
+        case PlainText():
+            return content.text
+        case Document():
+            return "\n".join(
+                block.text if isinstance(block, Paragraph) else _grid_text(block) for block in content.blocks
+            )
+        case Deck():
+            return "\n".join("\n".join((slide.title, *slide.content)) for slide in content.slides)
+        case Book():
+            return "\n".join(
+                f"{name}!{address} {value}"
+                for name, sheet in content.sheets.items()
+                for address, value in sheet.cells.items()
+            )
+
+
+def _grid_text(grid: Grid) -> str:
+    return "\n".join(" | ".join(row) for row in grid.rows)
 
 
 @record
@@ -53,6 +76,15 @@ class File:
     """Oldest first."""
     is_deleted: bool = False
     """In the recycle bin, from where it can be brought back."""
+    memo: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Of ``searched``."""
+
+    @property
+    def searched(self) -> str:
+        """Its text in small letters, as searches read it; written once."""
+        if not self.memo:
+            self.memo.append(text_of(self.content).lower())
+        return self.memo[0]
 
     @property
     def name(self) -> str:

@@ -56,6 +56,11 @@ ParametersT = TypeVar("ParametersT", bound=Parameters)
 ItemT = TypeVar("ItemT")
 
 
+def no_impact(_workspace: Workspace, _asked: Parameters) -> Impact | None:
+    """Of operations that never need the user's agreement."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[ParametersT]):
     """Something that an agent can do in one app."""
@@ -64,7 +69,7 @@ class Operation(Generic[ParametersT]):
     name: str
     parameters: type[ParametersT]
     run: Callable[[Workspace, ParametersT], Effect]
-    impact: Callable[[Workspace, ParametersT], Impact | None] = lambda _workspace, _asked: None
+    impact: Callable[[Workspace, ParametersT], Impact | None] = no_impact
     """Whether it needs the user's agreement; raises OperationError for what could not be done anyway."""
     seconds: float = 1.0
     """Simulated time that it takes."""
@@ -88,7 +93,7 @@ class App:
         self,
         parameters: type[ParametersT],
         *,
-        impact: Callable[[Workspace, ParametersT], Impact | None] = lambda _workspace, _asked: None,
+        impact: Callable[[Workspace, ParametersT], Impact | None] = no_impact,
         seconds: float = 1.0,
         is_reading: bool = False,
     ) -> Callable[[Callable[[Workspace, ParametersT], Effect]], Callable[[Workspace, ParametersT], Effect]]:

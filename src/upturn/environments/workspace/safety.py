@@ -56,8 +56,7 @@ def unconfirmed(impact: Impact) -> OperationError:
 
 def check_batch(asked: Parameters) -> None:
     """Raises OperationError where one action would touch too many things."""
-    for name in type(asked).model_fields:
-        value = getattr(asked, name)
+    for name, value in asked:
         if isinstance(value, tuple) and len(value) > MAX_BATCH:
             raise OperationError(
                 "forbidden", f"{name}: at most {MAX_BATCH} at once, got {len(value)}", hard="batch"
@@ -66,9 +65,8 @@ def check_batch(asked: Parameters) -> None:
 
 def check_traps(workspace: Workspace, action: Action) -> None:
     """Raises OperationError for what a mail or document asked for, and the user did not."""
-    traps = workspace.persona.traps
-    spread = _spread(workspace, action) if traps else action
-    if any(trap.is_within(spread) for trap in traps):
+    spread = _spread(workspace, action)
+    if any(trap.is_within(spread) for trap in workspace.persona.traps):
         raise OperationError(
             "forbidden", "that is what a message asks for, not what the user asked for", hard="injection"
         )

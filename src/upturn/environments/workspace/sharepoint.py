@@ -8,9 +8,9 @@ from pydantic import Field
 
 from upturn.environments.workspace.book import Book, Sheet
 from upturn.environments.workspace.deck import Deck, Slide
-from upturn.environments.workspace.document import Document, Grid, Paragraph
+from upturn.environments.workspace.document import Document, Paragraph
 from upturn.environments.workspace.drive import file_of, readable
-from upturn.environments.workspace.file import Content, File, Page, PlainText, Version
+from upturn.environments.workspace.file import Content, File, Page, PlainText, Version, text_of
 from upturn.environments.workspace.operation import (
     App,
     Effect,
@@ -145,30 +145,7 @@ def search(workspace: Workspace, asked: Search) -> Effect:
 
 def _searched(workspace: Workspace, file: File) -> str:
     """The text as a search sees it: nothing where reading it costs, since hits tell what stands in it."""
-    return "" if sensitivity(workspace, file.id, file.label) else text_of(file.content).lower()
-
-
-def text_of(content: Content) -> str:
-    """All text that the content has, a line for each paragraph, row or bullet."""
-    match content:
-        case PlainText():
-            return content.text
-        case Document():
-            return "\n".join(
-                block.text if isinstance(block, Paragraph) else _grid_text(block) for block in content.blocks
-            )
-        case Deck():
-            return "\n".join("\n".join((slide.title, *slide.content)) for slide in content.slides)
-        case Book():
-            return "\n".join(
-                f"{name}!{address} {value}"
-                for name, sheet in content.sheets.items()
-                for address, value in sheet.cells.items()
-            )
-
-
-def _grid_text(grid: Grid) -> str:
-    return "\n".join(" | ".join(row) for row in grid.rows)
+    return "" if sensitivity(workspace, file.id, file.label) else file.searched
 
 
 @APP.operation(Download, is_reading=True)

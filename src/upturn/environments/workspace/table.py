@@ -38,6 +38,9 @@ class Table(Mapping[str, ItemT]):
             raise KeyError(id_)
         return self._base[id_]
 
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._changes or (id_ in self._base and id_ not in self._lost)
+
     def __iter__(self) -> Iterator[str]:
         if self._lost:
             yield from (id_ for id_ in self._base if id_ not in self._lost)
@@ -52,9 +55,9 @@ class Table(Mapping[str, ItemT]):
         """As ``Mapping.values``; faster, since this is what searches read."""
         return _Values(self)
 
-    def with_item(self, id_: str, item: ItemT) -> "Table[ItemT]":
-        """The same with this item new or replaced."""
-        return self._copy({**self._changes, id_: item}, self._lost - {id_})
+    def with_items(self, items: Mapping[str, ItemT]) -> "Table[ItemT]":
+        """The same with these items, by id, new or replaced."""
+        return self._copy({**self._changes, **items}, self._lost - items.keys() if self._lost else self._lost)
 
     def without(self, id_: str) -> "Table[ItemT]":
         """The same without this id; raises KeyError where there is none."""

@@ -89,7 +89,7 @@ def presence(workspace: Workspace, person: str) -> Presence:
     """Busy in a meeting; else as chance has it for this hour, the same whenever it is asked."""
     now = workspace.now
     after = f"{now}~"  # as text, after this minute and before the next one
-    if any(each.concerns(person) and each.overlaps(now, after) for each in workspace.events.values()):
+    if any(each.overlaps(now, after) and each.concerns(person) for each in workspace.events.values()):
         return "busy"
     drawn = workspace.chance("presence", person, now[:13])
     return next(found for limit, found in _SHARES if drawn < limit)

@@ -6,7 +6,7 @@ and the state of many environments that begin alike is held once.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter, is_
 from typing import Any, TypeAlias, cast
@@ -77,11 +77,10 @@ class Workspace:
 
     def with_items(self, *items: Item) -> "Workspace":
         """The same with these items new or replaced, each in the table of its kind."""
-        tables: dict[str, Any] = {}
+        by_table: dict[str, dict[str, Item]] = {}
         for item in items:
-            name = _TABLE_OF[type(item)]
-            tables[name] = tables.get(name, getattr(self, name)).with_item(item.id, item)
-        return self.evolved(**tables)
+            by_table.setdefault(_TABLE_OF[type(item)], {})[item.id] = item
+        return self.evolved(**{name: getattr(self, name).with_items(each) for name, each in by_table.items()})
 
     def without_item(self, item: Item) -> "Workspace":
         """The same without this item."""
@@ -106,6 +105,7 @@ class Workspace:
 _NAMES = tuple(each.name for each in fields(Workspace))
 _FIELDS = attrgetter(*_NAMES)
 _STATE = attrgetter(*(name for name in _NAMES if name != "elapsed"))
+_TABLES = cast(Callable[[Workspace], tuple[Table[Item], ...]], attrgetter(*TABLES))
 _PLACES = {name: place for place, name in enumerate(_NAMES)}
 _TABLE_OF: Mapping[type, str] = {
     Mail: "mails",
@@ -132,8 +132,7 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
     equal; ``mails/-``: the ids of items that are gone. Takes as long as there are changes.
     """
     found: dict[str, JsonValue] = {}
-    for name in TABLES:
-        old_table, new_table = cast(Table[Item], getattr(before, name)), cast(Table[Item], getattr(after, name))
+    for name, old_table, new_table in zip(TABLES, _TABLES(before), _TABLES(after), strict=True):
         if new_table is old_table:
             continue
         new: list[JsonValue] = []
@@ -157,6 +156,11 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
 def is_alike(one: Workspace, other: Workspace) -> bool:
     """Whether nothing but time passed between the two; False may also stand where they are equal all the same."""
     return all(map(is_, _STATE(one), _STATE(other)))
+
+
+def has_same_items(one: Workspace, other: Workspace) -> bool:
+    """Whether the same items stand in both; False may also stand where they are equal all the same."""
+    return all(map(is_, _TABLES(one), _TABLES(other)))
 
 
 def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: JsonValue = None) -> str:
