@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -9,7 +10,7 @@ import matplotlib as mpl
 import pytest
 
 from upturn.errors import UnknownNameError, UpturnError
-from upturn.report import Estimate, Measurement, ReportContent, Success, save_png
+from upturn.report import Estimate, Measurement, ReportContent, Success, canvas, drawing, save_png
 from upturn.report.canvas import label
 from upturn.report.picture import Picture, draw, plans
 
@@ -103,6 +104,26 @@ def test_one_stage_and_one_point_are_enough(content: ReportContent) -> None:
         ),
     )
     assert [picture.name for picture in draw(few)] == NAMES
+
+
+@pytest.mark.parametrize("groups", [1, 3, 4, 5, 6])
+def test_figures_above_bars_do_not_touch(groups: int) -> None:
+    stages = [
+        Measurement(
+            stage,
+            "sampled",
+            Estimate(0.888),
+            tuple(Success(f"L{level}", Estimate(0.888)) for level in range(1, groups)),
+        )
+        for stage in ("before", "after SFT", "after GRPO")
+    ]
+    with canvas.style():
+        figure = drawing.levels(stages)
+        figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    boxes.sort(key=lambda box: box.x0)
+    assert len(boxes) == 3 * groups
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_labels_are_short_and_printable() -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _WIDTH = 9.6
 """Inches; the page scales it to its column."""
+_LARGE = 13
+"""Bars side by side whose figures have room above them at full size."""
 
 
 def levels(stages: Sequence[Measurement]) -> "Figure":
@@ -22,6 +24,7 @@ def levels(stages: Sequence[Measurement]) -> "Figure":
     figure = canvas.new_figure(_WIDTH, 3.9)
     axes = figure.subplots()
     width = 0.8 / len(stages)
+    size = 9.5 * min(1.0, _LARGE / (len(names) * len(stages)))
     for index, stage in enumerate(stages):
         found = {item.name: item.success for item in stage.levels} | {"all levels": stage.overall}
         for group, name in enumerate(names):
@@ -31,7 +34,7 @@ def levels(stages: Sequence[Measurement]) -> "Figure":
             estimate = found[name]
             axes.bar(place, estimate.value, width * 0.88, color=_stage_colour(index, len(stages)), zorder=2)
             top = _whisker(axes, place, estimate)
-            axes.text(place, top + 0.02, _short(estimate.value), ha="center", va="bottom", fontsize=9.5)
+            axes.text(place, top + 0.02, _short(estimate.value), ha="center", va="bottom", fontsize=size)
     axes.set_xticks(range(len(names)), [canvas.label(name, 18) for name in names], color=canvas.INK)
     axes.tick_params(axis="x", labelsize=11)
     axes.grid(visible=False, axis="x")
