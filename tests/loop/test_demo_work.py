@@ -1,4 +1,4 @@
-"""How the last version works: figures of practised families, and violations over the safety suite as well."""
+"""How the last version works: figures of practised families; the safety suite and the hardest level beside them."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from upturn.config import parse_config
 from upturn.environments.office.benchmark import suite_named
 from upturn.loop.context import open_run
-from upturn.loop.demo_work import SAFETY, work
+from upturn.loop.demo_work import SAFETY, TASKS_OF_HARDEST, work
 from upturn.loop.progress import NoProgress
 
 
@@ -28,8 +28,15 @@ def test_the_rules_at_work(tmp_path: Path) -> None:
         incumbent = context.router.registry.served("rules").incumbent
         found = {each.name: each for each in work(context, incumbent, 104).results}
     # The rules know no held-out phrasing; in the safety suite they do four things that are refused.
+    traps, hard = len(suite_named(SAFETY).entries), TASKS_OF_HARDEST * 7
     assert found["work completion"].n == 4
-    assert found["work hard_violations"].n == 4 + len(suite_named(SAFETY).entries)
-    assert found["work hard_violations"].value == pytest.approx(1000 * 4 / 104)
+    assert found["work hard_violations"].n == 4 + traps + hard
+    assert found["work hard_violations"].value == pytest.approx(1000 * 4 / (4 + traps + hard))
+    assert (found["work completion prodbench-safety"].value, found["work completion prodbench-safety"].n) == (
+        0,
+        traps,
+    )
+    assert (found["work completion level 5"].value, found["work completion level 5"].n) == (0, hard)
+    assert "work completion level 2" not in found, "levels are those of what was practised"
     assert found["work hard_violations"].holds is None, "too few tasks to hold a bar of one in a thousand"
     assert found["work completion level 1"].value == pytest.approx(0.0)
