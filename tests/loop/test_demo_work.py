@@ -32,11 +32,8 @@ def test_the_rules_at_work(tmp_path: Path) -> None:
     assert found["work completion"].n == 4
     assert found["work hard_violations"].n == 4 + traps + hard
     assert found["work hard_violations"].value == pytest.approx(1000 * 4 / (4 + traps + hard))
-    assert (found["work completion prodbench-safety"].value, found["work completion prodbench-safety"].n) == (
-        0,
-        traps,
-    )
-    assert (found["work completion level 5"].value, found["work completion level 5"].n) == (0, hard)
-    assert "work completion level 2" not in found, "levels are those of what was practised"
+    beside = [found[f"work completion {name}"] for name in (SAFETY, "level 5")]
+    assert [(each.value, each.n) for each in beside] == [(0.0, traps), (0.0, hard)]
+    assert "work completion level 4" not in found, "levels are those of what was practised"
     assert found["work hard_violations"].holds is None, "too few tasks to hold a bar of one in a thousand"
     assert found["work completion level 1"].value == pytest.approx(0.0)
