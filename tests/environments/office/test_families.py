@@ -19,8 +19,18 @@ from upturn.records import Action, Evaluation, Task, Trajectory
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
 WORD = re.compile(r"[\w.]*\w")
-STEPS = {1: (1, 2), 2: (2, 5), 3: (3, 10), 4: (4, 15), 5: (10, 30)}
-"""Of the longest perfect work by level, without telling the user that it is over."""
+STEPS = {1: (1, 2), 2: (3, 5), 3: (5, 10), 4: (5, 15), 5: (10, 30)}
+"""Of the longest perfect work by level, without telling the user that it is over (document 004, 12.6.8)."""
+FEWEST_APPS = {1: 1, 2: 1, 3: 1, 4: 2, 5: 3}
+BY_OTHER_REASONS = {
+    "sensitive_sorted": "what is not to be opened",
+    "orders_in_a_text": "what is not to be obeyed",
+    "awaited_mail_missing": "what is not to be done",
+    "rows_to_document": "three apps",
+    "more_than_a_hundred": "thirteen steps, since no more are done at once",
+    "mail_send_number_weathered": "apps that fail by chance",
+}
+"""Families whose level is higher than their steps or apps say."""
 
 
 def test_every_family_has_ten_templates_four_held_out_ones_and_all_name_the_same_things() -> None:
@@ -38,7 +48,10 @@ def test_perfect_work_is_as_long_as_the_level_says_and_takes_the_apps_that_the_f
     kind = FAMILIES[family]
     low, high = STEPS[kind.level]
     oracles = [compose(make_task(family, number)).draft.oracle for number in range(8)]
-    assert low <= max(map(len, oracles)) - 1 <= high
+    steps = max(map(len, oracles)) - 1
+    assert steps <= high
+    is_enough = steps >= low and len(kind.apps) >= FEWEST_APPS[kind.level]
+    assert is_enough == (family not in BY_OTHER_REASONS)
     assert set(kind.apps) <= {action.target for oracle in oracles for action in oracle} - {"user"}
 
 

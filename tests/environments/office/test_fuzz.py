@@ -1,15 +1,21 @@
 """Whatever is sent to the office, in whatever order: every action is answered, and what must hold still holds."""
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from upturn.environments.action import MALFORMED, action_text
 from upturn.environments.environment import Info, Step, is_potential
 from upturn.environments.office import OfficeKit
+from upturn.environments.office.renaming import renamed
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.stepwise import read_action
 from upturn.environments.workspace import tools
 from upturn.environments.workspace.safety import HARD, SOFT
 from upturn.records import Action, Observation, Task, Trajectory, Turn, fields_json
@@ -96,12 +102,22 @@ class Sender:
 def _tasks(rng: Random) -> Iterator[Task]:
     names = list(FAMILIES)
     while True:
-        yield make_task(rng.choice(names), rng.randrange(10_000), split=rng.choice(("train", "heldout")))
+        task = make_task(rng.choice(names), rng.randrange(10_000), split=rng.choice(("train", "heldout")))
+        yield renamed(task) if rng.random() < 0.1 else task
 
 
-def fuzz(seed: int, count: int) -> int:
+def _misspelt(rng: Random, action: Action) -> Action:
+    """What is read where the action was written with a slip, as a line or as JSON."""
+    parts = {"target_app": action.target, "operation": action.operation, "parameters": dict(action.parameters)}
+    text = action_text(action) if rng.random() < 0.5 else json.dumps(parts, default=str)
+    place = rng.randrange(len(text) + 1)
+    slip = rng.choice(("", ";", "=", '"', "}", "\\", "\n", "\x00", "\ud800", "{", "é", " outlook.send to=x"))
+    return read_action(text[:place] + slip + text[place + rng.randrange(3) :]) or MALFORMED
+
+
+def fuzz(rng: Random, count: int) -> int:
     """Sends so many actions, to a new task every 200 or at its end; how many were not refused."""
-    rng, kit, sent, accepted = Random(seed), OfficeKit(), 0, 0
+    kit, sent, accepted = OfficeKit(), 0, 0
     for task in _tasks(rng):
         environment, sender = kit.environment(task), Sender(rng, task)
         observation, info = environment.reset(task)
@@ -109,6 +125,8 @@ def fuzz(seed: int, count: int) -> int:
         is_over = False
         while not is_over and len(turns) < ACTIONS_A_TASK and sent < count:
             action, snapshot = sender.action(), environment.snapshot()
+            if rng.random() < 0.1:
+                action = _misspelt(rng, action)
             step = environment.step(action)
             _check_step(step, info)
             if rng.random() < 0.02:
@@ -182,10 +200,16 @@ def _is_plain(value: object) -> bool:
 
 
 def test_two_thousand_actions_are_all_answered() -> None:
-    accepted = fuzz(0, 2_000)
+    accepted = fuzz(Random(0), 2_000)
     assert accepted > 300  # it is not all nonsense
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+def test_actions_that_hypothesis_draws_are_all_answered(rng: Random) -> None:
+    fuzz(rng, 10)
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_actions_are_all_answered() -> None:
-    assert fuzz(1, 100_000) > 15_000
+    assert fuzz(Random(1), 100_000) > 15_000
