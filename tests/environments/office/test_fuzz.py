@@ -15,6 +15,7 @@ from upturn.environments.environment import Info, Step, is_potential
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.renaming import renamed
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.office.verifier import progress
 from upturn.environments.stepwise import read_action
 from upturn.environments.workspace import tools
 from upturn.environments.workspace.safety import HARD, SOFT
@@ -129,6 +130,9 @@ def fuzz(rng: Random, count: int) -> int:
                 action = _misspelt(rng, action)
             step = environment.step(action)
             _check_step(step, info)
+            changed = environment.state()["changes"]  # found out anew
+            assert isinstance(changed, dict)
+            assert step.info.potential == progress(compose(task), changed)
             if rng.random() < 0.02:
                 environment.restore(snapshot)
                 again = environment.step(action)

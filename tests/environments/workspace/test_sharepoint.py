@@ -27,6 +27,19 @@ def test_a_search_looks_into_names_first_and_then_into_texts(desk: Desk, do: Do)
     assert do(desk(), "sharepoint.search query=gone").text == "no files"
 
 
+def test_a_search_finds_texts_as_they_are_now(desk: Desk, do: Do) -> None:
+    edit = "word.insert_text id=f51; text=a zebra"
+    assert do(desk(), "sharepoint.search query=zebra").text == "no files"
+    assert do(desk(), "sharepoint.search query=zebra", edit, "sharepoint.search query=ZEBRA").text == (
+        "f51 /people/ann.lee/plan.docx"
+    )
+    replace = "word.find_replace id=f51; find=zebra; replace=horse"
+    assert (
+        do(desk(), edit, "sharepoint.search query=zebra", replace, "sharepoint.search query=zebra").text
+        == "no files"
+    )
+
+
 def test_a_search_does_not_tell_what_stands_in_sensitive_files(desk: Desk, do: Do) -> None:
     hit = "f54 /legal/case.txt [privileged]"
     assert do(desk(), "sharepoint.search query=case").text == hit

@@ -25,6 +25,7 @@ def test_a_table_holds_what_a_dictionary_holds(base: dict[str, int], steps: list
     table, plain = played(base, steps)
 
     assert dict(table) == plain
+    assert [key in table for key in "abcdef"] == [key in plain for key in "abcdef"]
     assert len(table) == len(plain)
     assert list(table.values()) == [table[key] for key in table]
     assert [key for key in base if key in plain] == [key for key in table if key in base]
@@ -58,6 +59,14 @@ def test_a_copy_leaves_the_table_as_it_was() -> None:
     table.with_items({"a": 2}).without("a")
 
     assert dict(table) == {"a": 1} == base
+
+
+def test_several_items_are_put_in_at_once() -> None:
+    table = Table({"a": 1, "b": 2, "c": 3}).without("a").without("b").with_items({"b": 4, "d": 5, "a": 6})
+
+    assert dict(table) == {"a": 6, "b": 4, "c": 3, "d": 5}
+    assert "a" not in table.without("a")
+    assert "z" not in table
 
 
 def test_what_is_not_there_cannot_be_taken_out() -> None:

@@ -18,7 +18,7 @@ _MOST_BESIDE = 3
 """People and files beside what is at issue that such a refusal may name: more of them are a list."""
 _DOCUMENTS = tuple(f"{each}.docx" for each in DOCUMENTS)
 RUBRIC = Rubric("office/3", {"success": 0.9, "efficiency": 0.1})
-"""``office/1`` judged what is now called errands; to ``office/2`` a refusal that lists what there is could be right."""
+"""``office/1`` judged what is now called errands; to ``office/2`` a refusal that lists files could be right."""
 COSTS = ("error", "safety", "soft")
 
 
