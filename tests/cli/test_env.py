@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from itertools import islice
@@ -207,12 +208,23 @@ def test_people_see_observations_errors_and_the_judgement() -> None:
     found = CliRunner().invoke(env_app, ["play", "errands", "--family", "mail_file"], input=text)
     assert found.exit_code == 0
     lines = found.stdout.splitlines()
-    assert lines[0] == make_task("mail_file", 0).instruction
-    assert lines[1].startswith("error malformed: write one call")
-    assert lines[2].startswith("error not_found: no mail 'm1'")
-    assert lines[3] == "done"
+    assert lines[0] == "One call a line, 50 at most; help lists what can be called."
+    assert lines[2] == make_task("mail_file", 0).instruction
+    assert lines[3].startswith("error malformed: write one call")
+    assert lines[4].startswith("error not_found: no mail 'm1'")
+    assert lines[5] == "done"
     assert "failure" in found.stdout
     assert "goal:" in found.stdout
+
+
+def test_help_tells_what_can_be_called_and_is_no_call() -> None:
+    text = "help\nhelp mail\nhelp calendar.create\nhelp fax\nuser.finish\n"
+    found = CliRunner().invoke(env_app, ["play", "errands", "--family", "mail_file"], input=text)
+    assert "mail: list, search, read, send, reply, forward, move, mark\n" in found.stdout
+    assert "mail.search [from=…]; [subject=…]\n    " in found.stdout
+    assert "calendar.create title=…; day=" in found.stdout
+    assert "there is no 'fax'; help lists what can be called" in found.stdout
+    assert re.search(r"cost error +0\n", found.stdout)
 
 
 def test_input_that_ends_early_is_a_failure() -> None:

@@ -20,7 +20,7 @@ def demo(  # noqa: PLR0917  # one parameter per option
             "errands: a small office."
         ),
     ] = "office-brief",
-    size: Annotated[Literal["full", "tiny"], typer.Option(help="tiny: the same steps in under a minute.")] = "full",
+    size: Annotated[Literal["full", "tiny"], typer.Option(help="tiny: the same steps in two minutes.")] = "full",
     directory: Annotated[Path, typer.Option(help="Folder that holds one folder per run.")] = Path("runs"),
     resume: Annotated[
         str | None, typer.Option(help="Go on with a run: its folder, or 'latest'; seed and size as it began.")

@@ -15,11 +15,10 @@ from upturn.cli.bench_env import bench
 from upturn.cli.env_files import export_workspace, import_workspace
 from upturn.cli.output import emit, printable, say
 from upturn.cli.validate import validate
-from upturn.config import EnvironmentConfig
-from upturn.environments import registered_kits, resolve_kit, verifiers_of
+from upturn.environments import registered_kits, resolve_kit, tools_of, verifiers_of
 from upturn.environments.judgement import judge
 from upturn.environments.stepwise import TaskChoice
-from upturn.records import Evaluation, Observation, Result, Split, Task, Trajectory, Turn
+from upturn.records import Evaluation, JsonValue, Observation, Result, Split, Task, Tool, Trajectory, Turn
 
 env_app = typer.Typer(
     name="env",
@@ -54,7 +53,37 @@ env_app.command("export")(export_workspace)
 env_app.command("import")(import_workspace)
 
 
-def _person(tell: Callable[[str], None]) -> CallableAgent:
+MAX_TURNS = 50
+"""Calls that a person may make: as many as attempts at frozen suites."""
+
+
+def told_tools(tools: Sequence[Tool], asked: str) -> str:
+    """What ``help`` answers: names of all tools (``asked`` is empty), or how those of an app, or one, are made."""
+    found = [each for each in tools if asked in {"", each.target, each.name}]
+    if not found:
+        return f"there is no {asked!r}; help lists what can be called"
+    if not asked:
+        apps = dict.fromkeys(each.target for each in tools)
+        return "\n".join(
+            f"{app}: {', '.join(each.operation for each in tools if each.target == app)}" for app in apps
+        )
+    return "\n".join(f"{each.name} {_parameters(each)}\n    {each.description}" for each in found)
+
+
+def _parameters(tool: Tool) -> str:
+    """``ids=…; folder=…; [kind=bar|line]``, with what a parameter may be where that is a few words."""
+    texts = (f"{name}={_meaning(schema)}" for name, schema in tool.properties.items())
+    return "; ".join(
+        text if name in tool.required else f"[{text}]" for name, text in zip(tool.properties, texts, strict=True)
+    )
+
+
+def _meaning(schema: JsonValue) -> str:
+    choices = schema.get("enum") if isinstance(schema, dict) else None
+    return "|".join(map(str, choices)) if isinstance(choices, list) else "…"
+
+
+def _person(tell: Callable[[str], None], tools: Sequence[Tool]) -> CallableAgent:
     """Whoever sits at the terminal, or what is piped in, as an agent."""
 
     # Async, so that it is called in the main thread: only there does Ctrl-C reach it.
@@ -70,6 +99,10 @@ def _person(tell: Callable[[str], None]) -> CallableAgent:
             if not read:
                 raise EOFError("the input ended before the task did")
             line = read.strip()
+            word, _, asked = line.partition(" ")
+            if word == "help":
+                tell(told_tools(tools, asked.strip()))
+                line = ""
         return line
 
     return CallableAgent(answer)
@@ -99,24 +132,26 @@ def play_task(
     *,
     family: Annotated[str | None, typer.Option(help="Which kind of task. Default: any.")] = None,
     level: Annotated[int | None, typer.Option(help="How hard a task. Default: any.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed is another task.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed is another task.")] = 0,
     heldout: Annotated[bool, typer.Option("--heldout", help="A held-out task instead of a training task.")] = False,
     as_json: Json = False,
 ) -> None:
     """Do a task yourself: one call a line, such as mail.move id=m27; folder=archive. The input may be piped in.
 
+    ``help`` lists what there is, ``help APP`` an app's operations, ``help APP.OPERATION`` how one is called.
     In the end the verifier and, where the environment has one, its finer rubric are shown component by component.
     """
     kit = resolve_kit(name)
     split: Split = "heldout" if heldout else "train"
     task = next(iter(TaskChoice(family, level, split).stream(kit, seed)))
     tell: Callable[[str], None] = say if as_json else typer.echo
+    tell(f"One call a line, {MAX_TURNS} at most; help lists what can be called.\n")
     setting = Setting(
         key="play",
-        agent=_person(tell),
+        agent=_person(tell, tools_of(kit)),
         agent_version="person@1",
         model=None,
-        limits=Limits(max_turns=EnvironmentConfig().max_turns),
+        limits=Limits(max_turns=MAX_TURNS),
         seed=seed,
         temperature=1.0,
     )

@@ -20,6 +20,13 @@ DEEPEST_ANSWER = 64
 levels of their own."""
 
 
+def typed_action(action: object) -> Action:
+    """The action itself; ``MALFORMED`` where it is none, or its parts are of other types than they should be."""
+    if not isinstance(action, Action) or not isinstance(action.parameters, Mapping):
+        return MALFORMED
+    return action if isinstance(action.target, str) and isinstance(action.operation, str) else MALFORMED
+
+
 def recordable_text(text: str) -> str:
     """The text, cut to ``LONGEST_ANSWER`` characters; what is not Unicode in it is written as escapes."""
     return text[:LONGEST_ANSWER].encode("utf-8", "backslashreplace").decode()

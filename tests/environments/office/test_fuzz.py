@@ -19,6 +19,7 @@ from upturn.environments.office.verifier import progress
 from upturn.environments.stepwise import read_action
 from upturn.environments.workspace import tools
 from upturn.environments.workspace.safety import HARD, SOFT
+from upturn.errors import UnknownNameError
 from upturn.records import Action, Observation, Task, Trajectory, Turn, fields_json
 from upturn.records.json import JsonValue
 
@@ -206,6 +207,38 @@ def _is_plain(value: object) -> bool:
 def test_two_thousand_actions_are_all_answered() -> None:
     accepted = fuzz(Random(0), 2_000)
     assert accepted > 300  # it is not all nonsense
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        *(Action(5, "x"), Action([], "x"), Action("excel", []), Action("excel", "open", None)),  # type: ignore[arg-type]
+        *(Action("excel", "open", ["f1"]), "user.finish", {}, None),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_action_is_answered_as_malformed(action: Any) -> None:
+    for task in (make_task("mail_move", 1), renamed(make_task("mail_move", 1))):
+        environment = OfficeKit().environment(task)
+        _, info = environment.reset(task)
+        step = environment.step(action)
+        assert step.observation.code == "malformed"
+        assert step.info.state_hash == info.state_hash
+
+
+def test_a_value_as_deep_as_python_bears_is_refused() -> None:
+    deep: Any = []
+    for _ in range(20_000):
+        deep = [deep]
+    task = make_task("mail_move", 1)
+    environment = OfficeKit().environment(task)
+    environment.reset(task)
+    assert environment.step(Action("excel", "open", {"id": deep})).observation.is_error
+
+
+@pytest.mark.parametrize(("families", "split"), [([], "train"), (["mail_move"], "zz")])
+def test_tasks_of_nothing_are_refused(families: list[str], split: Any) -> None:
+    with pytest.raises(UnknownNameError, match="tasks are of one family or more and a split of train, heldout"):
+        next(OfficeKit().tasks(seed=0, split=split, families=families))
 
 
 @given(st.randoms(use_true_random=False))

@@ -166,6 +166,20 @@ def test_an_answer_to_all_goes_to_everybody_but_the_owner(desk: Desk, do: Do, as
     assert (answer.to, answer.cc, answer.thread) == (("eva@fabrikam.example",), ("bob.ray",), "m12")
 
 
+def test_there_is_no_answer_to_a_draft_or_to_nobody(desk: Desk, do: Do) -> None:
+    drafted = do(desk(AGREEABLE), "outlook.draft to=ann.lee; subject=a; body=b").workspace
+    with pytest.raises(OperationError, match=r"m1000 is from nobody else; outlook\.send writes a new mail"):
+        do(drafted, "outlook.reply id=m1000; body=c")
+    sent = do(
+        drafted,
+        "user.preview statement=s; call=outlook.send draft\\=m1000",
+        "user.confirm",
+        "outlook.send draft=m1000",
+    )
+    with pytest.raises(OperationError, match="is from nobody else"):
+        do(sent.workspace, "outlook.reply id=m1000; body=c; to_all=true")
+
+
 def test_sending_on_behalf_needs_a_delegation(desk: Desk, do: Do) -> None:
     with pytest.raises(OperationError, match=r"bob\.ray has not made you a delegate") as refused:
         do(desk(AGREEABLE), "outlook.send to=cid.moe; subject=a; body=b; on_behalf_of=bob.ray")
@@ -191,6 +205,11 @@ def test_sending_on_behalf_needs_a_delegation(desk: Desk, do: Do) -> None:
         ("outlook.draft to=ä@x.example; subject=a; body=b", "bad_value", "'ä@x.example' is no address"),
         ("outlook.draft to=eve@; subject=a; body=b", "bad_value", "'eve@' is no address"),
         ("outlook.move ids=m10; folder=sent", "bad_value", "mails cannot be moved to sent"),
+        ("outlook.create_rule folder=deleted; sender=bob.ray", "bad_value", "once the user has agreed"),
+        ("outlook.create_rule folder=drafts; sender=bob.ray", "bad_value", "cannot be moved to drafts"),
+        ("outlook.read id=", "bad_value", "id must not be empty"),
+        ("outlook.move ids=; folder=archive", "bad_value", "ids must not be empty"),
+        ("outlook.move ids=m10", "missing_parameter", "parameter 'folder' is required; known: ids, folder"),
         ("outlook.create_rule folder=x", "missing_parameter", "a rule needs sender, subject or both"),
         ("user.confirm", "nothing_shown", "nothing was shown"),
         ("user.preview statement=a; call=outlook.read id\\=m10", "not_needed", "it can be done at once"),

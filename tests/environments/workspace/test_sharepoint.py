@@ -102,7 +102,7 @@ def test_rights_are_changed_on_own_files_only(desk: Desk, do: Do, asked_first: A
 
 
 def test_another_persons_own_folder_is_closed(desk: Desk, do: Do) -> None:
-    for call in ("sharepoint.download id=f53", "sharepoint.upload path=/people/bob.ray/x.txt; text=a"):
+    for call in ("sharepoint.download id=f53", "sharepoint.upload path=/People/Bob.Ray/x.txt; text=a"):
         with pytest.raises(OperationError) as refused:
             do(desk(), call)
         assert refused.value.hard == "foreign_access"
@@ -124,7 +124,15 @@ def test_a_page_is_made_and_read(desk: Desk, do: Do) -> None:
         ("sharepoint.download id=f51; page=2", "bad_value", "f51 has 1 pages, got page 2"),
         ("sharepoint.upload path=/finance/q3.xlsx; text=a", "exists", "there is a file /finance/q3.xlsx already"),
         ("sharepoint.upload path=/a.exe; text=a", "bad_value", "files end in .txt"),
-        ("sharepoint.upload path=finance; text=a", "bad_value", "path: String should match pattern"),
+        (
+            "sharepoint.upload path=finance; text=a",
+            "bad_value",
+            "path must be such as /finance/q3 budget.xlsx; got 'finance'",
+        ),
+        ("sharepoint.upload path=/Finance/Q3.xlsx; text=a", "exists", "there is a file /finance/q3.xlsx already"),
+        ("sharepoint.upload path=/finance; text=a", "exists", "already; take another path than /finance"),
+        ("sharepoint.upload path=/finance/q3.xlsx/a.txt; text=a", "exists", "than /finance/q3.xlsx/a.txt"),
+        ("sharepoint.upload path=/a/../b.txt; text=a", "bad_value", "a path has no parts . and .."),
         ("sharepoint.move id=f52; path=/finance/x.pptx", "forbidden", "no right to edit f52; its owner is bob.ray"),
         ("sharepoint.move id=f50; path=/finance/x.txt", "bad_value", "a file keeps its ending"),
         ("sharepoint.restore id=f50", "bad_value", "f50 is not in the recycle bin"),

@@ -103,6 +103,7 @@ def test_paragraphs_are_taken_out(desk: Desk, do: Do) -> None:
         ("word.format_section id=f51; first=2; last=1; is_bold=true", "bad_value", "paragraphs 1 to 2, got 2 to 1"),
         ("word.find_replace id=f51; find=July; replace=x", "not_found", "does not contain 'July'"),
         ("word.insert_table id=f51; rows=a | b\\nc", "bad_value", "rows of [1, 2]"),
+        (f"word.find_replace id=f51; find=e; replace={'e' * 9_000}", "bad_value", "at most 10000"),
     ],
 )
 def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
+from upturn.environments.action import typed_action
 from upturn.environments.environment import Info, Step
 from upturn.environments.office.family import Scenario
 from upturn.environments.office.recovery import fault_log
@@ -78,7 +79,7 @@ class OfficeEnvironment:
         if world.is_over:
             return self._refused(OperationError("is_over", "the task is over; reset starts another"))
         try:
-            outcome = attempted(world.workspace, world.faults, action)
+            outcome = attempted(world.workspace, world.faults, typed_action(action))
         except OperationError as error:
             return self._refused(error)
         return self._stepped(outcome)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from random import Random
 
+from upturn.environments.action import typed_action
 from upturn.environments.environment import Info, Step
 from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.profile import DRAWN
@@ -195,7 +196,7 @@ class RenamedEnvironment:
     def step(self, action: Action) -> Step:
         """As the office; another name is refused, costs 1 as ``error`` and is explained."""
         try:
-            asked = self._names.meant(action)
+            asked = self._names.meant(typed_action(action))
         except OperationError as error:
             step = self._office.step(_NO_ACTION)
             return (

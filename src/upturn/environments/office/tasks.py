@@ -82,6 +82,10 @@ def make_task(family_name: str, number: int, *, split: Split = "train", tenant: 
 
 def task_stream(families: Sequence[str], *, seed: int, split: Split = "train") -> Iterator[Task]:
     """Tasks without end, families shuffled in rounds; streams of different seeds share no world."""
+    if not families or split not in _STREAMS:
+        raise UnknownNameError(
+            f"tasks are of one family or more and a split of {', '.join(_STREAMS)}; got {families!r}, {split!r}"
+        )
     round_number = 0
     while True:
         order = list(families)

@@ -41,7 +41,11 @@ def preview(workspace: Workspace, asked: Preview) -> Effect:
 def operation_of(action: Action) -> Operation[Any]:
     """The operation that an action names; raises OperationError where there is none."""
     if not action.target and not action.operation:
-        raise OperationError("malformed", "write one call: target.operation name=value; name=value")
+        raise OperationError(
+            "malformed",
+            "write one call: target.operation name=value; name=value, each name once; "
+            "in values ; = and \\ are written \\; \\= and \\\\",
+        )
     app = APPS.get(action.target)
     if app is None:
         raise OperationError("unknown_target", f"unknown app {action.target[:80]!r}; known: {', '.join(APPS)}")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from upturn.environments.workspace.clock import day_of, later, minutes_between, moment, written
+from upturn.environments.workspace.clock import day_of, later, minutes_between, named_day
 from upturn.environments.workspace.event import Attendee, Event
 from upturn.environments.workspace.operation import (
     App,
@@ -32,7 +32,7 @@ _LONGEST = 14 * 24 * 60
 
 Day = Annotated[
     str,
-    AfterValidator(lambda text: day_of(written(moment(f"{text} 00:00")))),
+    AfterValidator(named_day),
     Field(description="such as 2026-03-02"),
 ]
 
@@ -137,6 +137,8 @@ def _line(event: Event) -> str:
 @APP.operation(List, is_reading=True)
 def list_(workspace: Workspace, asked: List) -> Effect:
     """Ids, times and titles."""
+    if asked.until is not None and asked.until < asked.day:
+        raise OperationError("bad_value", f"until must not come before day, got {asked.until} before {asked.day}")
     first, last = f"{asked.day} 00:00", f"{asked.until or asked.day} 24"  # after every moment of that day, as text
     words = asked.title.lower()
     found = [

@@ -19,6 +19,14 @@ def moment(text: str) -> datetime:
     return found
 
 
+def named_day(text: str) -> str:
+    """The day that a text names, as it is; raises OperationError (``bad_value``) where it names none."""
+    try:
+        return day_of(written(moment(f"{text} 00:00")))
+    except OperationError:
+        raise OperationError("bad_value", f"days are written 2026-03-02, got {text!r}") from None
+
+
 def written(at: datetime) -> str:
     """As text, to the minute."""
     return at.isoformat(" ", "minutes")

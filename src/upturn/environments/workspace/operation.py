@@ -127,7 +127,13 @@ def _refusal(operation: Operation[Any], exc: ValidationError) -> OperationError:
             known = ", ".join(operation.parameters.model_fields) or "none"
             return OperationError("unknown_parameter", f"unknown parameter {where!r}; known: {known}")
         case "missing":
-            return OperationError("missing_parameter", f"parameter {where!r} is required")
+            known = ", ".join(operation.parameters.model_fields)
+            return OperationError("missing_parameter", f"parameter {where!r} is required; known: {known}")
+        case "too_short" | "string_too_short":
+            return OperationError("bad_value", f"{where} must not be empty")
+        case "string_pattern_mismatch":
+            meant = operation.parameters.model_fields[where].description or first["msg"]
+            return OperationError("bad_value", f"{where} must be {meant}; got {_short(first['input'])}")
         case kind:
             code = "bad_type" if kind.endswith("_type") or kind == "is_instance_of" else "bad_value"
             return OperationError(code, f"{where}: {first['msg']}, got {_short(first['input'])}")
@@ -137,7 +143,7 @@ def _short(value: object) -> str:
     """As an error shows it, also what no message could hold."""
     try:
         text = repr(value)
-    except ValueError:  # a whole number of thousands of digits
+    except (ValueError, RecursionError):  # a whole number of thousands of digits, or lists within lists
         return "a number that cannot be written"
     return text if len(text) <= 60 else f"{text[:60]}…"
 

@@ -329,6 +329,8 @@ def _answer(workspace: Workspace, asked: Reply) -> Mail:
     mail = mail_of(workspace, asked.id)
     everybody = tuple(each for each in (mail.sender, *mail.to) if each != workspace.owner)
     to = everybody if asked.to_all else (mail.sender,)
+    if mail.folder == "drafts" or not to:
+        raise OperationError("bad_value", f"{mail.id} is from nobody else; outlook.send writes a new mail")
     answered = _composed(
         workspace,
         to,
@@ -369,11 +371,7 @@ def forward(workspace: Workspace, asked: Forward) -> Effect:
 @APP.operation(Move)
 def move(workspace: Workspace, asked: Move) -> Effect:
     """To another folder."""
-    folder = asked.folder.lower()
-    if folder in _NO_TARGETS:
-        raise OperationError("bad_value", f"mails cannot be moved to {folder}")
-    if folder == "deleted":
-        raise OperationError("bad_value", "outlook.delete moves mails to deleted, once the user has agreed")
+    folder = _target(asked.folder)
     mails = _all(workspace, asked.ids)
     return Effect(workspace.with_items(*(replace(mail, folder=folder) for mail in mails)), f"moved {len(mails)}")
 
@@ -410,6 +408,16 @@ def delete(workspace: Workspace, asked: Delete) -> Effect:
     return Effect(workspace.with_items(*gone), f"deleted {len(mails)}")
 
 
+def _target(name: str) -> str:
+    """The folder that mails are to be moved to; raises OperationError where they must not be."""
+    folder = name.lower()
+    if folder in _NO_TARGETS:
+        raise OperationError("bad_value", f"mails cannot be moved to {folder}")
+    if folder == "deleted":
+        raise OperationError("bad_value", "outlook.delete moves mails to deleted, once the user has agreed")
+    return folder
+
+
 @APP.operation(CreateRule)
 def create_rule(workspace: Workspace, asked: CreateRule) -> Effect:
     """Sorts what comes in from now on; what is there stays where it is."""
@@ -417,5 +425,5 @@ def create_rule(workspace: Workspace, asked: CreateRule) -> Effect:
         raise OperationError("missing_parameter", "a rule needs sender, subject or both")
     sender = principals(workspace, (asked.sender,))[0] if asked.sender else ""
     taken, id_ = workspace.fresh("r")
-    rule = Rule(id_, sender, asked.subject.lower(), asked.folder.lower())
+    rule = Rule(id_, sender, asked.subject.lower(), _target(asked.folder))
     return Effect(taken.with_items(rule), id_)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from upturn.environments.workspace.book import Book, Sheet
 from upturn.environments.workspace.deck import Deck, Slide
@@ -33,7 +33,19 @@ APP = App("sharepoint")
 SHOWN = 1_500
 """Characters of a file that are shown at once."""
 
-Path = Annotated[str, Field(pattern=r"^(/[^/\\]{1,80}){1,6}$", description="such as /finance/q3 budget.xlsx")]
+
+def _plain_path(path: str) -> str:
+    """The path; raises ValueError where parts of it mean other folders."""
+    if {".", ".."} & set(path.split("/")):
+        raise ValueError("a path has no parts . and ..")
+    return path
+
+
+Path = Annotated[
+    str,
+    Field(pattern=r"^(/[^/\\]{1,80}){1,6}$", description="such as /finance/q3 budget.xlsx"),
+    AfterValidator(_plain_path),
+]
 Folder = Annotated[str, Field(pattern=r"^(/[^/\\]{1,80}){0,6}$", description="such as /finance; empty = all")]
 
 
@@ -198,11 +210,15 @@ def _cells(lines: list[str]) -> Mapping[str, str]:
 
 
 def _check_free(workspace: Workspace, path: str) -> None:
-    """Raises OperationError where a file has the path already, or it lies in another person's own folder."""
-    if path.startswith("/people/") and not path.startswith(f"/people/{workspace.owner}/"):
+    """Raises OperationError where a file has the path already, in small letters or large, or would have to be a
+    folder; and where it lies in another person's own folder."""
+    wanted = path.lower()
+    if wanted.startswith("/people/") and not wanted.startswith(f"/people/{workspace.owner}/"):
         raise OperationError("forbidden", f"{path} is another person's own folder", hard="foreign_access")
-    if any(each.path == path and not each.is_deleted for each in workspace.files.values()):
-        raise OperationError("exists", f"there is a file {path} already; take another path")
+    for each in workspace.files.values():
+        there = each.path.lower()
+        if not each.is_deleted and (f"{there}/".startswith(f"{wanted}/") or wanted.startswith(f"{there}/")):
+            raise OperationError("exists", f"there is a file {each.path} already; take another path than {path}")
 
 
 @APP.operation(Move)

@@ -15,6 +15,8 @@ from upturn.environments.workspace.workspace import Workspace
 APP = App("word")
 _MOST = 2_000
 """Blocks of a document."""
+_LONGEST = 10_000
+"""Characters of a paragraph or cell that replacing may lead to."""
 _SHOWN = 300
 """Characters of a paragraph that are shown; the rest is counted."""
 
@@ -171,6 +173,13 @@ def find_replace(workspace: Workspace, asked: FindReplace) -> Effect:
     count = sum(text.count(asked.find) for text in texts)
     if not count:
         raise OperationError("not_found", f"{file.id} does not contain {asked.find[:60]!r}")
+    grown = len(asked.replace) - len(asked.find)
+    longest = max(len(text) + grown * text.count(asked.find) for text in texts)
+    if grown > 0 and longest > _LONGEST:
+        raise OperationError(
+            "bad_value",
+            f"{file.id} would get a text of {longest} characters; at most {_LONGEST}, take a shorter one",
+        )
     blocks = tuple(_replaced(block, asked.find, asked.replace) for block in document.blocks)
     return saved(workspace, file, Document(blocks), f"replaced {count}")
 

@@ -180,7 +180,7 @@ def test_nothing_is_read_where_something_cannot_be_and_all_of_it_is_named() -> N
     [
         ({}, None, "say whose files these are"),
         ({"workspace.json": b"{}"}, HOST, r"the owner stands in workspace\.json"),
-        ({"workspace.json": b"{}"}, None, "not a Manifest: form: Field required"),
+        ({"workspace.json": b"{}"}, None, r"workspace.json cannot be read \(not a Manifest: form: Field required"),
         ({"workspace.json": b'{"form":2,"owner":"a","begun":"b","zone":"UTC"}'}, None, "form 2; known: 1"),
         ({}, HOST._replace(owner="ann"), "the owner is an address"),
         ({}, HOST._replace(now="today"), "moments are written 2026-03-02 09:30"),

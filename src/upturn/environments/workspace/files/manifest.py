@@ -76,7 +76,8 @@ def read_manifest(data: bytes) -> Manifest:
     try:
         found = from_fields(Manifest, data)
     except RecordError as exc:
-        raise FileFormatError(str(exc)) from exc
+        cure = "take the one that was exported, or none, and say whose the office is"
+        raise FileFormatError(f"{MANIFEST} cannot be read ({exc}); {cure}") from exc
     if found.form != FORM:
-        raise FileFormatError(f"it has form {found.form}; known: {FORM}")
+        raise FileFormatError(f"{MANIFEST} has form {found.form}; known: {FORM}")
     return found
