@@ -1,19 +1,21 @@
 # Everything starts here. The first target that needs it sets up .venv; later ones use it as it is.
 #   make demo         set up, then run the whole loop and write its report
 #   make test         set up, then run the tests, two processes beside each other; make test-all: the slow ones too
+#   make test-reach   set up a second environment with other frameworks and file formats, then run what needs them
 #   make check        format, lint, types, import layers, size caps, generated docs
 # Settings: PYTHON=python3.12 picks the interpreter; TORCH_INDEX=https://download.pytorch.org/whl/cpu takes torch
 # from that index (a smaller build without CUDA) and everything else from where pip looks anyway.
 
 VENV := .venv
 READY := $(VENV)/.ready
+REACH := .venv-reach
 PYTHON ?= python3
 TORCH_INDEX ?=
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install
 TORCH := $(shell sed -n '/^torch==/p' requirements.lock)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format docs model clean
+.PHONY: help setup demo test test-all test-reach check format docs model clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -47,6 +49,15 @@ test: $(READY)
 
 test-all: $(READY)
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m "" --hypothesis-profile=search
+
+# What these bring does not go together with what is locked, so .venv only lies below it.
+$(REACH)/.ready: pyproject.toml $(READY)
+	$(VENV)/bin/python -m venv $(REACH)
+	$(VENV)/bin/python tools/reach.py $(REACH)
+	@touch $@
+
+test-reach: $(REACH)/.ready
+	PYTHONPATH=src $(REACH)/bin/python -m pytest tests/environments
 
 check: $(READY)
 	$(VENV)/bin/ruff format --check src tests tools

@@ -19,7 +19,7 @@ from upturn.environments.validation.leak import earned_by, first_leak, leak_of
 from upturn.environments.validation.word import Habits
 from upturn.environments.workspace import drive
 from upturn.environments.workspace.event import Event
-from upturn.environments.workspace.sharepoint import text_of
+from upturn.environments.workspace.file import text_of
 from upturn.records import Action, Split, Task
 
 KIT = OfficeKit()

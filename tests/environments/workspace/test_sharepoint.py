@@ -127,7 +127,7 @@ def test_a_page_is_made_and_read(desk: Desk, do: Do) -> None:
         (
             "sharepoint.upload path=finance; text=a",
             "bad_value",
-            "path must be such as /finance/q3 budget.xlsx; got 'finance'",
+            "path: it must be such as /finance/q3 budget.xlsx, got 'finance'",
         ),
         ("sharepoint.upload path=/Finance/Q3.xlsx; text=a", "exists", "there is a file /finance/q3.xlsx already"),
         ("sharepoint.upload path=/finance; text=a", "exists", "already; take another path than /finance"),

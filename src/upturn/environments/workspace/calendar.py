@@ -138,7 +138,7 @@ def _line(event: Event) -> str:
 def list_(workspace: Workspace, asked: List) -> Effect:
     """Ids, times and titles."""
     if asked.until is not None and asked.until < asked.day:
-        raise OperationError("bad_value", f"until must not come before day, got {asked.until} before {asked.day}")
+        raise OperationError("bad_value", f"until: {asked.until} comes before {asked.day}")
     first, last = f"{asked.day} 00:00", f"{asked.until or asked.day} 24"  # after every moment of that day, as text
     words = asked.title.lower()
     found = [

@@ -127,13 +127,12 @@ def _refusal(operation: Operation[Any], exc: ValidationError) -> OperationError:
             known = ", ".join(operation.parameters.model_fields) or "none"
             return OperationError("unknown_parameter", f"unknown parameter {where!r}; known: {known}")
         case "missing":
-            known = ", ".join(operation.parameters.model_fields)
-            return OperationError("missing_parameter", f"parameter {where!r} is required; known: {known}")
+            return OperationError("missing_parameter", f"parameter {where!r} is required")
         case "too_short" | "string_too_short":
-            return OperationError("bad_value", f"{where} must not be empty")
+            return OperationError("bad_value", f"{where}: it must not be empty")
         case "string_pattern_mismatch":
             meant = operation.parameters.model_fields[where].description or first["msg"]
-            return OperationError("bad_value", f"{where} must be {meant}; got {_short(first['input'])}")
+            return OperationError("bad_value", f"{where}: it must be {meant}, got {_short(first['input'])}")
         case kind:
             code = "bad_type" if kind.endswith("_type") or kind == "is_instance_of" else "bad_value"
             return OperationError(code, f"{where}: {first['msg']}, got {_short(first['input'])}")
