@@ -77,7 +77,7 @@ class File:
     is_deleted: bool = False
     """In the recycle bin, from where it can be brought back."""
     memo: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Of ``searched``."""
+    """Of ``searched``; empty in every copy with other values."""
 
     @property
     def searched(self) -> str:

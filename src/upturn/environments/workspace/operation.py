@@ -131,8 +131,10 @@ def _refusal(operation: Operation[Any], exc: ValidationError) -> OperationError:
         case "too_short" | "string_too_short":
             return OperationError("bad_value", f"{where}: it must not be empty")
         case "string_pattern_mismatch":
-            meant = operation.parameters.model_fields[where].description or first["msg"]
-            return OperationError("bad_value", f"{where}: it must be {meant}, got {_short(first['input'])}")
+            field_info = operation.parameters.model_fields.get(where)
+            meant = field_info.description if field_info is not None else None
+            told = f"it must be {meant}" if meant else first["msg"]
+            return OperationError("bad_value", f"{where}: {told}, got {_short(first['input'])}")
         case kind:
             code = "bad_type" if kind.endswith("_type") or kind == "is_instance_of" else "bad_value"
             return OperationError(code, f"{where}: {first['msg']}, got {_short(first['input'])}")
