@@ -7,7 +7,7 @@ from upturn.environments.office.kit import OfficeKit, RenamedKit
 from upturn.environments.validation import Plan, validate_family
 
 QUICK = ("mail_move", "mail_draft_unanswered")
-"""Always looked at; all families are with ``make test-all``, in three minutes, and with 20 tasks each by
+"""Always looked at; all families are with ``make test-all``, and with 20 tasks each by
 ``upturn env validate office --tasks 20``."""
 PLAN = Plan(tasks=2, random_attempts=5)
 
