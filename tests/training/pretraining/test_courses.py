@@ -7,18 +7,21 @@ import numpy as np
 import pytest
 
 from upturn.environments.errands import FAMILIES as ERRAND_FAMILIES
+from upturn.environments.office.family import call
 from upturn.environments.office.tasks import FAMILIES as OFFICE_FAMILIES
 from upturn.environments.office.tasks import LATER
+from upturn.environments.workspace.user import PATIENCE
 from upturn.errors import UnknownNameError
-from upturn.models import CompactRenderer
+from upturn.models import CompactRenderer, write_call
 from upturn.models.shipped import load_local
+from upturn.records import Action, Observation
 from upturn.training.pretraining import COURSES, Course, Phase, course_named, new_model
-from upturn.training.pretraining.demonstration import Demonstration, render
+from upturn.training.pretraining.demonstration import SEEN_WEIGHT, Demonstration, Step, render
 from upturn.training.pretraining.errands_course import ERRANDS
 from upturn.training.pretraining.office_course import OFFICE
 from upturn.training.pretraining.office_walks import UNDRILLED, drilled
 from upturn.training.pretraining.phase import BUCKET, ROWS, kinds_of_step
-from upturn.training.pretraining.steps import SEEN_WEIGHT, PretrainingSteps
+from upturn.training.pretraining.steps import PretrainingSteps
 
 HELD_OUT = {
     "nano": [text for family in OFFICE_FAMILIES.values() for text in family.heldout],
@@ -85,7 +88,8 @@ def test_resumed_phase_draws_the_same_steps(course: Course) -> None:
         assert np.array_equal(mine.weights, theirs.weights)
     assert found.denominator == pytest.approx(sum(float(row.weights.sum()) for row in found.rows))
     weights = {float(weight) for row in found.rows for weight in row.weights}
-    assert weights == {1.0, float(np.float32(SEEN_WEIGHT))}
+    assert weights - {0.0} == {1.0, float(np.float32(SEEN_WEIGHT))}
+    assert (0.0 in weights) == (course is OFFICE)
 
 
 @both
@@ -107,13 +111,13 @@ def test_walks_are_repeatable_and_end_by_telling_the_user(course: Course, kind: 
     for number in range(5):
         steps = course.walk(kind, number)
         assert steps == course.walk(kind, number)
-        assert kind in DRILLS or steps[-1][1].target == "user"
-        assert not steps[0][0].is_error
+        assert kind in DRILLS or steps[-1].action.target == "user"
+        assert not steps[0].observation.is_error
 
 
 def test_sifting_means_all_of_a_kind_in_the_order_of_the_list() -> None:
     for number in range(50):
-        (asked, search), (listed, told) = OFFICE.walk("sift", number)
+        (asked, search, _), (listed, told, _) = OFFICE.walk("sift", number)
         kind = search.parameters["subject"]
         assert asked.text == f"which ones are {kind}?"
         rows = [re.fullmatch(r"(\w\d{3}) .+? \*(?: \[(.+)\])?", line) for line in listed.text.splitlines()]
@@ -130,7 +134,7 @@ def test_nothing_is_made_from_families_that_came_after_the_shipped_model() -> No
 def test_pairs_are_said_again_in_another_order(kind: str) -> None:
     orders = set()
     for number in range(60):
-        ((shown, told),) = OFFICE.walk(kind, number)
+        ((shown, told, _),) = OFFICE.walk(kind, number)
         given, said = shown.text.split(), str(told.parameters["text"]).split()
         pairs = list(zip(given[::2], given[1::2], strict=True))
         found = list(zip(said[::2], said[1::2], strict=True))
@@ -151,7 +155,7 @@ def _columns(shown: str) -> dict[str, dict[str, str]]:
 
 def test_rows_are_said_again_with_what_stands_in_the_column_that_is_named() -> None:
     for number in range(100):
-        ((observation, told),) = OFFICE.walk("rows", number)
+        ((observation, told, _),) = OFFICE.walk("rows", number)
         shown, _, of = observation.text.rpartition("\n")
         found = _columns(shown)[of]
         said = str(told.parameters["text"]).split()
@@ -162,8 +166,10 @@ def test_rows_are_said_again_with_what_stands_in_the_column_that_is_named() -> N
 def test_answers_about_a_table_or_a_list_stand_there_beside_what_is_asked_for() -> None:
     for number in range(100):
         walk = OFFICE.walk("questions", number)
-        shown, _, first = walk[0][0].text.rpartition("\n")
-        for question, (_, told) in zip([first, *(seen.text for seen, _ in walk[1:])], walk, strict=True):
+        shown, _, first = walk[0].observation.text.rpartition("\n")
+        for question, (_, told, _) in zip(
+            [first, *(each.observation.text for each in walk[1:])], walk, strict=True
+        ):
             asked = re.findall(r"the (\S+) of (\S+?)\??$", question)
             ((of, key),) = asked or [pair[::-1] for pair in re.findall(r"(\S+): (\S+)\?", question)]
             assert told.parameters == {"text": _columns(shown)[of][key]}, (shown, question)
@@ -177,7 +183,7 @@ def test_no_walk_shows_a_held_out_phrasing(course: Course) -> None:
         assert pattern.search(re.sub(r"\{\w+\}", "it", text))
     for kind in kinds_of(course):
         for number in range(40):
-            instruction = course.walk(kind, number)[0][0].text
+            instruction = course.walk(kind, number)[0].observation.text
             assert not pattern.search(instruction), (kind, instruction)
 
 
@@ -186,11 +192,51 @@ def test_model_writes_its_actions_and_reads_the_rest(course: Course) -> None:
     renderer = renderer_of(course)
     steps = course.walk(course.families[0], 3)
     found = render(renderer, steps)
-    assert len(found.token_ids) == len(found.is_written)
-    written = [token for token, is_written in zip(*found, strict=True) if is_written]
-    assert written == [token for _, action in steps for token in renderer.write(action)]
+    assert len(found.token_ids) == len(found.weights)
+    written = [token for token, weight in zip(*found, strict=True) if weight == 1]
+    assert written == [token for step in steps for token in renderer.write(step.action)]
     assert isinstance(found, Demonstration)
-    assert not found.is_written[0]
+    assert found.weights[0] == SEEN_WEIGHT
+    assert set(found.weights) == {SEEN_WEIGHT, 1.0}
+
+
+def test_mistakes_are_shown_and_not_learned() -> None:
+    renderer = renderer_of(OFFICE)
+    seen, done = Observation("no: that is not what I asked for"), Action("user", "finish")
+    wrong, right = Step(seen, done, is_mistake=True), Step(seen, done)
+    found = render(renderer, [right, wrong, right])
+    count = len(renderer.write(done))
+    others = render(renderer, [right, right, right])
+    assert found.token_ids == others.token_ids
+    changed = [
+        place for place, pair in enumerate(zip(found.weights, others.weights, strict=True)) if len(set(pair)) > 1
+    ]
+    assert len(changed) == count
+    assert {found.weights[place] for place in changed} == {0.0}
+    assert {others.weights[place] for place in changed} == {1.0}
+
+
+def test_who_is_told_no_proposes_what_was_asked_for_or_leaves_it() -> None:
+    ends = set()
+    for number in range(100):
+        walk = OFFICE.walk("declined", number)
+        mistakes = [place for place, step in enumerate(walk) if step.is_mistake]
+        *_, last = mistakes
+        for place in mistakes:
+            assert walk[place].action.operation == "preview"
+            assert walk[place + 1].action == call("user.confirm")
+            assert walk[place + 2].observation.text.startswith("no: that is not what I asked for")
+        after = walk[last + 2 :]
+        if len(mistakes) == PATIENCE:
+            assert after[0].observation.text.endswith("and agree to nothing more")
+            assert [step.action.operation for step in after] == ["refuse"]
+        else:
+            proposed, confirmed, agreed, *_ = after
+            assert [proposed.action.operation, confirmed.action.operation] == ["preview", "confirm"]
+            assert proposed.action.parameters["call"] == write_call(agreed.action)
+            assert agreed.observation.text == "yes, go on"
+        ends.add(walk[-1].action.operation)
+    assert ends == {"finish", "refuse"}
 
 
 @both

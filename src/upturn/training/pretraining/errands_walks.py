@@ -22,10 +22,10 @@ from upturn.environments.errands.world import (
     World,
 )
 from upturn.records import Action, Observation
-from upturn.training.pretraining.demonstration import PRETRAINING_STREAM
+from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Step, Walk
 
 
-def oracle_walk(family: str, number: int, templates: int | None = None) -> list[tuple[Observation, Action]]:
+def oracle_walk(family: str, number: int, templates: int | None = None) -> Walk:
     """What the oracle of a training task sees and does; only the first ``templates`` phrasings (None = all)."""
     task = make_task(family, PRETRAINING_STREAM + number)
     if templates is not None:
@@ -35,12 +35,12 @@ def oracle_walk(family: str, number: int, templates: int | None = None) -> list[
     observation, _ = environment.reset(task)
     walk = []
     for action in compose(task).draft.oracle:
-        walk.append((observation, action))
+        walk.append(Step(observation, action))
         observation = environment.step(action).observation
     return walk
 
 
-def drill_walk(number: int) -> list[tuple[Observation, Action]]:
+def drill_walk(number: int) -> Walk:
     """One operation, asked for in so many words, and ``finish``: the alphabet that tasks are composed of."""
     rng = Random(f"drill/{number}")
     workspace = _drill_world(rng).fill()
@@ -48,7 +48,7 @@ def drill_walk(number: int) -> list[tuple[Observation, Action]]:
     return _walked(rng, workspace, words, [action])
 
 
-def pick_walk(number: int) -> list[tuple[Observation, Action]]:
+def pick_walk(number: int) -> Walk:
     """A look-up, and one operation on the right one of what it shows."""
     rng = Random(f"pick/{number}")
     world = _drill_world(rng)
@@ -64,13 +64,11 @@ def _drill_world(rng: Random) -> World:
     return world
 
 
-def _walked(
-    rng: Random, workspace: Workspace, words: str, actions: list[Action]
-) -> list[tuple[Observation, Action]]:
+def _walked(rng: Random, workspace: Workspace, words: str, actions: list[Action]) -> Walk:
     observation = Observation(rng.choice(OPENERS) + words + rng.choice(CLOSERS))
     walk = []
     for action in actions if actions[-1].target == "user" else [*actions, FINISH]:
-        walk.append((observation, action))
+        walk.append(Step(observation, action))
         try:
             workspace, text, _ = apply(workspace, action)
             observation = Observation(text)
@@ -285,7 +283,7 @@ GLIMPSED = "glimpse:"
 GLIMPSED_TEMPLATES = 2
 
 
-def walk(kind: str, number: int) -> list[tuple[Observation, Action]]:
+def walk(kind: str, number: int) -> Walk:
     """The ``number``-th walk of a family, of ``glimpse:`` a family, of ``drill`` or of ``pick``."""
     if kind == "drill":
         return drill_walk(number)

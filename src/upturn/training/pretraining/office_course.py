@@ -131,6 +131,16 @@ TASKS = Phase(
     warmup_steps=40,
     decay_steps=200,
 )
+MINDING = Phase(
+    name="minding",
+    first_step=TASKS.first_step + TASKS.steps,
+    steps=150,
+    mixture={**TASKS.mixture, "declined": 6.0},
+    learning_rate=5e-4,
+    warmup_steps=20,
+    decay_steps=100,
+)
+"""What to do when the user says no, once it does so little that is mistaken that it hardly ever hears it."""
 
 
 def _texts(count: int = 60) -> Iterator[str]:
@@ -151,8 +161,9 @@ OFFICE = Course(
     families=LEARNED,
     data="Generated demonstrations only: oracle walks through the office's tasks (training templates, a third of "
     "them with words left out or replaced; task numbers that no run uses) and drills of copying, of single "
-    "operations, of choosing from lists and of reading tables. No held-out template, no text from elsewhere.",
-    schedule=(COPYING, COPYING_WELL, PAIRS, TURNED, ROWS, QUESTIONS, TASKS),
+    "operations, of choosing from lists, of reading tables and of what to do when the user says no. No held-out "
+    "template, no text from elsewhere.",
+    schedule=(COPYING, COPYING_WELL, PAIRS, TURNED, ROWS, QUESTIONS, TASKS, MINDING),
     walk=walk,
     new_tokenizer=_tokenizer,
     vocabulary=VOCABULARY,

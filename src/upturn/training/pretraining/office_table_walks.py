@@ -5,7 +5,7 @@ from random import Random
 
 from upturn.environments.office.family import answer
 from upturn.records import Observation
-from upturn.training.pretraining.demonstration import Walk
+from upturn.training.pretraining.demonstration import Step, Walk
 
 MOST_ROWS = 9
 MOST_QUESTIONS = 6
@@ -18,7 +18,7 @@ def pairs_walk(number: int, words: Sequence[str]) -> Walk:
     found = dict(zip(rng.sample(words, count), _numbers(rng, count), strict=True))
     asked = rng.sample(sorted(found), min(count, MOST_QUESTIONS))
     shown = " ".join(f"{word} {value}" for word, value in found.items())
-    return [(Observation(shown), answer(" ".join(f"{word} {found[word]}" for word in asked)))]
+    return [Step(Observation(shown), answer(" ".join(f"{word} {found[word]}" for word in asked)))]
 
 
 def turned_walk(number: int, words: Sequence[str]) -> Walk:
@@ -29,7 +29,7 @@ def turned_walk(number: int, words: Sequence[str]) -> Walk:
     found = dict(zip(rng.sample(words, count), values, strict=True))
     asked = rng.sample(sorted(found), min(count, MOST_QUESTIONS))
     shown = "\n".join(f"{value} {word}" for word, value in found.items())
-    return [(Observation(shown), answer(" ".join(f"{word} {found[word]}" for word in asked)))]
+    return [Step(Observation(shown), answer(" ".join(f"{word} {found[word]}" for word in asked)))]
 
 
 def rows_walk(number: int, words: Sequence[str]) -> Walk:
@@ -39,7 +39,7 @@ def rows_walk(number: int, words: Sequence[str]) -> Walk:
     asked = rng.choice(sorted(columns))
     found = columns[asked]
     told = rng.sample(sorted(found), min(len(found), MOST_QUESTIONS))
-    return [(Observation(f"{shown}\n{asked}"), answer(" ".join(f"{key} {found[key]}" for key in told)))]
+    return [Step(Observation(f"{shown}\n{asked}"), answer(" ".join(f"{key} {found[key]}" for key in told)))]
 
 
 def questions_walk(number: int, words: Sequence[str]) -> Walk:
@@ -52,7 +52,7 @@ def questions_walk(number: int, words: Sequence[str]) -> Walk:
         asked = rng.choice(("what is the {of} of {key}?", "the {of} of {key}", "{key}: {of}?")).format(
             of=of, key=key
         )
-        walk.append((Observation(asked if place else f"{shown}\n{asked}"), answer(columns[of][key])))
+        walk.append(Step(Observation(asked if place else f"{shown}\n{asked}"), answer(columns[of][key])))
     return walk
 
 

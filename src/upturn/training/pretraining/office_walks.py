@@ -11,7 +11,8 @@ from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
 from upturn.models.call import value_text
 from upturn.records import Action, Observation, Task
-from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Walk
+from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Step, Walk
+from upturn.training.pretraining.office_declined_walk import declined_walk
 from upturn.training.pretraining.office_table_walks import (
     pairs_walk,
     questions_walk,
@@ -28,7 +29,19 @@ GARBLED = 0.07
 
 
 def oracle_walk(family: str, number: int) -> Walk:
-    """What the oracle of a training task sees and does.
+    """What the oracle of a training task sees and does."""
+    task = training_task(family, number)
+    environment = OfficeKit().environment(task)
+    observation, _ = environment.reset(task)
+    walk = []
+    for action in compose(task).draft.oracle:
+        walk.append(Step(observation, action))
+        observation = environment.step(action).observation
+    return walk
+
+
+def training_task(family: str, number: int) -> Task:
+    """A training task that no run draws.
 
     Every third one is asked for in words some of which are missing or wrong: whoever learns from these goes by
     more than one word, and gets on with phrasings that it never saw.
@@ -43,17 +56,7 @@ def oracle_walk(family: str, number: int) -> Walk:
         garbled = _garbled(Random(f"garbled/{family}/{number}"), words)
         slots = scenario.draft.slots
         instruction = instruction.replace(words.format(**slots), garbled.format(**slots))
-    return _walked(replace(task, instruction=instruction))
-
-
-def _walked(task: Task) -> Walk:
-    environment = OfficeKit().environment(task)
-    observation, _ = environment.reset(task)
-    walk = []
-    for action in compose(task).draft.oracle:
-        walk.append((observation, action))
-        observation = environment.step(action).observation
-    return walk
+    return replace(task, instruction=instruction)
 
 
 def _garbled(rng: Random, template: str) -> str:
@@ -81,7 +84,7 @@ def echo_walk(number: int) -> Walk:
     rng = Random(f"echo/{number}")
     text = _anything(rng)
     words = rng.choice(('say "{}"', 'answer with "{}"', 'repeat "{}"', "{}: say this"))
-    return [(Observation(_briefing(rng, 0.2) + words.format(text)), answer(text))]
+    return [Step(Observation(_briefing(rng, 0.2) + words.format(text)), answer(text))]
 
 
 def order_walk(number: int) -> Walk:
@@ -96,7 +99,7 @@ def order_walk(number: int) -> Walk:
     operation = f"{action.target} {action.operation}".replace("_", " ")
     words = rng.choice(("{}: {}", "{} with {}", "please {}, {}", "do {}; {}"))
     asked = words.format(operation, rng.choice((", ", " and ", "; ")).join(said))
-    return [(Observation(_briefing(rng, 0.4) + asked), action)]
+    return [Step(Observation(_briefing(rng, 0.4) + asked), action)]
 
 
 def pick_walk(number: int) -> Walk:
@@ -115,9 +118,9 @@ def pick_walk(number: int) -> Walk:
     asked, found = (names[place], ids[place]) if is_by_name else (ids[place], names[place])
     words_of = f"which one is {asked}?" if is_by_name else f"what is {asked}?"
     if rng.random() < 0.5:
-        return [(Observation(f"{listing}\n{words_of}"), answer(found))]
+        return [Step(Observation(f"{listing}\n{words_of}"), answer(found))]
     search = call("outlook.search", query=asked)
-    return [(Observation(words_of), search), (Observation(listing), answer(found))]
+    return [Step(Observation(words_of), search), Step(Observation(listing), answer(found))]
 
 
 def sift_walk(number: int) -> Walk:
@@ -134,7 +137,8 @@ def sift_walk(number: int) -> Walk:
         rows.append(f"{name} {_moment(rng)} {rng.choice(_words())} *{f' [{mark}]' if mark else ''}")
     search = call("outlook.search", subject=one)
     asked = f"which ones are {one}?"
-    return [(Observation(asked), search), (Observation("\n".join(rows)), answer(",".join(ids[i] for i in meant)))]
+    told = answer(",".join(ids[i] for i in meant))
+    return [Step(Observation(asked), search), Step(Observation("\n".join(rows)), told)]
 
 
 def _anything(rng: Random) -> str:
@@ -199,6 +203,7 @@ _DRILLS: Mapping[str, Callable[[int], Walk]] = {
     "turned": lambda number: turned_walk(number, _words()),
     "rows": lambda number: rows_walk(number, _words()),
     "questions": lambda number: questions_walk(number, _words()),
+    "declined": lambda number: declined_walk(number, training_task, _words()),
 }
 
 

@@ -15,9 +15,6 @@ from upturn.training.pretraining.phase import BUCKET, ROWS, Phase, kinds_of_step
 from upturn.training.row import TrainingRow
 from upturn.training.stream import Stream, Unit
 
-SEEN_WEIGHT = 0.1
-"""Weight of tokens that the model only sees, against 1 for those it writes: a little of them helps it to copy."""
-
 
 class PretrainingSteps:
     """A phase as an algorithm for the trainer: one optimiser step a unit."""
@@ -61,12 +58,11 @@ class PretrainingSteps:
 
 
 def _row(demonstration: Demonstration, name: str) -> TrainingRow:
-    """Every token but the first is predicted; those that the model only sees weigh little."""
-    weights = [1.0 if is_written else SEEN_WEIGHT for is_written in demonstration.is_written]
+    """Every token but the first is predicted."""
     return TrainingRow(
         name,
         np.array(demonstration.token_ids, dtype=np.int64),
-        np.arange(1, len(weights), dtype=np.int64),
-        np.array(weights[1:], dtype=np.float32),
+        np.arange(1, len(demonstration.weights), dtype=np.int64),
+        np.array(demonstration.weights[1:], dtype=np.float32),
         None,
     )

@@ -18,10 +18,10 @@ _GLUED = '="(,:/[\n|@>-'
 
 def said(walk: Walk, *, are_errors_told: bool = False) -> Iterator[str]:
     """The texts of a walk, as the compact renderer encodes each on its own; errors by their code, or in full."""
-    for observation, action in walk:
-        is_code = observation.is_error and not are_errors_told
-        yield f"error {observation.code}" if is_code else observation.text
-        yield write_call(action)
+    for step in walk:
+        is_code = step.observation.is_error and not are_errors_told
+        yield f"error {step.observation.code}" if is_code else step.observation.text
+        yield write_call(step.action)
 
 
 def new_tokenizer(texts: Iterable[str], pattern: str, vocabulary: int, *, is_glued: bool = False) -> "Tokenizer":
