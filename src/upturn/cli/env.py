@@ -17,6 +17,7 @@ from upturn.cli.output import emit, printable, say
 from upturn.cli.validate import validate
 from upturn.environments import registered_kits, resolve_kit, tools_of, verifiers_of
 from upturn.environments.judgement import judge
+from upturn.environments.player import MOST_TURNS
 from upturn.environments.stepwise import TaskChoice
 from upturn.records import Evaluation, JsonValue, Observation, Result, Split, Task, Tool, Trajectory, Turn
 
@@ -51,10 +52,6 @@ def list_environments(
 env_app.command("validate")(validate)
 env_app.command("export")(export_workspace)
 env_app.command("import")(import_workspace)
-
-
-MAX_TURNS = 50
-"""Calls that a person may make: as many as attempts at frozen suites."""
 
 
 def told_tools(tools: Sequence[Tool], asked: str) -> str:
@@ -145,13 +142,13 @@ def play_task(
     split: Split = "heldout" if heldout else "train"
     task = next(iter(TaskChoice(family, level, split).stream(kit, seed)))
     tell: Callable[[str], None] = say if as_json else typer.echo
-    tell(f"One call a line, {MAX_TURNS} at most; help lists what can be called.\n")
+    tell(f"One call a line, {MOST_TURNS} at most; help lists what can be called.\n")
     setting = Setting(
         key="play",
         agent=_person(tell, tools_of(kit)),
         agent_version="person@1",
         model=None,
-        limits=Limits(max_turns=MAX_TURNS),
+        limits=Limits(max_turns=MOST_TURNS),
         seed=seed,
         temperature=1.0,
     )

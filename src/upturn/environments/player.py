@@ -11,6 +11,8 @@ Player: TypeAlias = Callable[[Task, Sequence[Turn], Observation], Action | None]
 
 MAX_TURNS = 16
 """As attempts have by default (``environment.max_turns``)."""
+MOST_TURNS = 50
+"""In attempts that may be long, as document 004 has it (12.6.7): people's, and those at frozen suites."""
 
 
 def play(environment: Environment, task: Task, player: Player, *, max_turns: int = MAX_TURNS) -> Trajectory:

@@ -15,11 +15,10 @@ from upturn.environments.office import OfficeKit
 from upturn.environments.office.measure import Measure, measure
 from upturn.environments.office.rubric import RubricVerifier
 from upturn.environments.office.stopwatch import TimedKit
+from upturn.environments.player import MOST_TURNS
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory
 
-MAX_TURNS = 50
-"""In one attempt, as document 004 has it (12.6.7)."""
 COMPLETION_BARS: Mapping[int, float] = {1: 0.85, 2: 0.85, 3: 0.85, 4: 0.6}
 """By level."""
 CROSS_APP_BAR = 0.55
@@ -68,7 +67,7 @@ def perfect(tasks: Sequence[Task]) -> Iterator[Finished]:
     """Attempts by the shortest known solutions."""
     kit = OfficeKit()
     for task in tasks:
-        trajectory = play(kit.environment(task), task, kit.oracle(task), max_turns=MAX_TURNS)
+        trajectory = play(kit.environment(task), task, kit.oracle(task), max_turns=MOST_TURNS)
         yield _judged(kit.verifier, task, trajectory, None)
 
 

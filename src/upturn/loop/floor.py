@@ -11,7 +11,7 @@ from upturn.environments.validation.word import Habits
 from upturn.errors import WorldError
 from upturn.records import Action, Task, record
 
-SCOUTED = 4
+SCOUTED = 2
 """Tasks of a family in which random actions are tried, each as often: what is valid there is found out first."""
 
 
