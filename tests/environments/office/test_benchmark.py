@@ -113,7 +113,7 @@ def test_suites_are_read_as_they_were_written() -> None:
 
 
 def test_apps_fail_in_robustness_only() -> None:
-    faulty = {name for name, family in FAMILIES.items() if "faults" in family.atoms}
+    faulty = {name for name, family in FAMILIES.items() if "faults" in family.atoms} - LATER
     with_faults = {name for name, recipe in RECIPES.items() if faulty & set(recipe.families)}
     assert with_faults == {"prodbench-robustness"}
     assert faulty <= set(RECIPES["prodbench-robustness"].families)

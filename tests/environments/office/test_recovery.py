@@ -7,15 +7,16 @@ from typing import Any, TypeAlias
 import pytest
 
 from upturn.environments.checker import PROBES, check_environment
-from upturn.environments.office import OfficeKit
+from upturn.environments.office import OfficeKit, compound_tasks, fault_tasks
 from upturn.environments.office.family import Scenario, agreed, call
-from upturn.environments.office.fault_tasks import FAMILIES
 from upturn.environments.office.recovery import Recovery, recovery
 from upturn.environments.office.tasks import compose, make_task
 from upturn.errors import WorldError
 from upturn.records import Action, Evaluation, Task, Trajectory, from_json, to_json
 
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+
+FAMILIES = (*fault_tasks.FAMILIES, *compound_tasks.FAMILIES)
 
 
 def cases(family: str, kind: str, *, count: int = 200) -> Iterator[tuple[Task, Scenario]]:
@@ -53,6 +54,7 @@ def test_perfect_work_recovers_from_all_that_can_be_recovered_from(family: str, 
 
 def test_tasks_say_that_faults_are_what_makes_them_harder() -> None:
     assert make_task("mail_reply_unanswered", 0).context["atoms"] == ["faults"]
+    assert make_task("one_of_a_name_unanswered", 0).context["atoms"] == ["ambiguity", "faults"]
     assert "atoms" not in make_task("mail_reply", 0).context
 
 

@@ -157,7 +157,8 @@ def faulty(base: Family, planned: Planned, *, level: int) -> Family:
             return replace(draft, oracle=oracle, faults=plan, performed=done)
         return replace(draft, oracle=oracle, faults=plan, performed=done, answer=lasting, is_feasible=False)
 
-    return replace(base, name=f"{base.name}_{planned.__name__}", level=level, draw=draw, atoms=("faults",))
+    atoms = (*base.atoms, "faults")
+    return replace(base, name=f"{base.name}_{planned.__name__}", level=level, draw=draw, atoms=atoms)
 
 
 def _to_several(scene: Scene) -> Draft:

@@ -11,6 +11,7 @@ from upturn.environments.office import (
     calendar_change_tasks,
     calendar_tasks,
     channel_tasks,
+    compound_tasks,
     cross_tasks,
     deck_tasks,
     excel_tasks,
@@ -44,7 +45,7 @@ _MODULES = (
     *(excel_tasks, book_mail_tasks, cross_tasks, appointment_tasks),
     *(workflow_tasks, obstacle_tasks, safety_tasks, fault_tasks),
 )
-_LATER_MODULES = (order_tasks, formatting_tasks, deck_tasks, library_tasks, people_tasks)
+_LATER_MODULES = (order_tasks, formatting_tasks, deck_tasks, library_tasks, people_tasks, compound_tasks)
 FAMILIES: Mapping[str, Family] = {
     family.name: family for module in (*_MODULES, *_LATER_MODULES) for family in module.FAMILIES
 }

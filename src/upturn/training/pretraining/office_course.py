@@ -50,7 +50,7 @@ GLIMPSED = (
     *("cell_set_relocated", "mail_draft_unanswered", "event_move_denied"),
     *("event_invite_partly", "mail_move_partly", "mail_forward_denied"),
 )
-"""It is shown some eighty walks of each, so that there is something to practise: three of level 1, and of levels 2
+"""It is shown some ninety walks of each, so that there is something to practise: three of level 1, and of levels 2
 and 3 tasks that it knows, in apps that fail."""
 LEARNED = (*LEVEL_1, *LEVEL_2, *LEVEL_3, *LEVEL_4, *GLIMPSED)
 """Families that it is shown: some with traps, some with faults."""
