@@ -234,6 +234,8 @@ def test_input_that_ends_early_is_a_failure() -> None:
     assert printed["by_name"]["verdict"]["value"] == "failure"
     assert (printed["turns"], printed["gates"]["ended"]["passed"]) == (1, False)
     assert "/heldout/" in printed["task"]
+    found = CliRunner().invoke(env_app, ["play", "errands", "--family", "mail_file"], input="mail.list\n")
+    assert "\nThe input ended before the task did.\n" in found.stdout
 
 
 def test_bench_measures_every_part() -> None:

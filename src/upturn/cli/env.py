@@ -156,6 +156,8 @@ def play_task(
     with _interruptible():
         [trajectory] = asyncio.run(run_rollouts([job], kit.environment, slots=1))
     tell(_shown(trajectory.final_observation))
+    if trajectory.outcome == "model_error":  # a person makes no other
+        tell("\nThe input ended before the task did.")
     evaluation, *further = [judge(each, task, trajectory) for each in verifiers_of(kit)]
     results = [Result("verdict", evaluation.verdict), *_components(evaluation)]
     results += [
