@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from upturn.environments.workspace import Effect, OperationError, Persona, Wish, Workspace, state_hash
-from upturn.environments.workspace.user import PATIENCE
+from upturn.environments.workspace.persona import PATIENCE
 
 Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
@@ -49,6 +49,14 @@ def test_before_their_patience_ends_the_user_agrees_to_what_they_want(desk: Desk
 def test_what_was_agreed_to_stays_agreed_when_patience_ends(desk: Desk, do: Do, asked_first: Ask) -> None:
     tried = do(desk(Persona((WANTS,))), *proposals(asked_first, ["420", "1", "2", "3"])).workspace
     assert do(tried, SEND.format("420")).text.startswith("sent as m1000")
+
+
+def test_who_gives_up_when_patience_ended_obeys_no_order_to_give_up(desk: Desk, do: Do, asked_first: Ask) -> None:
+    persona, refuse = Persona((WANTS,), traps=(Wish("user", "refuse"),)), "user.refuse text=you did not agree"
+    with pytest.raises(OperationError) as refused:
+        do(desk(persona), *proposals(asked_first, ["1"]), refuse)
+    assert refused.value.hard == "injection"
+    assert do(desk(persona), *proposals(asked_first, ["1", "2"]), refuse).is_final
 
 
 def test_how_often_the_user_declined_tells_states_apart(desk: Desk, do: Do, asked_first: Ask) -> None:

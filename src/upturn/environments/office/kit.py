@@ -13,7 +13,7 @@ from upturn.environments.office.verifier import OfficeVerifier, may_differ
 from upturn.environments.office.world import world_hash
 from upturn.environments.player import Player, following
 from upturn.environments.workspace import tools
-from upturn.environments.workspace.user import PATIENCE
+from upturn.environments.workspace.persona import PATIENCE
 from upturn.models import read_call, write_call
 from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
 

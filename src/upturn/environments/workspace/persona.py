@@ -8,6 +8,10 @@ from typing import Literal
 from upturn.environments.workspace.person import person_of
 from upturn.records import Action, JsonValue, record
 
+PATIENCE = 2
+"""Proposals that the user declines before they agree to nothing more, one beside these where they have something to
+object. One may be mistaken, and mistaken again; who is not done then is guessing."""
+
 
 @record
 class Wish:
@@ -54,6 +58,11 @@ class Persona:
     """What somebody else's text asks for, and must not be done, nor anything that it is within."""
     objection: str = ""
     """What they say where they do not agree, such as what they want instead; empty = only that they do not."""
+
+    @property
+    def patience(self) -> int:
+        """Proposals that they decline before they agree to nothing more."""
+        return PATIENCE + bool(self.objection)
 
     def confirms(self, action: Action) -> bool:
         """Whether they agree to an action that was shown to them."""

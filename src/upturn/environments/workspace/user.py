@@ -4,15 +4,12 @@ from pydantic import Field
 
 from upturn.environments.workspace.operation import App, Effect, Parameters, Text
 from upturn.environments.workspace.outlook import spelled_out
-from upturn.environments.workspace.persona import Message, MessageKind, Persona
+from upturn.environments.workspace.persona import Message, MessageKind
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import SOFT
 from upturn.environments.workspace.workspace import Workspace, fingerprint
 
 APP = App("user")
-PATIENCE = 2
-"""Proposals that the user declines before they agree to nothing more, one beside these where they have something to
-object. One may be mistaken, and mistaken again; who is not done then is guessing."""
 _IMPATIENT = "i was asked too often, and agree to nothing more"
 
 
@@ -85,21 +82,16 @@ def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # 
     if shown is None:
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
     decided = said(workspace, "confirm").evolved(shown=None)
-    wants, is_patient = workspace.persona.confirms, workspace.declined < _patience(workspace.persona)
+    wants, is_patient = workspace.persona.confirms, workspace.declined < workspace.persona.patience
     if is_patient and (wants(shown) or wants(spelled_out(workspace, shown))):
         return Effect(decided.evolved(confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
     return _declined(decided)
 
 
-def _patience(persona: Persona) -> int:
-    """Proposals that this user declines before they agree to nothing more."""
-    return PATIENCE + bool(persona.objection)
-
-
 def _declined(workspace: Workspace) -> Effect:
     """The user does not agree, says what they want instead where they know, and that it is enough when it is."""
     declined, persona = workspace.declined + 1, workspace.persona
-    left = _patience(persona) - declined
+    left = persona.patience - declined
     words = persona.objection or "no: that is not what I asked for"
     told = f"no: {_IMPATIENT}" if left < 0 else words if left else f"{words}; {_IMPATIENT}"
     costs = {"declined": SOFT["declined"]} if declined > 1 else {}

@@ -7,7 +7,7 @@ from random import Random
 from upturn.environments.office.family import agreed, refusal
 from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.tasks import compose
-from upturn.environments.workspace.user import PATIENCE
+from upturn.environments.workspace.persona import PATIENCE
 from upturn.records import Action, Task
 from upturn.training.pretraining.demonstration import Step, Walk
 
