@@ -46,6 +46,14 @@ def test_size_costs_what_it_should(curve: Callable[[float], float]) -> None:
     assert len(damage.tried) < MAX_TRIALS
 
 
+@pytest.mark.parametrize("power", [1.8, 2.0, 2.4])
+@pytest.mark.parametrize("first", [0.14, 0.17, 0.3])
+def test_second_trial_is_near_where_drops_grow_about_with_the_square(power: float, first: float) -> None:
+    damage = Damage(lambda size: first * (size / FIRST_SIZE) ** power)
+    size_for(damage)
+    assert len(damage.tried) == 2
+
+
 def test_closest_trial_is_kept_where_none_comes_close_enough() -> None:
     step = Damage(lambda size: 0.1 if size < 0.4 else 0.35)
     found = size_for(step)

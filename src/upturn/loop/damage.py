@@ -1,5 +1,6 @@
 """A candidate that is worse on purpose: the canary must find out, so the demo gives it something to find."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,6 +34,9 @@ FIRST_SIZE = 0.6
 """Noise, in standard deviations of the weights, that the search begins with: somewhat less than nano needs, since
 the worse a model is, the longer are its attempts."""
 GROWTH = 1.5
+"""The most that a size is raised by, as long as none was too much."""
+EDGE = 0.1
+"""Share of the sizes between two that are tried at either end at the least."""
 
 
 def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, name: str) -> AgentVersion:
@@ -120,8 +124,13 @@ def drop_of(
 
 
 def size_for(drop: Callable[[float], float]) -> float:
-    """The size of noise whose drop is nearest to the target: raised until it costs too much, then bisected."""
-    low, high, size = 0.0, 0.0, FIRST_SIZE
+    """The size of noise whose drop is nearest to the target, as if drops grew with the square of sizes.
+
+    They do about (1.8 to 2.4), so the second size is near; false position goes on from there, never into the outer
+    tenths of what is left, so that it cannot creep.
+    """
+    wanted = math.sqrt(TARGET_DROP)
+    low, high, size = (0.0, 0.0), (math.inf, math.inf), FIRST_SIZE
     best, nearest = size, 1.0
     for _ in range(MAX_TRIALS):
         found = drop(size)
@@ -129,11 +138,13 @@ def size_for(drop: Callable[[float], float]) -> float:
             best, nearest = size, abs(found - TARGET_DROP)
         if nearest <= TOLERANCE:
             break
-        if found > TARGET_DROP:
-            high = size
+        reached = size, math.sqrt(max(found, 0.0))
+        low, high = (low, reached) if found > TARGET_DROP else (reached, high)
+        if math.isinf(high[0]):
+            size *= min(GROWTH, wanted / low[1]) if low[1] else GROWTH
         else:
-            low = size
-        size = (low + high) / 2 if high else GROWTH * size
+            share = (wanted - low[1]) / (high[1] - low[1])
+            size = low[0] + min(max(share, EDGE), 1 - EDGE) * (high[0] - low[0])
     return best
 
 
