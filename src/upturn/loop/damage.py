@@ -42,7 +42,7 @@ EDGE = 0.1
 def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, name: str) -> AgentVersion:
     """The healthy version with noise on its last layer, as much as costs about 20 points of held-out success.
 
-    The directions of the noise are fixed by the run's seed; its size is found by bisection on the held-out tasks,
+    The directions of the noise are fixed by the run's seed; its size is searched for on the held-out tasks,
     which no training choice depends on. If no trial comes close enough, the closest one is kept; if no direction
     hurts fresh tasks enough, the one that hurts them most.
     """
