@@ -16,7 +16,7 @@ def demo(  # noqa: PLR0917  # one parameter per option
     environment: Annotated[
         str,
         typer.Option(
-            help="office-brief: eleven families of the office, in minutes; office: 37 of them, which takes longer; "
+            help="office-brief: ten families of the office, in minutes; office: 37 of them, which takes longer; "
             "errands: a small office."
         ),
     ] = "office-brief",
