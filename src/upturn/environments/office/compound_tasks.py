@@ -1,4 +1,4 @@
-"""Tasks with more than one obstacle: unclear ones, ones with traps and ones that need leave, in apps that fail."""
+"""Tasks with more than one obstacle: unclear ones, or ones with traps, outsiders or gaps, in apps that fail."""
 
 from dataclasses import replace
 

@@ -1,10 +1,11 @@
 """Demonstrations to pre-train on: walks through tasks, as tokens of which some are the model's to write."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
+from upturn.environments import Environment
 from upturn.models import CompactRenderer
-from upturn.records import Action, Observation
+from upturn.records import Action, Observation, Task
 
 SEEN_WEIGHT = 0.1
 """Weight of tokens that the model only sees, against 1 for those it writes: a little of them helps it to copy."""
@@ -23,6 +24,16 @@ Walk: TypeAlias = Sequence[Step]
 """What somebody saw and what they did then, from the instruction on."""
 PRETRAINING_STREAM = 7_000_000_000
 """Task numbers from here on are for pre-training only: runs whose seed is below 7,000 draw none."""
+
+
+def walked(environment: Environment, task: Task, actions: Iterable[tuple[Action, bool]]) -> Walk:
+    """The task with these actions, each with whether it is a mistake."""
+    observation, _ = environment.reset(task)
+    walk = []
+    for action, is_mistake in actions:
+        walk.append(Step(observation, action, is_mistake))
+        observation = environment.step(action).observation
+    return walk
 
 
 class Demonstration(NamedTuple):

@@ -22,7 +22,7 @@ from upturn.environments.errands.world import (
     World,
 )
 from upturn.records import Action, Observation
-from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Step, Walk
+from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Step, Walk, walked
 
 
 def oracle_walk(family: str, number: int, templates: int | None = None) -> Walk:
@@ -31,13 +31,7 @@ def oracle_walk(family: str, number: int, templates: int | None = None) -> Walk:
     if templates is not None:
         task = replace(task, context={"template": number % templates})
         task = replace(task, instruction=compose(task).instruction)
-    environment = ErrandsEnvironment()
-    observation, _ = environment.reset(task)
-    walk = []
-    for action in compose(task).draft.oracle:
-        walk.append(Step(observation, action))
-        observation = environment.step(action).observation
-    return walk
+    return walked(ErrandsEnvironment(), task, ((each, False) for each in compose(task).draft.oracle))
 
 
 def drill_walk(number: int) -> Walk:

@@ -9,7 +9,7 @@ from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.tasks import compose
 from upturn.environments.workspace.persona import PATIENCE
 from upturn.records import Action, Task
-from upturn.training.pretraining.demonstration import Step, Walk
+from upturn.training.pretraining.demonstration import Walk, walked
 
 FAMILIES = (
     *("mail_reply", "mail_forward", "mail_send_number", "chat_message", "reply_outside"),
@@ -38,13 +38,7 @@ def declined_walk(number: int, task_of: Callable[[str, int], Task], words: Seque
         preview, confirm, _ = agreed(_mistaken(rng, wanted, words))
         done += [(preview, True), (confirm, False)]
     done += [(action, False) for action in ([refusal("you did not agree")] if is_given_up else oracle[place:])]
-    environment = OfficeKit().environment(task)
-    observation, _ = environment.reset(task)
-    walk = []
-    for action, is_mistake in done:
-        walk.append(Step(observation, action, is_mistake))
-        observation = environment.step(action).observation
-    return walk
+    return walked(OfficeKit().environment(task), task, done)
 
 
 def _mistaken(rng: Random, action: Action, words: Sequence[str]) -> Action:

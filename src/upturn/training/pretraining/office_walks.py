@@ -11,7 +11,7 @@ from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
 from upturn.models.call import value_text
 from upturn.records import Action, Observation, Task
-from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Step, Walk
+from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Step, Walk, walked
 from upturn.training.pretraining.office_declined_walk import declined_walk
 from upturn.training.pretraining.office_table_walks import (
     pairs_walk,
@@ -31,13 +31,7 @@ GARBLED = 0.07
 def oracle_walk(family: str, number: int) -> Walk:
     """What the oracle of a training task sees and does."""
     task = training_task(family, number)
-    environment = OfficeKit().environment(task)
-    observation, _ = environment.reset(task)
-    walk = []
-    for action in compose(task).draft.oracle:
-        walk.append(Step(observation, action))
-        observation = environment.step(action).observation
-    return walk
+    return walked(OfficeKit().environment(task), task, ((each, False) for each in compose(task).draft.oracle))
 
 
 def training_task(family: str, number: int) -> Task:
