@@ -24,6 +24,8 @@ TOLERANCE = 0.02
 FRESH_DROP = 0.16
 """Tasks as they are served must suffer at least so much, or another direction of noise is tried: what hurts unseen
 wordings only is no damage that a canary could be expected to notice."""
+FRESH_SHARE = 1 / 2
+"""How many of them are tried, to each held-out task: what is asked of them is a bound, not a figure."""
 FIRST_LOOK = 1 / 3
 """The share of the held-out tasks that a trial begins with."""
 FAR_OFF = 0.12
@@ -50,7 +52,8 @@ def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, 
     trial = replace(healthy, version=f"{name}-trial")
     count, seed = context.config.tasks.heldout_count, context.seed
     heldout = exam_tasks(context.kit, context.practised, count, seed=seed, split="heldout")
-    fresh = exam_tasks(context.kit, context.practised, count, seed=seed + SELECTION_SEED, split="train")
+    fresh_seed, fresh_count = seed + SELECTION_SEED, math.ceil(FRESH_SHARE * count)
+    fresh = exam_tasks(context.kit, context.practised, fresh_count, seed=fresh_seed, split="train")
     context.progress.stage("Damage a copy of the new version", MAX_TRIALS)
 
     def outcomes(tasks: Sequence[Task]) -> list[float]:
