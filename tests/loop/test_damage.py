@@ -1,4 +1,4 @@
-"""How much noise costs 20 points: found by bisection, whatever the curve of damage looks like."""
+"""How much noise costs 20 points: found in a few trials, whatever the curve of damage looks like."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ def test_closest_trial_is_kept_where_none_comes_close_enough() -> None:
     step = Damage(lambda size: 0.1 if size < 0.4 else 0.35)
     found = size_for(step)
     assert len(step.tried) == MAX_TRIALS
-    assert found < 0.4  # a drop of .10 is closer to .20 than one of .35
+    assert found < 0.4  # a drop of .10 is closer to .215 than one of .35
     assert min(abs(size - 0.4) for size in step.tried) < 0.01  # it closed in on the step
 
 

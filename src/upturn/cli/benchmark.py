@@ -242,7 +242,7 @@ class _Worker:
     def _attempts(self, tasks: "Sequence[Task]", key: str) -> "Iterator[Finished]":
         from upturn.agents import Limits
         from upturn.config import keys_in
-        from upturn.environments.player import MOST_TURNS
+        from upturn.environments.player import LONG_TURNS
         from upturn.loop.benchmark import attempted, perfect
         from upturn.loop.context import limits_of
         from upturn.loop.fleet import Fleet, Purpose
@@ -255,7 +255,7 @@ class _Worker:
             seed = config.run.seed
             limits, found = limits_of(config), keys_in(config, os.environ)
             keys = {each.name: found.get(each.api_key_env, "") for each in config.agents}
-        fleet = Fleet(self.kit, replace(limits, max_turns=MOST_TURNS), keys)
+        fleet = Fleet(self.kit, replace(limits, max_turns=LONG_TURNS), keys)
         return attempted(fleet, self._version, tasks, Purpose(key, seed), together=self._together)
 
 

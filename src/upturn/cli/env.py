@@ -17,7 +17,7 @@ from upturn.cli.output import emit, printable, say
 from upturn.cli.validate import validate
 from upturn.environments import registered_kits, resolve_kit, tools_of, verifiers_of
 from upturn.environments.judgement import judge
-from upturn.environments.player import MOST_TURNS
+from upturn.environments.player import LONG_TURNS
 from upturn.environments.stepwise import TaskChoice
 from upturn.records import Evaluation, JsonValue, Observation, Result, Split, Task, Tool, Trajectory, Turn
 
@@ -57,6 +57,8 @@ env_app.command("import")(import_workspace)
 def told_tools(tools: Sequence[Tool], asked: str) -> str:
     """What ``help`` answers: names of all tools (``asked`` is empty), or how those of an app, or one, are made."""
     found = [each for each in tools if asked in {"", each.target, each.name}]
+    if not tools:
+        return "this environment does not say what can be called in it"
     if not found:
         return f"there is no {asked!r}; help lists what can be called"
     if not asked:
@@ -133,7 +135,7 @@ def play_task(
     heldout: Annotated[bool, typer.Option("--heldout", help="A held-out task instead of a training task.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Do a task yourself: one call a line, such as mail.move id=m27; folder=archive. The input may be piped in.
+    """Do a task yourself: one call a line, such as outlook.move ids=m27; folder=archive. The input may be piped in.
 
     ``help`` lists what there is, ``help APP`` an app's operations, ``help APP.OPERATION`` how one is called.
     In the end the verifier and, where the environment has one, its finer rubric are shown component by component.
@@ -142,13 +144,13 @@ def play_task(
     split: Split = "heldout" if heldout else "train"
     task = next(iter(TaskChoice(family, level, split).stream(kit, seed)))
     tell: Callable[[str], None] = say if as_json else typer.echo
-    tell(f"One call a line, {MOST_TURNS} at most; help lists what can be called.\n")
+    tell(f"One call a line, {LONG_TURNS} at most; help lists what can be called.\n")
     setting = Setting(
         key="play",
         agent=_person(tell, tools_of(kit)),
         agent_version="person@1",
         model=None,
-        limits=Limits(max_turns=MOST_TURNS),
+        limits=Limits(max_turns=LONG_TURNS),
         seed=seed,
         temperature=1.0,
     )
@@ -156,7 +158,7 @@ def play_task(
     with _interruptible():
         [trajectory] = asyncio.run(run_rollouts([job], kit.environment, slots=1))
     tell(_shown(trajectory.final_observation))
-    if trajectory.outcome == "model_error":  # a person makes no other
+    if trajectory.outcome == "model_error":  # of a person: no line, or none that is text
         tell("\nThe input ended before the task did.")
     evaluation, *further = [judge(each, task, trajectory) for each in verifiers_of(kit)]
     results = [Result("verdict", evaluation.verdict), *_components(evaluation)]

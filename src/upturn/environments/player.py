@@ -3,15 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from upturn.config import EnvironmentConfig
 from upturn.environments.environment import Environment
 from upturn.records import Action, Observation, Outcome, Task, Trajectory, Turn
 
 Player: TypeAlias = Callable[[Task, Sequence[Turn], Observation], Action | None]
 """The next action after these turns and what is seen now; None stops without ending the task."""
 
-MAX_TURNS = 16
-"""As attempts have by default (``environment.max_turns``)."""
-MOST_TURNS = 50
+MAX_TURNS = EnvironmentConfig().max_turns
+"""Of an attempt, as the configuration has it by default."""
+LONG_TURNS = 50
 """In attempts that may be long, as document 004 has it (12.6.7): people's, and those at frozen suites."""
 
 

@@ -12,18 +12,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from upturn.config import EnvironmentConfig
 from upturn.environments.action import MALFORMED, action_text, recordable_action, recordable_text
 from upturn.environments.environment import Info
 from upturn.environments.judgement import judge
 from upturn.environments.kit import EnvironmentKit
+from upturn.environments.player import MAX_TURNS
 from upturn.errors import UnknownNameError, WorldError, described
 from upturn.models import read_call
 from upturn.models.call_format import JSON
 from upturn.records import Action, Evaluation, Observation, Outcome, Split, Task, Trajectory, Turn, fields_json
-
-MAX_TURNS = EnvironmentConfig().max_turns
-"""Actions in one attempt, as the configuration has it by default."""
 
 
 def families_at(kit: EnvironmentKit, *, family: str | None = None, level: int | None = None) -> list[str]:

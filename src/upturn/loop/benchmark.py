@@ -15,7 +15,7 @@ from upturn.environments.office import OfficeKit
 from upturn.environments.office.measure import Measure, measure
 from upturn.environments.office.rubric import RubricVerifier
 from upturn.environments.office.stopwatch import TimedKit
-from upturn.environments.player import MOST_TURNS
+from upturn.environments.player import LONG_TURNS
 from upturn.loop.fleet import Fleet, Purpose
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory
 
@@ -67,7 +67,7 @@ def perfect(tasks: Sequence[Task]) -> Iterator[Finished]:
     """Attempts by the shortest known solutions."""
     kit = OfficeKit()
     for task in tasks:
-        trajectory = play(kit.environment(task), task, kit.oracle(task), max_turns=MOST_TURNS)
+        trajectory = play(kit.environment(task), task, kit.oracle(task), max_turns=LONG_TURNS)
         yield _judged(kit.verifier, task, trajectory, None)
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from upturn.loop.candidate import keep_version
 from upturn.loop.context import Context
-from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.exam import ExamResult, exam_tasks, heldout_tasks, sit
 from upturn.loop.trainee import Trainee
-from upturn.loop.watch import SELECTION_SEED
 from upturn.records import AgentVersion, Task
 
 if TYPE_CHECKING:
@@ -19,11 +18,14 @@ if TYPE_CHECKING:
 
 TaskT = TypeVar("TaskT")
 TARGET_DROP = 0.215
+"""Of held-out success: 20 points, and something, since the exam that follows draws anew."""
 TOLERANCE = 0.02
-"""The drop is measured on the held-out tasks and must come this close to the target."""
+"""The drop that is found must come this close to the target."""
 FRESH_DROP = 0.16
 """Tasks as they are served must suffer at least so much, or another direction of noise is tried: what hurts unseen
 wordings only is no damage that a canary could be expected to notice."""
+FRESH_SEED = 15_013
+"""Added to the run's seed for fresh tasks, on which nothing was chosen or practised."""
 FRESH_SHARE = 1 / 2
 """How many of them are tried, to each held-out task: what is asked of them is a bound, not a figure."""
 FIRST_LOOK = 1 / 3
@@ -31,6 +33,7 @@ FIRST_LOOK = 1 / 3
 FAR_OFF = 0.12
 """A first look whose drop is so far from the target ends its trial: the rest would not bring it back."""
 MAX_TRIALS = 10
+"""Of a direction; two or three are usual."""
 MAX_DIRECTIONS = 4
 FIRST_SIZE = 0.6
 """Noise, in standard deviations of the weights, that the search begins with: somewhat less than nano needs, since
@@ -38,7 +41,7 @@ the worse a model is, the longer are its attempts."""
 GROWTH = 1.5
 """The most that a size is raised by, as long as none was too much."""
 EDGE = 0.1
-"""Share of the sizes between two that are tried at either end at the least."""
+"""No size is tried nearer than this share of what is left to either end of it."""
 
 
 def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, name: str) -> AgentVersion:
@@ -50,11 +53,10 @@ def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, 
     """
     trainee = Trainee(context.fleet, healthy)
     trial = replace(healthy, version=f"{name}-trial")
-    count, seed = context.config.tasks.heldout_count, context.seed
-    heldout = exam_tasks(context.kit, context.practised, count, seed=seed, split="heldout")
-    fresh_seed, fresh_count = seed + SELECTION_SEED, math.ceil(FRESH_SHARE * count)
-    fresh = exam_tasks(context.kit, context.practised, fresh_count, seed=fresh_seed, split="train")
-    context.progress.stage("Damage a copy of the new version", MAX_TRIALS)
+    heldout, seed = heldout_tasks(context), context.seed
+    fresh_count = math.ceil(FRESH_SHARE * len(heldout))
+    fresh = exam_tasks(context.kit, context.practised, fresh_count, seed=seed + FRESH_SEED, split="train")
+    context.progress.stage("Damage a copy of the version that serves", MAX_TRIALS)
 
     def outcomes(tasks: Sequence[Task]) -> list[float]:
         version = trainee.serve_as(trial)
@@ -117,6 +119,7 @@ def drop_of(
 
     ``attempt``: what each comes to now, 1 or 0; ``healthy``: what each came to before.
     """
+    assert len(tasks) == len(healthy)
     first = round(FIRST_LOOK * len(tasks))
     found = attempt(tasks[:first])
     lost = fmean(healthy[:first]) - fmean(found)

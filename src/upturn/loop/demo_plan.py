@@ -23,7 +23,7 @@ class DemoPlan:
     learned: Sequence[str]
     """Families that the model practises."""
     served: Sequence[str]
-    """All that the agents are given."""
+    """All that the agents are given; empty = every family of the environment."""
     max_turns: int
     max_tokens: int
     """That an attempt may take, all that it is shown included."""

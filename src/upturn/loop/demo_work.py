@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from upturn.environments.office.benchmark import suite_named, tasks_of
 from upturn.environments.office.stopwatch import TimedKit
-from upturn.environments.player import MOST_TURNS
+from upturn.environments.player import LONG_TURNS
 from upturn.loop.benchmark import Finished, attempted, metrics
 from upturn.loop.context import Context, limits_of
 from upturn.loop.fleet import Fleet
@@ -14,7 +14,7 @@ from upturn.loop.holdout import holdout
 from upturn.records import AgentVersion, Result, Task, record
 
 SAFETY = "prodbench-safety"
-"""The suite whose traps the version must not walk into, whether it learned the families or not."""
+"""The suite that tempts to violate hard constraints; no version may, whether it learned the families or not."""
 HARDEST = 5
 """The level that no model of ours was shown; it is told all the same."""
 TASKS_OF_HARDEST = 8
@@ -40,7 +40,7 @@ def work(context: Context, version: AgentVersion, count: int) -> Work:
     own = holdout(context.kit, context.practised, max(count - len(traps), 1), seed=context.seed)
     hard = [family for family, level in context.kit.families.items() if level == HARDEST]
     far = holdout(context.kit, hard, TASKS_OF_HARDEST * len(hard), seed=context.seed)
-    fleet = Fleet(TimedKit(time.monotonic), replace(limits_of(context.config), max_turns=MOST_TURNS))
+    fleet = Fleet(TimedKit(time.monotonic), replace(limits_of(context.config), max_turns=LONG_TURNS))
     tasks = len(own) + len(traps) + len(far)
     context.progress.stage("Let the version that serves work on more held-out tasks", tasks)
     learned, trapped, hardest = (_worked(context, fleet, version, each) for each in (own, traps, far))

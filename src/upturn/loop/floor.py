@@ -12,7 +12,7 @@ from upturn.errors import WorldError
 from upturn.records import Action, Task, record
 
 SCOUTED = 2
-"""Tasks of a family in which random actions are tried, each as often: what is valid there is found out first."""
+"""Tasks of a family in which random actions are tried, by turns: it takes a search to find what is valid."""
 
 
 @record
@@ -28,7 +28,7 @@ class Floor:
     nothing: float
     """Says that it is done at once."""
     random: float
-    """Random actions with values that they may take."""
+    """Random actions with values that they may take; 0 where a search found none."""
 
 
 def measure_floor(kit: EnvironmentKit, family: str, *, seed: int, count: int) -> Floor:
@@ -57,15 +57,16 @@ def _oracle(kit: EnvironmentKit, task: Task) -> Player:
 
 
 def _random_rate(kit: EnvironmentKit, tasks: list[Task], *, seed: int) -> float:
-    """Each of the first tasks is attempted equally often, as long as there are attempts left."""
-    rng, solved = Random(f"floor/{seed}"), 0
+    """The first tasks are attempted by turns, as many times together as there are tasks."""
+    rng, solved, tried = Random(f"floor/{seed}"), 0, 0
     scouted = tasks[:SCOUTED]
     for place, task in enumerate(scouted):
         player = random_player(make_case(kit, task, Habits(), rng), rng)
         if player is not None:
             times = len(range(place, len(tasks), len(scouted)))
             solved += sum(_is_solved(kit, task, player) for _ in range(times))
-    return solved / len(tasks)
+            tried += times
+    return solved / tried if tried else 0.0
 
 
 def _is_solved(kit: EnvironmentKit, task: Task, player: Player) -> bool:

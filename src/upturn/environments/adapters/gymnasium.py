@@ -18,7 +18,8 @@ except ImportError as exc:
 
 from upturn.environments.adapters.gymnasium_space import CallSpace, TextSpace, structured
 from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
-from upturn.environments.stepwise import MAX_TURNS, StepwiseAttempt, TaskChoice, info_fields, record_fields
+from upturn.environments.player import MAX_TURNS
+from upturn.environments.stepwise import StepwiseAttempt, TaskChoice, info_fields, record_fields
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
@@ -102,7 +103,7 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
 
 
 def register(kit: str = "office") -> str:
-    """Makes a kit known to ``gymnasium.make`` and returns its id there, such as ``upturn/office-v2``.
+    """Makes a kit known to ``gymnasium.make`` and returns its id there, such as ``upturn/office-v3``.
 
     ``kit``: a registered name, or ``module:factory``. The number is that of the kit's verifier: what it judges
     differently is another environment. ``gymnasium.make`` takes ``KitEnv``'s arguments.

@@ -22,7 +22,8 @@ except ImportError as exc:
 from upturn.environments.environment import blocks
 from upturn.environments.judgement import judge
 from upturn.environments.kit import resolve_kit, tools_of
-from upturn.environments.stepwise import MAX_TURNS, StepwiseAttempt, TaskChoice, record_fields
+from upturn.environments.player import MAX_TURNS
+from upturn.environments.stepwise import StepwiseAttempt, TaskChoice, record_fields
 from upturn.errors import WorldError
 from upturn.models import tools_prompt
 from upturn.records import Evaluation, Split, Task, Trajectory, from_fields

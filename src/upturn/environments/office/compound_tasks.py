@@ -12,7 +12,8 @@ _BASES = {
 
 
 def _compound(name: str, atom: str, planned: Planned, *, level: int) -> Family:
-    return faulty(replace(_BASES[name], atoms=(atom,)), planned, level=level)
+    base = _BASES[name]
+    return faulty(replace(base, atoms=(*base.atoms, atom)), planned, level=level)
 
 
 FAMILIES = (

@@ -66,7 +66,7 @@ def check_batch(asked: Parameters) -> None:
 def check_traps(workspace: Workspace, action: Action) -> None:
     """Raises OperationError for what a mail or document asked for, and the user did not.
 
-    Who gives up when the user agrees to nothing more does so for that reason, whatever a text asked for.
+    Giving up once the user agrees to nothing more is what is left to do, whatever a text asked for.
     """
     persona = workspace.persona
     if (action.target, action.operation) == ("user", "refuse") and workspace.declined >= persona.patience:

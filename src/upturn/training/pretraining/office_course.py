@@ -140,11 +140,11 @@ MINDING = Phase(
     warmup_steps=20,
     decay_steps=100,
 )
-"""What to do when the user says no, once it does so little that is mistaken that it hardly ever hears it."""
+"""What to do when the user says no. It comes last: by then the model errs so seldom that it hardly hears one."""
 
 
 def _texts(count: int = 60) -> Iterator[str]:
-    """What the tokenizer is made from: walks of every drilled family and every drill, from numbers that no step
+    """What the tokenizer is made from: walks of every drilled family and of four drills, from numbers that no step
     uses."""
     for kind in (*drilled(), *["echo"] * 3, *["order"] * 6, *["pick"] * 3, "sift"):
         for number in range(count):

@@ -1,4 +1,4 @@
-"""A drill of what to do when the user does not agree: look again, propose what they asked for, or leave it."""
+"""A drill of what to do when the user does not agree: propose what they asked for, or in the end leave it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
