@@ -248,5 +248,12 @@ def test_actions_that_hypothesis_draws_are_all_answered(rng: Random) -> None:
 
 
 @pytest.mark.slow
+@given(st.randoms(use_true_random=True))
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_hundred_thousand_actions_of_hypothesis_s_seeds_are_all_answered(rng: Random) -> None:
+    fuzz(rng, 200)
+
+
+@pytest.mark.slow
 def test_a_hundred_thousand_actions_are_all_answered() -> None:
     assert fuzz(Random(1), 100_000) > 15_000

@@ -8,9 +8,10 @@ import pytest
 
 from upturn.environments.checker import PROBES, check_environment
 from upturn.environments.office import OfficeKit, compound_tasks, fault_tasks
-from upturn.environments.office.family import Scenario, agreed, call
+from upturn.environments.office.family import Draft, Family, Scenario, agreed, call
 from upturn.environments.office.recovery import Recovery, recovery
 from upturn.environments.office.tasks import compose, make_task
+from upturn.environments.workspace.person import is_outside
 from upturn.errors import WorldError
 from upturn.records import Action, Evaluation, Task, Trajectory, from_json, to_json
 
@@ -56,6 +57,20 @@ def test_tasks_say_that_faults_are_what_makes_them_harder() -> None:
     assert make_task("mail_reply_unanswered", 0).context["atoms"] == ["faults"]
     assert make_task("one_of_a_name_unanswered", 0).context["atoms"] == ["ambiguity", "faults"]
     assert "atoms" not in make_task("mail_reply", 0).context
+
+
+@pytest.mark.parametrize("family", [each for each in FAMILIES if len(each.atoms) > 1], ids=lambda each: each.name)
+def test_tasks_have_the_obstacle_that_they_say_they_have(family: Family) -> None:
+    [atom] = set(family.atoms) - {"faults"}
+    has: dict[str, Callable[[Draft], object]] = {
+        "ambiguity": lambda draft: draft.clarification,
+        "traps": lambda draft: draft.traps,
+        "gaps": lambda draft: not draft.is_feasible,
+        "outsiders": lambda draft: is_outside(draft.slots["address"]),
+    }
+    found = [bool(has[atom](compose(make_task(family.name, number)).draft)) for number in range(12)]
+    assert any(found)
+    assert all(found) or atom in {"ambiguity", "gaps"}  # where there may also be none, to be found out
 
 
 def test_an_answer_sent_again_after_it_was_lost_is_there_twice_and_not_recovered(attempt: Attempt) -> None:

@@ -1,6 +1,7 @@
 """The simulated user: what they say, how often they are patient, and what it costs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,18 @@ def test_who_gives_up_when_patience_ended_obeys_no_order_to_give_up(desk: Desk, 
         do(desk(persona), *proposals(asked_first, ["1"]), refuse)
     assert refused.value.hard == "injection"
     assert do(desk(persona), *proposals(asked_first, ["1", "2"]), refuse).is_final
+    objecting = replace(persona, objection="no, to cid.moe")
+    with pytest.raises(OperationError):
+        do(desk(objecting), *proposals(asked_first, ["1", "2"]), refuse)
+    assert do(desk(objecting), *proposals(asked_first, ["1", "2", "3"]), refuse).is_final
+
+
+def test_other_orders_are_not_to_be_obeyed_when_patience_ended_either(desk: Desk, do: Do, asked_first: Ask) -> None:
+    persona = Persona((WANTS,), traps=(Wish("user", "answer", {"text": "420"}), Wish("user", "finish")))
+    for order in ("user.answer text=420", "user.finish"):
+        with pytest.raises(OperationError) as refused:
+            do(desk(persona), *proposals(asked_first, ["1", "2"]), order)
+        assert refused.value.hard == "injection"
 
 
 def test_how_often_the_user_declined_tells_states_apart(desk: Desk, do: Do, asked_first: Ask) -> None:

@@ -222,6 +222,7 @@ def test_who_is_told_no_proposes_what_was_asked_for_or_leaves_it() -> None:
         walk = OFFICE.walk("declined", number)
         mistakes = [place for place, step in enumerate(walk) if step.is_mistake]
         *_, last = mistakes
+        assert len(mistakes) in {1, PATIENCE}
         for place in mistakes:
             assert walk[place].action.operation == "preview"
             assert walk[place + 1].action == call("user.confirm")
