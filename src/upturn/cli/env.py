@@ -56,9 +56,9 @@ env_app.command("import")(import_workspace)
 
 def told_tools(tools: Sequence[Tool], asked: str) -> str:
     """What ``help`` answers: names of all tools (``asked`` is empty), or how those of an app, or one, are made."""
-    found = [each for each in tools if asked in {"", each.target, each.name}]
     if not tools:
         return "this environment does not say what can be called in it"
+    found = [each for each in tools if asked in {"", each.target, each.name}]
     if not found:
         return f"there is no {asked!r}; help lists what can be called"
     if not asked:

@@ -377,6 +377,6 @@ def _notes(context: Context, facts: Facts) -> tuple[str, ...]:
         "The best weights of GRPO were chosen on other tasks (training templates in unseen worlds): the held-out "
         "tasks took part in no choice.",
         *([served] if untrained else ()),
-        "The damaged candidate is the trained version with noise on its weights, sized to cost about 20 points; it "
-        "skipped validation by an audited override.",
+        "The damaged candidate is the version that served, with noise on its weights, sized to cost about 20 "
+        "points; it skipped validation by an audited override.",
     )
