@@ -126,6 +126,20 @@ def test_figures_above_bars_do_not_touch(groups: int) -> None:
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
+@pytest.mark.parametrize(
+    ("last", "marks"), [(3, "0 1 2 3"), (22, "0 5 10 15 20"), (1_400, "0 200 400 600 800 1,000 1,200 1,400")]
+)
+def test_an_axis_of_tasks_is_marked_at_whole_numbers(last: int, marks: str) -> None:
+    with canvas.style():
+        figure = canvas.new_figure(10, 3.6)
+        axes = figure.subplots()
+        axes.set_xlim(0, last)
+        canvas.count_axis(axes)
+        figure.draw_without_rendering()
+        drawn = [text.get_text() for text in axes.get_xticklabels() if text.get_position()[0] <= last]
+    assert " ".join(drawn) == marks
+
+
 def test_labels_are_short_and_printable() -> None:
     assert label("a" * 50) == "a" * 35 + "…"
     assert label("a\x1bb\nc") == "a\ufffdb\ufffdc"

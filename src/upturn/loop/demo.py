@@ -189,7 +189,7 @@ def _arena(context: Context, per_family: int) -> tuple[ExamResult, ...]:
         for name, served in agents.items():
             purpose = context.purpose(f"arena/{name}")
             found.append(sit(context.fleet, served.incumbent, tasks, purpose, pool=context.pool))
-            context.progress.advance(success=found[-1].rate())
+            context.progress.advance(1, **{exam.agent_version: exam.rate() for exam in found})
         return _Exams(tuple(found))
 
     return context.journal.record_step("arena", _Exams, work).exams

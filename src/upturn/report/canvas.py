@@ -127,3 +127,11 @@ def percent_axis(axes: "Axes", which: str = "x") -> None:
         axes.set_xlim(*limits)
     else:
         axes.set_ylim(*limits)
+
+
+def count_axis(axes: "Axes") -> None:
+    """A horizontal axis of whole numbers, such as tasks or iterations: no mark lies between two of them."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=(1, 2, 5, 10)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

@@ -93,6 +93,7 @@ def curve(learning: LearningCurve) -> "Figure":
         row += 1
     if unseen:
         _unseen_panel(grid[row], unseen)
+    canvas.count_axis(grid[-1])
     grid[-1].set_xlabel("iteration")
     return figure
 
@@ -133,7 +134,7 @@ def routing(shares: Routing) -> "Figure":
     canvas.percent_axis(axes, "y")
     axes.set_ylim(0, 1)
     axes.set_xlim(x[0], max(x[-1], x[0] + 1))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    canvas.count_axis(axes)
     axes.set_xlabel("tasks routed")
     axes.set_ylabel(canvas.label(shares.measure))
     _band_labels(axes, versions, stacks, colours)
@@ -162,6 +163,7 @@ def canary(path: Canary) -> "Figure":
     _end_pair(axes, x[-1], (better[-1], worse[-1]), gap)
     _stage_lines(axes, path)
     _power_axis(axes)
+    canvas.count_axis(axes)
     axes.set_xlabel("tasks served by the candidate")
     axes.set_ylabel("evidence (e-value)")
     return figure
