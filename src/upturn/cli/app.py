@@ -132,7 +132,20 @@ def _end(ctx: Any, error: UpturnError, cause: BaseException) -> NoReturn:
     if "--json" in ctx.obj:
         with suppress(OSError):  # what is told may be that nothing can be printed
             emit_error(_command_name(ctx.command_path, ctx.obj), error, kind=type(cause).__name__)
+    _give_up_unwritten()
     raise typer.Exit(error.exit_code) from cause
+
+
+def _give_up_unwritten() -> None:
+    """Drops what standard output does not take: Python would try once more as it ends, and exit with 120."""
+    if sys.__stdout__ is None:
+        return
+    try:
+        sys.__stdout__.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.__stdout__.fileno())
+        os.close(nowhere)
 
 
 def _command_name(path: str, arguments: Sequence[str]) -> str:
