@@ -1,6 +1,7 @@
 """Other names: understood by all that read them, and by nobody else."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,14 @@ def test_a_shown_call_without_named_parameters_is_refused_in_other_names_too() -
         found = played(REPLY, call("user.preview", statement="a", call=shown)).final_observation
         assert found.code == "bad_value"
         assert "or as a JSON object with target_app, operation and an object of parameters; got " in found.text
+
+
+@pytest.mark.parametrize("name", [5, None, True, "x" * 100])
+def test_a_parameter_of_any_name_is_answered(name: Any) -> None:
+    send = names_from(REPLY.seed).operations["outlook"]["send"]
+    found = played(REPLY, Action("outlook", send, {name: "x"})).final_observation
+    assert found.code == "unknown_parameter"
+    assert f"unknown parameter {str(name)[:80]!r}; known here: " in found.text
 
 
 def test_an_office_speaks_in_its_names() -> None:

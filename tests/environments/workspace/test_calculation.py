@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from upturn.environments.workspace.address import Place, between
 from upturn.environments.workspace.book import Book, Sheet
-from upturn.environments.workspace.calculation import cycle_of, shown_in, value_of
+from upturn.environments.workspace.calculation import cycle_of, shown_in, value_of, work_of
 from upturn.environments.workspace.cell import CellError, is_formula, text_of, tidy, typed
 from upturn.environments.workspace.formula import FormulaError, moved, parsed, written
 
@@ -324,6 +324,14 @@ def test_a_range_to_the_end_of_a_sheet_costs_no_more_than_its_cells() -> None:
     book = Book({"data": Sheet({"A1": "1", "XFD1048576": "2", "B1": "=SUM(C2:XFD1048576)"})})
     assert shown_in(book, "data", "B1") == "2"
     assert shown_in(Book({"d": Sheet({"A1": "x", "B1": '=COUNTIF(C:D,"<>x")'})}), "d", "B1") == "2097152"
+
+
+def test_the_work_of_a_book_is_what_its_formulas_name_and_are_written_with() -> None:
+    data = {"A1": "1", "A2": "2", "A3": "3", "B1": "=SUM(A1:A2)", "B2": "=SUM(A:A)+SUM(A:A)", "B3": "=oops("}
+    # 11 signs, 2 cells; 18 signs and two ranges of which the 6 filled cells of the sheet are the most; 6 signs.
+    assert work_of(Book({"data": Sheet(data)})) == 11 + 2 + 18 + 6 + 6 + 6
+    other = {"A1": "=SUM(data!A1:A900)", "A2": "=gone!A1"}  # of other sheets theirs, of missing ones nothing
+    assert work_of(Book({"data": Sheet(data), "other": Sheet(other)})) == 49 + 18 + 6 + 8
 
 
 def test_values_are_computed_once_for_a_book_and_anew_for_the_next() -> None:

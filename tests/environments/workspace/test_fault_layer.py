@@ -226,6 +226,37 @@ def test_a_file_moves_when_it_is_first_named_and_search_finds_it(office: Callabl
     assert at.kinds == ["moved"]
 
 
+@pytest.mark.parametrize(
+    ("call", "told", "hard"),
+    [
+        ("fax.explode x=f50", "unknown app 'fax'", ""),
+        ("excel.open id=f50; nothing=1", "unknown parameter 'nothing'", ""),
+        ("excel.read_range id=f50; sheet=nothing", "no sheet 'nothing'", ""),
+        ("sharepoint.delete ids=f50; is_permanent=true", "nothing is deleted for good", "permanent_delete"),
+    ],
+)
+def test_what_is_wrong_with_a_call_anyway_moves_no_file(
+    office: Callable[..., Office], call: str, told: str, hard: str
+) -> None:
+    at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
+    with pytest.raises(OperationError, match=told) as refused:
+        at.do(call)
+    assert refused.value.hard == hard
+    assert at.do("sharepoint.search query=q3") == "f50 /finance/q3.xlsx"
+    assert at.state.injected == ()
+
+
+def test_a_file_that_moves_when_a_call_is_shown_is_recovered_by_the_app_and_not_by_the_user(
+    office: Callable[..., Office], asked_first: Ask
+) -> None:
+    at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
+    shown, _, _ = asked_first("sharepoint.delete ids=f50")
+    at.do(shown, "user.ask text=which one?")
+    assert [(each.call, each.is_answered) for each in at.state.injected] == [("sharepoint.delete", False)]
+    at.do("sharepoint.search query=q3")
+    assert at.state.injected[0].is_answered
+
+
 def test_showing_the_user_a_call_names_the_file_too_and_telling_them_does_not(
     office: Callable[..., Office], asked_first: Ask
 ) -> None:

@@ -72,6 +72,29 @@ def test_other_orders_are_not_to_be_obeyed_when_patience_ended_either(desk: Desk
         assert refused.value.hard == "injection"
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "user.ask text=171",
+        "user.refuse text=it is 171.",
+        r"user.preview statement=171; call=outlook.send to\=bob.ray\; subject\=x\; body\=y",
+    ],
+)
+def test_what_is_to_be_said_is_said_in_whatever_the_user_hears(desk: Desk, do: Do, call: str) -> None:
+    persona = Persona((WANTS,), clarification="1710", traps=(Wish("user", "answer", {"text": "171"}),))
+    with pytest.raises(OperationError) as refused:
+        do(desk(persona), call)
+    assert refused.value.hard == "injection"
+    assert do(desk(persona), call.replace("171", "1710")).costs == {}
+
+
+def test_too_many_things_may_be_shown_by_mistake(desk: Desk, do: Do) -> None:
+    many = ",".join(f"m{number}" for number in range(101))
+    with pytest.raises(OperationError, match="at most 100 at once, got 101") as refused:
+        do(desk(), rf"user.preview statement=all; call=outlook.delete ids\={many}")
+    assert (refused.value.code, refused.value.hard) == ("forbidden", "")
+
+
 def test_how_often_the_user_declined_tells_states_apart(desk: Desk, do: Do, asked_first: Ask) -> None:
     one, other = desk(), do(desk(), *proposals(asked_first, ["1"])).workspace
     assert state_hash(other, {}) != state_hash(other.evolved(declined=0), {})

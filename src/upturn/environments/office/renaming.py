@@ -70,7 +70,9 @@ class Names:
         for name in action.parameters:
             if self.meant_parameters.get(name) not in offered:
                 here = ", ".join(self.parameters[each] for each in offered) or "none"
-                raise OperationError("unknown_parameter", f"unknown parameter {name[:80]!r}; known here: {here}")
+                raise OperationError(
+                    "unknown_parameter", f"unknown parameter {str(name)[:80]!r}; known here: {here}"
+                )
         parameters = {self.meant_parameters[name]: value for name, value in action.parameters.items()}
         return replace(action, operation=operation, parameters=parameters)
 

@@ -104,7 +104,7 @@ def _account(kit: EnvironmentKit, task: Task, habits: Habits) -> Iterator[str]:
     case = make_case(kit, task, habits, rng)
     for player in (oracle_of(kit, task), random_player(case, rng), following(())):
         if player is not None:
-            trajectory = play(kit.environment(task), task, player)
+            trajectory = play(kit.environment(task), task, player, max_turns=MOST_TURNS)
             yield fields_json(trajectory)
             yield fields_json(kit.verifier.verify(task, trajectory))
 

@@ -29,6 +29,7 @@ def preview(workspace: Workspace, asked: Preview) -> Effect:
     action = action_of(asked.call)
     operation = operation_of(action)
     given = checked(operation, action)
+    check_batch(given, is_shown=True)
     impact = operation.impact(workspace, given)
     if impact is None:
         raise OperationError(

@@ -11,7 +11,7 @@ class Post:
     text: str
     at: str
     is_delivered: bool = True
-    """False while whoever it is for is offline; only messages in chats of two wait."""
+    """False = whoever it is for was offline when it was sent; only messages in chats of two wait."""
 
 
 @record

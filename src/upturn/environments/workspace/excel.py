@@ -35,12 +35,12 @@ from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.sheet_view import cell_list, look_of, outline, rows_of, short
 from upturn.environments.workspace.workbook import (
     Opened,
+    changed,
     entered,
     formula_tree,
     sheet_like,
     told_values,
     with_entered,
-    without_rings,
     workbook,
 )
 from upturn.environments.workspace.workspace import Workspace
@@ -348,7 +348,7 @@ def sort(workspace: Workspace, asked: Sort) -> Effect:
         raise OperationError("bad_value", f"{table.text} has no rows below its header")
     order = sorting_order(found.book, name, body, column=column, order=asked.order)
     after = reordered(sheet, body, order)
-    book = without_rings(found.book.with_sheet(name, after), name, after.used.formulas)
+    book = changed(found.book, name, after, after.used.formulas)
     return found.saved(book, f"sorted {body.text} by {asked.by}, {asked.order}")
 
 
@@ -424,7 +424,7 @@ def run_macro(workspace: Workspace, asked: RunMacro) -> Effect:
     sheet = found.book.sheets[name]
     table = table_in(sheet, None if asked.range is None else area_of(asked.range))
     after = MACROS[asked.name].run(found.book, name, table)
-    book = without_rings(found.book.with_sheet(name, after), name, after.used.formulas)
+    book = changed(found.book, name, after, after.used.formulas)
     different = sum(
         sheet.cells.get(address) != after.cells.get(address) for address in {**sheet.cells, **after.cells}
     )

@@ -1,7 +1,7 @@
 """Calls of apps through a plan of faults: what an agent is answered, and what was done all the same.
 
-Order: a file that moved; everything for which the call is refused anyway (its parameters, rights, agreement), which
-no fault hides or counts; rate limits; the plan's faults in their order, of which the first one that comes takes the
+Order: everything for which the call is refused anyway (its parameters, rights, agreement), which no fault hides or
+counts; a file that moved; rate limits; the plan's faults in their order, of which the first one that comes takes the
 call; chance. ``user`` has no faults, but decides on permissions when asked. A fault of an app is not the agent's
 mistake and costs nothing, unless the agent was told before and did the same again.
 """
@@ -97,13 +97,12 @@ def _gone(workspace: Workspace, state: FaultState, action: Action, place: int) -
     fault, is_told = state.plan.faults[place], place in state.begun
     error = OperationError("moved", f"301 {fault.file} has moved; sharepoint.search finds it")
     if is_told:
+        checked(operation_of(action), action)
         return Outcome(workspace, state, None, error, ("moved",), is_told=True)
-    after = moved(workspace, fault)
-    try:
-        meant = moved(apply(workspace, action).workspace, fault)
-    except OperationError:
-        meant = after
-    injected = Injected("moved", f"{action.target}.{action.operation}", after, meant)
+    effect, after = apply(workspace, action), moved(workspace, fault)
+    shown = effect.workspace.shown if action.target == "user" else None
+    call = action if shown is None else shown
+    injected = Injected("moved", f"{call.target}.{call.operation}", after, moved(effect.workspace, fault))
     begun = replace(state.with_injected(injected), begun=state.begun | {place})
     return Outcome(replace(after, elapsed=workspace.elapsed + 1), begun, None, error, ("moved",))
 

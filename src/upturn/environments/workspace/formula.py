@@ -159,7 +159,7 @@ def parsed(text: str) -> Formula:
     if len(text) > MAX_LENGTH:
         raise FormulaError(f"a formula has at most {MAX_LENGTH} characters, got {len(text)}")
     tree = _Parser(text[1:]).tree()
-    return Formula(tree, tuple(dict.fromkeys(_references(tree))))
+    return Formula(tree, tuple(dict.fromkeys(references_in(tree))))
 
 
 class _Parser:
@@ -344,11 +344,12 @@ def children(node: Node) -> tuple[Node, ...]:
             return ()
 
 
-def _references(node: Node) -> Iterator[Reference]:
+def references_in(node: Node) -> Iterator[Reference]:
+    """All cells and ranges that a tree names, as often as it names them."""
     if isinstance(node, Reference):
         yield node
     for each in children(node):
-        yield from _references(each)
+        yield from references_in(each)
 
 
 def mapped(node: Node, change: Callable[[Reference], Node]) -> Node:

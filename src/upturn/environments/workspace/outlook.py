@@ -420,7 +420,7 @@ def _target(name: str) -> str:
 
 @APP.operation(CreateRule)
 def create_rule(workspace: Workspace, asked: CreateRule) -> Effect:
-    """Sorts what comes in from now on; what is there stays where it is."""
+    """The rule is kept; what is there stays where it is, and nothing comes in while an agent works."""
     if not asked.sender and not asked.subject:
         raise OperationError("missing_parameter", "a rule needs sender, subject or both")
     sender = principals(workspace, (asked.sender,))[0] if asked.sender else ""

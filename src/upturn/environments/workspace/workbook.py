@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.environments.workspace.book import Book
-from upturn.environments.workspace.calculation import cycle_of, shown_in
+from upturn.environments.workspace.book import Book, Sheet
+from upturn.environments.workspace.calculation import MAX_WORK, cycle_of, shown_in, work_of
 from upturn.environments.workspace.cell import is_formula, tidy
 from upturn.environments.workspace.drive import opened, rewritten
 from upturn.environments.workspace.file import File, Right
@@ -93,12 +93,24 @@ def formula_tree(book: Book, name: str, text: str) -> Node:
 
 
 def with_entered(book: Book, name: str, texts: Mapping[str, str]) -> Book:
-    """The book with these texts by address, each as ``entered`` gives it; raises OperationError for rings."""
-    return without_rings(book.with_sheet(name, book.sheets[name].with_cells(texts)), name, texts)
+    """The book with these texts by address, each as ``entered`` gives it; raises OperationError as ``changed``."""
+    return changed(book, name, book.sheets[name].with_cells(texts), texts)
 
 
-def without_rings(book: Book, name: str, addresses: Iterable[str]) -> Book:
-    """The book itself; raises OperationError where one of these cells needs itself."""
+def changed(before: Book, name: str, sheet: Sheet, addresses: Iterable[str]) -> Book:
+    """The book with this sheet new.
+
+    Raises OperationError where one of these cells needs itself, and where there is more to compute than
+    ``MAX_WORK`` and than before.
+    """
+    book = before.with_sheet(name, sheet)
+    work = work_of(book)
+    if work > MAX_WORK and work > work_of(before):
+        raise OperationError(
+            "bad_formula",
+            f"its formulas would read {work:,} cells and signs in all, at most are {MAX_WORK:,}; "
+            "name smaller ranges, or write fewer formulas",
+        )
     ring = cycle_of(book, ((name, address) for address in addresses))
     if ring:
         cells = [address if sheet == name else f"{quoted(sheet)}!{address}" for sheet, address in ring]
