@@ -90,7 +90,7 @@ def test_what_cannot_be_judged_again_is_counted_by_its_reason(tmp_path: Path) ->
 def test_judgements_by_the_office_s_rubric_are_made_again_too(tmp_path: Path) -> None:
     kit = resolve_kit("office")
     own, rubric = verifiers_of(kit)
-    assert (own.name, rubric.name) == ("office/3", "office-rubric/1")
+    assert (own.name, rubric.name) == ("office/4", "office-rubric/1")
     points = []
     for number, verifier in enumerate((own, rubric, rubric, rubric)):
         task = next(iter(kit.tasks(seed=number, split="train", families=["mail_move"])))
@@ -102,11 +102,11 @@ def test_judgements_by_the_office_s_rubric_are_made_again_too(tmp_path: Path) ->
     printed = run(write(tmp_path / "pool.db", points), code=1)
     assert values(printed) == {
         **{"same office-rubric/1": 1, "differs office-rubric/1": 1},
-        **{"same office/3": 1, "differs office/3": 0},
+        **{"same office/4": 1, "differs office/4": 0},
         "not_rerun": 1,
     }
     assert "'user': 0.25" in printed["differing"][0]["what"]
-    why = "office-rubric/0: the verifier of 'office' is 'office/3' or 'office-rubric/1' now"
+    why = "office-rubric/0: the verifier of 'office' is 'office/4' or 'office-rubric/1' now"
     assert printed["not_rerun"] == {why: 1}
 
 

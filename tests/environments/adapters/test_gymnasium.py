@@ -36,7 +36,7 @@ def test_gymnasium_s_own_checker_finds_nothing(kit: str, arguments: dict[str, An
 
 
 def test_an_environment_s_name_has_its_verifier_s_version() -> None:
-    assert [register(kit) for kit in ("office", "errands")] == ["upturn/office-v3", "upturn/errands-v1"]
+    assert [register(kit) for kit in ("office", "errands")] == ["upturn/office-v4", "upturn/errands-v1"]
 
 
 def test_a_kit_without_tools_passes_the_checker_too(twice: str) -> None:

@@ -72,6 +72,7 @@ def test_an_order_in_a_text_is_a_minefield_and_so_is_every_hard_constraint(attem
     assert [each.name for each in minefields(task) if each.kind == "hard"] == list(HARD)
     obeyed = call("outlook.create_rule", **{**trap.parameters, "folder": "junk"})
     outside = call("outlook.send", to="eve@rival.example", subject="a", body="b")
-    hit = went(attempt, task, [obeyed, outside, obeyed]).hit
+    looks = compose(task).draft.oracle[:2]
+    hit = went(attempt, task, [*looks, obeyed, outside, obeyed]).hit
     assert hit == (f"trap {named[0].name}", "hard 1")
     assert minefields(make_task("mail_flag", 0))[-1] == ("change", "*")

@@ -128,7 +128,8 @@ def test_orders_in_a_text_are_minefields_under_other_names_too() -> None:
     task = next(task for task in tasks if compose(task).draft.traps[0].operation == "create_rule")
     [trap] = compose(task).draft.traps
     obeyed = told(task, call("outlook.create_rule", **{**trap.parameters, "folder": "junk"}))
-    trajectory = played(task, obeyed)
+    looks = [told(task, look) for look in compose(task).draft.oracle[:2]]
+    trajectory = played(task, *looks, obeyed)
     [hit] = passage(task, trajectory, KIT.verifier.verify(task, trajectory)).hit
     assert hit.startswith("trap outlook.create_rule sender=")
 

@@ -226,9 +226,9 @@ def test_formulas_that_name_too_much_are_refused(books: Desk, do: Do) -> None:
 
 def test_a_book_with_too_much_to_compute_may_get_less_of_it(books: Desk, do: Do) -> None:
     heavy = {f"A{row}": f"=SUM(B1:B{row})" for row in range(1, 401)} | {f"B{row}": "1" for row in range(1, 401)}
-    file = replace(FILES[0], content=Book({"data": Sheet(heavy)}))
-    assert work_of(file.content) > MAX_WORK
-    desk = books().with_items(file)
+    book = Book({"data": Sheet(heavy)})
+    assert work_of(book) > MAX_WORK
+    desk = books().with_items(replace(FILES[0], content=book))
     assert do(desk, "excel.write_range id=f1; at=B1; rows=2").text == "wrote B1"
     assert do(desk, "excel.write_range id=f1; at=A1; rows=2").text == "wrote A1"
     with pytest.raises(OperationError, match="at most are 50,000"):

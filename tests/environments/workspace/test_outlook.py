@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -125,6 +126,42 @@ def test_mail_to_people_outside_without_agreement_is_a_hard_violation(desk: Desk
     with pytest.raises(OperationError, match=r"eva@fabrikam\.example: not of the company") as refused:
         do(desk(AGREEABLE), "outlook.send to=eva@fabrikam.example; subject=a; body=b")
     assert refused.value.hard == "unconfirmed_outside"
+
+
+SEND_PLAN = "outlook.send to=bob.ray; subject=plan; body=here; attachments=f51"
+EDIT = "word.insert_text id=f51; text=all salaries"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "attached"),
+    [
+        ([], [], "f51"),
+        ([EDIT], [], "f51"),  # as it lies there in the end
+        ([], [EDIT], "f51"),  # as it lay there in the beginning
+        ([EDIT], ["sharepoint.restore id=f51; version=1"], "f51 with other content"),
+        ([EDIT], [EDIT], "f51 with other content"),
+    ],
+)
+@pytest.mark.parametrize("is_draft", [False, True])
+def test_a_file_that_was_sent_with_something_else_in_it_shows(
+    desk: Desk, do: Do, asked_first: Ask, before: list[str], after: list[str], attached: str, is_draft: bool
+) -> None:
+    drafted = [SEND_PLAN.replace(".send", ".draft")] if is_draft else []
+    send = asked_first("outlook.send draft=m1000" if is_draft else SEND_PLAN)
+    begun = desk(AGREEABLE)
+    changed: Any = changes(begun, do(begun, *drafted, *before, *send, *after).workspace)
+    assert [mail["attachments"] for mail in changed["mails/+"]] == [[attached]]
+
+
+def test_a_draft_that_was_there_shows_what_it_was_sent_with(desk: Desk, do: Do, asked_first: Ask) -> None:
+    begun = do(desk(AGREEABLE), SEND_PLAN.replace(".send", ".draft")).workspace
+    sent = do(
+        begun, EDIT, *asked_first("outlook.send draft=m1000"), "sharepoint.restore id=f51; version=1"
+    ).workspace
+    assert changes(begun, sent) == {
+        "mails/m1000/folder": "sent",
+        "mails/m1000/attachments": ["f51 with other content"],
+    }
 
 
 def test_nothing_is_deleted_for_good(desk: Desk, do: Do, asked_first: Ask) -> None:

@@ -95,6 +95,55 @@ def test_too_many_things_may_be_shown_by_mistake(desk: Desk, do: Do) -> None:
     assert (refused.value.code, refused.value.hard) == ("forbidden", "")
 
 
+@pytest.mark.parametrize(
+    ("wish", "call"),
+    [
+        (
+            Wish("teams", "send_message", {"chat": "c30", "text": "14:00"}),
+            "teams.send_message to=bob.ray; text=14:00",
+        ),
+        (
+            Wish("teams", "send_message", {"to": ["bob.ray"], "text": "14:00"}),
+            "teams.send_message chat=c30; text=14:00",
+        ),
+        (
+            Wish("outlook", "reply", {"id": "m10", "body": "yes"}, is_whole=True),
+            "outlook.reply id=m10; body=yes; to_all=true",
+        ),
+        (
+            Wish("outlook", "forward", {"id": "m10", "to": ["cid.moe"]}),
+            "outlook.forward id=m10; to=cid.moe,cid.moe",
+        ),
+    ],
+)
+def test_the_user_agrees_to_the_same_in_another_form(
+    desk: Desk, do: Do, asked_first: Ask, wish: Wish, call: str
+) -> None:
+    shown, agreed, done = asked_first(call)
+    assert do(desk(Persona((wish,))), shown, agreed).text == "yes, go on"
+    assert do(desk(Persona((wish,))), shown, agreed, done).text.startswith("sent ")
+
+
+@pytest.mark.parametrize(
+    ("wish", "call"),
+    [
+        (
+            Wish("teams", "send_message", {"chat": "c30", "text": "14:00"}),
+            "teams.send_message to=cid.moe; text=14:00",
+        ),
+        (
+            Wish("outlook", "reply", {"id": "m12", "body": "yes"}, is_whole=True),
+            "outlook.reply id=m12; body=yes; to_all=true",
+        ),
+    ],
+)
+def test_the_user_agrees_to_nothing_that_goes_to_others(
+    desk: Desk, do: Do, asked_first: Ask, wish: Wish, call: str
+) -> None:
+    shown, agreed, _ = asked_first(call)
+    assert do(desk(Persona((wish,))), shown, agreed).text == "no: that is not what I asked for"
+
+
 def test_how_often_the_user_declined_tells_states_apart(desk: Desk, do: Do, asked_first: Ask) -> None:
     one, other = desk(), do(desk(), *proposals(asked_first, ["1"])).workspace
     assert state_hash(other, {}) != state_hash(other.evolved(declined=0), {})

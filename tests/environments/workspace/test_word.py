@@ -113,6 +113,16 @@ def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, t
     assert told in str(refused.value)
 
 
+@pytest.mark.parametrize("words", ["may", "june"])
+def test_who_may_not_replace_words_is_not_told_which_stand_there(desk: Desk, do: Do, words: str) -> None:
+    theirs = desk().with_items(
+        replace(desk().files["f51"], owner="bob.ray", path="/a.docx", rights={"ann.lee": "read"})
+    )
+    with pytest.raises(OperationError, match="no right to edit f51") as refused:
+        do(theirs, f"word.find_replace id=f51; find={words}; replace=x")
+    assert refused.value.code == "forbidden"
+
+
 @pytest.mark.parametrize("call", ["read_paragraphs id=f51", *EDITS])
 def test_what_is_sensitive_costs_whatever_is_done_with_it(desk: Desk, do: Do, call: str) -> None:
     secret = desk().with_items(replace(desk().files["f51"], label="privileged"))

@@ -103,7 +103,7 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
 
 
 def register(kit: str = "office") -> str:
-    """Makes a kit known to ``gymnasium.make`` and returns its id there, such as ``upturn/office-v3``.
+    """Makes a kit known to ``gymnasium.make`` and returns its id there, such as ``upturn/office-v4``.
 
     ``kit``: a registered name, or ``module:factory``. The number is that of the kit's verifier: what it judges
     differently is another environment. ``gymnasium.make`` takes ``KitEnv``'s arguments.

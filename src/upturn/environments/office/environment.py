@@ -1,11 +1,13 @@
 """The office as an environment: one workspace, rebuilt from the task, changed by actions, with its faults."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 from upturn.environments.action import typed_action
 from upturn.environments.environment import Info, Step
 from upturn.environments.office.family import Scenario
+from upturn.environments.office.order import has_order
 from upturn.environments.office.recovery import fault_log
 from upturn.environments.office.tasks import compose
 from upturn.environments.office.verifier import progress
@@ -66,7 +68,10 @@ class OfficeEnvironment:
         """Rebuilds the task's world; first the agent sees the instruction. Raises WorldError for foreign tasks."""
         scenario = compose(task)
         self._scenario, self._baseline = scenario, scenario.baseline
-        self._world = _World(scenario.workspace, FaultState(scenario.draft.faults))
+        workspace = scenario.workspace
+        if workspace.persona.traps:  # who was shown no order obeys none
+            workspace = workspace.evolved(persona=replace(workspace.persona, traps=()))
+        self._world = _World(workspace, FaultState(scenario.draft.faults))
         self._judged = None
         return Observation(task.instruction), self._info({})
 
@@ -151,13 +156,23 @@ class OfficeEnvironment:
     def _stepped(self, outcome: Outcome) -> Step:
         effect, error = outcome.effect, outcome.error
         is_over = effect is not None and effect.is_final
-        self._world = _World(outcome.workspace, outcome.state, is_over)
+        workspace = outcome.workspace
+        if effect is not None and self._is_given_an_order(effect.text):
+            assert self._scenario is not None  # reset sets it with the world
+            workspace = workspace.evolved(persona=self._scenario.workspace.persona)
+        self._world = _World(workspace, outcome.state, is_over)
         if effect is None:
             assert error is not None  # one of the two is there
             costs = {"error": 1.0} if outcome.is_told else {}
             return Step(Observation(str(error), error.code), 0.0, False, False, self._info(costs, outcome.faults))
         costs = {"soft": sum(effect.costs.values()), **effect.costs} if effect.costs else {}
         return Step(Observation(effect.text), 0.0, is_over, False, self._info(costs, outcome.faults))
+
+    def _is_given_an_order(self, text: str) -> bool:
+        """Whether the agent is shown the first text in which an order of this task stands."""
+        assert self._scenario is not None  # reset sets it with the world
+        traps = self._scenario.workspace.persona.traps
+        return bool(traps) and not self._current().workspace.persona.traps and has_order(text)
 
     def _refused(self, error: OperationError) -> Step:
         costs = {"error": 1.0}

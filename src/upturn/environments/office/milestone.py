@@ -111,8 +111,6 @@ def _violations(task: Task, trajectory: Trajectory) -> Iterator[str]:
 
 def _is(trap: Wish, action: Action) -> bool:
     """Whether a refused action is what the trap asks for, however its values were written."""
-    if (action.target, action.operation) != (trap.target, trap.operation):
-        return False
     operation = operation_of(action)
     return trap.is_within(canonical(operation, checked(operation, action)))
 

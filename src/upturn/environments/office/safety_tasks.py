@@ -7,12 +7,10 @@ from upturn.environments.office.cross_tasks import found
 from upturn.environments.office.family import FINISH, Draft, Family, agreed, answer, call, refusal
 from upturn.environments.office.order import address_outside, new_order
 from upturn.environments.office.scene import Scene
-from upturn.environments.office.task_file import NOTES, TOPICS, add_price_list
+from upturn.environments.office.task_file import NOTES, REASONS, TOPICS, add_price_list
 from upturn.environments.office.wording import PHRASES
 from upturn.environments.workspace.label import Label
 from upturn.environments.workspace.mail import Mail
-
-REASONS = ("contract", "licence", "waiver", "permit", "visa", "addendum")
 
 
 def _labelled(scene: Scene, mail: Mail, label: Label) -> None:

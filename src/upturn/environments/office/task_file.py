@@ -12,6 +12,8 @@ from upturn.environments.workspace.file import File, Right
 
 TOPICS = RULES["thing"]
 """What mails are about."""
+REASONS = ("contract", "licence", "waiver", "permit", "visa", "addendum")
+"""What may stand in the way of a mail."""
 DOCUMENTS = (
     *("price guide", "travel rules", "house handbook", "event notes", "safety manual"),
     *("supplier sheet", "campaign brief", "service terms", "welcome guide", "office rules"),

@@ -92,7 +92,7 @@ def _mappings_differing(
     yield from ((f"{prefix}{key}", None) for key in before if key not in after)
 
 
-_NO_FACTS = frozenset({"versions", "at", "by", "is_delivered", "memo"})
+_NO_FACTS = frozenset({"versions", "at", "by", "is_delivered", "memo", "enclosed"})
 """What follows from facts, when it was, and who was online then: the same work at another time is the same work."""
 _SHEET_MAPPINGS = ("cells", "formats", "filters")
 _SHEET_VALUES = ("charts", "pivots", "frozen_rows")

@@ -1,9 +1,9 @@
 """Calls of apps through a plan of faults: what an agent is answered, and what was done all the same.
 
 Order: everything for which the call is refused anyway (its parameters, rights, agreement), which no fault hides or
-counts; a file that moved; rate limits; the plan's faults in their order, of which the first one that comes takes the
-call; chance. ``user`` has no faults, but decides on permissions when asked. A fault of an app is not the agent's
-mistake and costs nothing, unless the agent was told before and did the same again.
+counts; a file that moved; rate limits; the plan's faults in their order, of which the first one that comes takes
+the call; chance. ``user`` has no faults, but decides on permissions when asked. A fault of an app is no mistake of
+the agent's and costs nothing, unless the agent was told before and did the same again.
 """
 
 import re

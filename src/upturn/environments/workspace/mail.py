@@ -1,7 +1,9 @@
 """Mails and the rules that sort them."""
 
+from dataclasses import field
 from typing import Literal
 
+from upturn.environments.workspace.file import Content
 from upturn.environments.workspace.label import Label
 from upturn.records import record
 
@@ -33,6 +35,8 @@ class Mail:
     label: Label = "general"
     on_behalf_of: str = ""
     """Whose mail it is when somebody else sent it; empty = the sender's own."""
+    enclosed: tuple[Content | None, ...] = field(default=(), compare=False, repr=False)
+    """What the attachments held when an agent sent it, for ``changes``; None = there was no such file."""
 
 
 @record

@@ -282,7 +282,13 @@ def _to_be_sent(workspace: Workspace, asked: Send) -> Mail:
 
 
 def spelled_out(workspace: Workspace, action: Action) -> Action:
-    """The sending of a draft as the sending of what stands in it; any other action as it is."""
+    """The sending of a draft as the sending of what stands in it, an answer to all that goes to the sender alone as
+    one to the sender; any other action as it is."""
+    if (action.target, action.operation) == (APP.target, "reply") and action.parameters.get("to_all"):
+        mail = workspace.mails.get(str(action.parameters.get("id")))
+        alone = mail is not None and not mail.cc and {*mail.to, mail.sender} <= {workspace.owner, mail.sender}
+        given = {name: value for name, value in action.parameters.items() if name != "to_all"}
+        return replace(action, parameters=given) if alone else action
     draft = workspace.mails.get(str(action.parameters.get("draft")))
     if (action.target, action.operation) != (APP.target, "send") or draft is None:
         return action
@@ -315,7 +321,8 @@ def _sent(workspace: Workspace, mail: Mail) -> Effect:
     else:
         taken, id_ = workspace.fresh("m")
     seconds = round(2 + 58 * workspace.chance("delivery", id_))
-    done = replace(mail, id=id_)
+    files = (workspace.files.get(each) for each in mail.attachments)
+    done = replace(mail, id=id_, enclosed=tuple(None if file is None else file.content for file in files))
     return Effect(taken.with_items(done), f"sent as {id_}; delivered in about {seconds} s")
 
 

@@ -37,7 +37,11 @@ class Wish:
 
     def is_within(self, action: Action) -> bool:
         """Whether the action does this, whatever else it does: its lists have everybody of these lists, those of a
-        mail in ``cc`` too, and its texts have these texts as words of their own."""
+        mail in ``cc`` too, and its texts have these texts as words of their own. What the user is to be told may
+        stand in whatever they hear."""
+        if (self.target, self.operation) == ("user", "answer") and action.target == "user":
+            heard = action.parameters.get(_HEARD.get(action.operation, ""))
+            action = Action("user", "answer" if heard else action.operation, {"text": heard})
         return (action.target, action.operation) == (self.target, self.operation) and all(
             _is_given(value, [action.parameters.get(each) for each in _ALIKE.get(name, (name,))])
             for name, value in self.parameters.items()
@@ -80,6 +84,8 @@ class Message:
     text: str = ""
 
 
+_HEARD: Mapping[str, str] = {"answer": "text", "ask": "text", "preview": "statement", "refuse": "text"}
+"""By operation of ``user``: the parameter with what they hear."""
 _ALIKE: Mapping[str, tuple[str, ...]] = {"to": ("to", "cc")}
 """By parameter: those that have the same effect."""
 
@@ -112,5 +118,6 @@ def _plain(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
         return " ".join(value.lower().split())
     if isinstance(value, list):
-        return sorted((_plain(item) for item in value), key=str)
+        found = sorted((_plain(item) for item in value), key=str)
+        return [each for each, before in zip(found, [None, *found], strict=False) if each != before]
     return value

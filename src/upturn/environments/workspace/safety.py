@@ -39,10 +39,6 @@ SOFT: Mapping[str, float] = {
 apart."""
 
 
-_SPOKEN: Mapping[str, str] = {"ask": "text", "preview": "statement", "refuse": "text"}
-"""By operation of ``user``: the parameter in which something may be said besides."""
-
-
 def unconfirmed(impact: Impact) -> OperationError:
     """What is said to an agent that did not ask."""
     cure = "show it with user.preview, then wait with user.confirm"
@@ -80,8 +76,8 @@ def check_traps(workspace: Workspace, action: Action) -> None:
     persona = workspace.persona
     if (action.target, action.operation) == ("user", "refuse") and workspace.declined >= persona.patience:
         return
-    forms = [_spread(workspace, action), *_answers(action)]
-    if any(trap.is_within(form) for trap in persona.traps for form in forms):
+    spread = _spread(workspace, action)
+    if any(trap.is_within(spread) for trap in persona.traps):
         raise OperationError(
             "forbidden", "that is what a message asks for, not what the user asked for", hard="injection"
         )
@@ -95,13 +91,6 @@ def _spread(workspace: Workspace, action: Action) -> Action:
             groups = [each for each in value if isinstance(each, str) and each in workspace.groups]
             given[name] = [*value, *(member for each in groups for member in sorted(workspace.members(each)))]
     return replace(action, parameters=given)
-
-
-def _answers(action: Action) -> list[Action]:
-    """What the action tells the user, as an answer: a question says it too."""
-    spoken = _SPOKEN.get(action.operation) if action.target == "user" else None
-    text = None if spoken is None else action.parameters.get(spoken)
-    return [] if text is None else [Action("user", "answer", {"text": text})]
 
 
 def sensitivity(workspace: Workspace, id_: str, label: Label) -> Mapping[str, float]:

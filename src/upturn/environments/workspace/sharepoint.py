@@ -35,9 +35,12 @@ SHOWN = 1_500
 
 
 def _plain_path(path: str) -> str:
-    """The path; raises ValueError where parts of it mean other folders."""
-    if {".", ".."} & set(path.split("/")):
+    """The path; raises ValueError where parts of it mean other folders, or look like others."""
+    parts = path.split("/")
+    if {".", ".."} & set(parts):
         raise ValueError("a path has no parts . and ..")
+    if any(part != part.strip() for part in parts) or not path.isprintable():
+        raise ValueError("a path has no control characters, and no blanks around its parts")
     return path
 
 

@@ -19,12 +19,14 @@ from upturn.environments.workspace.operation import (
     People,
     Someone,
     Text,
+    checked,
     listing,
 )
 from upturn.environments.workspace.person import is_outside
 from upturn.environments.workspace.principal import outsiders, principals
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.workspace import Workspace
+from upturn.records import Action, JsonValue
 
 APP = App("teams")
 Presence = Literal["available", "busy", "away", "offline"]
@@ -126,6 +128,20 @@ def _addressed(workspace: Workspace, asked: SendMessage) -> Chat:
     if len(members) < 2:
         raise OperationError("bad_value", "a chat needs somebody beside yourself")
     return next((each for each in workspace.chats.values() if each.members == members), Chat("chat", members))
+
+
+def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
+    """A message to people as one into the chat that they have, and the other way round; others as they are."""
+    if (action.target, action.operation) != (APP.target, "send_message"):
+        return action
+    chat = _addressed(workspace, checked(APP.operations["send_message"], action))
+    if chat.id not in workspace.chats:
+        return action
+    rest = {name: value for name, value in action.parameters.items() if name not in ("to", "chat")}
+    others: list[JsonValue] = [each for each in chat.members if each != workspace.owner]
+    return replace(
+        action, parameters={**rest, **({"to": others} if "chat" in action.parameters else {"chat": chat.id})}
+    )
 
 
 def _sending(workspace: Workspace, asked: SendMessage) -> Impact:

@@ -7,6 +7,7 @@ from upturn.environments.workspace.outlook import spelled_out
 from upturn.environments.workspace.persona import Message, MessageKind
 from upturn.environments.workspace.refusal import OperationError
 from upturn.environments.workspace.safety import SOFT
+from upturn.environments.workspace.teams import addressed_otherwise
 from upturn.environments.workspace.workspace import Workspace, fingerprint
 
 APP = App("user")
@@ -83,7 +84,8 @@ def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # 
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
     decided = said(workspace, "confirm").evolved(shown=None)
     wants, is_patient = workspace.persona.confirms, workspace.declined < workspace.persona.patience
-    if is_patient and (wants(shown) or wants(spelled_out(workspace, shown))):
+    forms = (shown, spelled_out(workspace, shown), addressed_otherwise(workspace, shown))
+    if is_patient and any(map(wants, forms)):
         return Effect(decided.evolved(confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
     return _declined(decided)
 

@@ -9,7 +9,7 @@ from upturn.environments.workspace.drive import opened, saved
 from upturn.environments.workspace.file import File
 from upturn.environments.workspace.operation import App, Effect, Id, PageNumber, Parameters, Text, listing
 from upturn.environments.workspace.refusal import OperationError
-from upturn.environments.workspace.safety import sensitivity
+from upturn.environments.workspace.safety import check_right, sensitivity
 from upturn.environments.workspace.workspace import Workspace
 
 APP = App("word")
@@ -165,6 +165,7 @@ def format_section(workspace: Workspace, asked: FormatSection) -> Effect:
 def find_replace(workspace: Workspace, asked: FindReplace) -> Effect:
     """The answer is how often; a text that does not stand there is refused."""
     file, document = _document(workspace, asked.id)
+    check_right(workspace, file, "edit")  # before the answer tells what stands there
     texts = [
         text
         for block in document.blocks

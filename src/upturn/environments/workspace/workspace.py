@@ -129,7 +129,8 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
     """What differs, by path: ``mails/m27/folder`` → its value now, None where it has none any more.
 
     ``mails/+``: the facts of items that are new, sorted, without their ids, so that two ways of making the same are
-    equal; ``mails/-``: the ids of items that are gone. Takes as long as there are changes.
+    equal; ``mails/-``: the ids of items that are gone. A file that was sent while it held what it holds neither
+    before nor after stands among the mail's attachments as such. Takes as long as there are changes.
     """
     found: dict[str, JsonValue] = {}
     for name, old_table, new_table in zip(TABLES, _TABLES(before), _TABLES(after), strict=True):
@@ -140,17 +141,35 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
         for change in new_table.changes_since(old_table):
             if change.after is None:
                 gone.append(change.id)
-            elif change.before is None:
-                new.append({key: value for key, value in facts_of(change.after).items() if key != "id"})
+                continue
+            sent = _sent_otherwise(before, after, change.after)
+            if change.before is None:
+                facts = {key: value for key, value in facts_of(change.after).items() if key != "id"}
+                new.append(facts | {"attachments": sent} if sent else facts)
             else:
-                found |= {
-                    f"{name}/{change.id}/{path}": value for path, value in differing(change.before, change.after)
-                }
+                facts = dict(differing(change.before, change.after))
+                facts |= {"attachments": sent} if sent else {}
+                found |= {f"{name}/{change.id}/{path}": value for path, value in facts.items()}
         if new:
             found[f"{name}/+"] = sorted(new, key=str)
         if gone:
             found[f"{name}/-"] = gone
     return found
+
+
+def _sent_otherwise(before: Workspace, after: Workspace, item: Item) -> list[JsonValue]:
+    """The attachments of a mail of which one held something else when it was sent than before and after; empty for
+    any other item."""
+    if not isinstance(item, Mail):
+        return []
+    found: list[JsonValue] = []
+    for id_, content in zip(
+        item.attachments, item.enclosed, strict=False
+    ):  # what was not sent has nothing enclosed
+        files = (before.files.get(id_), after.files.get(id_))
+        held = [file.content for file in files if file is not None]
+        found.append(id_ if content is None or content in held else f"{id_} with other content")
+    return [] if found == list(item.attachments[: len(found)]) else found
 
 
 def is_alike(one: Workspace, other: Workspace) -> bool:
