@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from upturn.environments.workspace import Effect, OperationError, Persona, Workspace, apply, changes
 from upturn.environments.workspace.book import Book, Chart, Pivot, Sheet
-from upturn.environments.workspace.calculation import MAX_WORK, cycle_of, work_of
+from upturn.environments.workspace.calculation import cycle_of
 from upturn.environments.workspace.excel import APP
 from upturn.environments.workspace.fact import differing, facts_of
 from upturn.environments.workspace.file import File, PlainText, Version
@@ -205,34 +205,6 @@ def test_a_ring_across_sheets_is_named_with_them(books: Desk, do: Do) -> None:
     begun = do(books(), "excel.insert_formula id=f1; sheet=notes; range=A1; formula=data!Z1").workspace
     with pytest.raises(OperationError, match=r"ring: Z1 → notes!A1 → Z1"):
         do(begun, "excel.insert_formula id=f1; sheet=data; range=Z1; formula=notes!A1*2")
-
-
-def test_formulas_that_name_too_much_are_refused(books: Desk, do: Do) -> None:
-    numbers = "excel.insert_formula id=f1; sheet=notes; range=J1:J1000; formula=\\=1"
-    sums = "excel.insert_formula id=f1; sheet=notes; range=K1:K{}; formula=\\=SUM(J:J)"
-    begun = do(books(), numbers, sums.format(40)).workspace
-    with pytest.raises(OperationError) as refused:
-        do(begun, sums.format(60))
-    # Of data 3 formulas with 16 signs and 4 cells each; =1; =SUM(J:J), with the 1,060 cells of the sheet.
-    work = 3 * (16 + 4) + 1_000 * 2 + 60 * (9 + 1_060)
-    assert (refused.value.code, refused.value.hard) == ("bad_formula", "")
-    assert str(refused.value) == (
-        f"its formulas would read {work:,} cells and signs in all, at most are 50,000; name smaller ranges, or "
-        "write fewer formulas"
-    )
-    with pytest.raises(OperationError, match="at most are 50,000"):  # nor more cells for the same formulas
-        do(begun, "excel.insert_formula id=f1; sheet=notes; range=A1:A1000; formula=1")
-
-
-def test_a_book_with_too_much_to_compute_may_get_less_of_it(books: Desk, do: Do) -> None:
-    heavy = {f"A{row}": f"=SUM(B1:B{row})" for row in range(1, 401)} | {f"B{row}": "1" for row in range(1, 401)}
-    book = Book({"data": Sheet(heavy)})
-    assert work_of(book) > MAX_WORK
-    desk = books().with_items(replace(FILES[0], content=book))
-    assert do(desk, "excel.write_range id=f1; at=B1; rows=2").text == "wrote B1"
-    assert do(desk, "excel.write_range id=f1; at=A1; rows=2").text == "wrote A1"
-    with pytest.raises(OperationError, match="at most are 50,000"):
-        do(desk, "excel.insert_formula id=f1; range=C1; formula=A400")
 
 
 def test_rows_are_sorted_with_their_formulas_and_looks(books: Desk, do: Do) -> None:
