@@ -273,3 +273,16 @@ def test_unknown_and_drifted_suites_are_refused(monkeypatch: pytest.MonkeyPatch)
         run("--suite", "easy", "--agent", "oracle")
     with pytest.raises(WorldError, match="1 of 1 tasks are not what was frozen"):
         run("--suite", "prodbench-easy", "--agent", "oracle")
+
+
+def test_a_run_in_which_every_attempt_broke_says_so_by_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_agent.py").write_text("def act(instruction, turns, observation):\n    return 1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = CliRunner().invoke(
+        eval_app, ["run", "--suite", "prodbench-easy", "--agent", "broken_agent:act", "--json"]
+    )
+    assert found.exit_code == 1
+    assert "4 of 4 attempts ended in model_error: " in found.stderr
+    assert {each["outcome"] for each in json.loads(found.stdout)["attempts"]} == {"model_error"}

@@ -67,7 +67,8 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
     """Let an agent work on frozen suites and further held-out tasks of the office, and print what it came to.
 
     A suite whose families were changed since it was frozen is refused. Seed and limits on tokens and time are the
-    file's; an attempt may take 50 actions.
+    file's; an attempt may take 50 actions. Exit code 1 where every attempt broke; an agent that misses bars was
+    measured all the same.
     """
     from upturn.loop.trouble import Troubles
 
@@ -100,6 +101,8 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
         say(troubles.words())
     digest = "" if config is None else config.config_hash
     emit("eval run", _results(finished), details, as_json=as_json, config_hash=digest)
+    if troubles.broken == troubles.attempts:
+        raise typer.Exit(1)
 
 
 def _results(finished: "Mapping[str, list[Finished]]") -> list[Result]:

@@ -24,12 +24,15 @@ class Troubles:
 
     def __init__(self) -> None:
         self.attempts = 0
+        self.broken = 0
+        """Those that ended in an error, of the agent or of the environment."""
         self._found: Counter[_Trouble] = Counter()
 
     def add(self, trajectory: Trajectory, evaluation: Evaluation) -> None:
         """One more attempt."""
         self.attempts += 1
         if trajectory.outcome in ("environment_error", "model_error"):
+            self.broken += 1
             self._found[_Trouble(f"ended in {trajectory.outcome}", _line(trajectory.error))] += 1
         if evaluation.verdict == "missing":
             failed = [gate.detail for gate in evaluation.gates if not gate.is_passed and gate.detail]
@@ -37,7 +40,7 @@ class Troubles:
 
     def clear(self) -> None:
         """Forgets all attempts."""
-        self.attempts = 0
+        self.attempts = self.broken = 0
         self._found.clear()
 
     def words(self) -> str:

@@ -17,7 +17,7 @@ _IMPATIENT = "i was asked too often, and agree to nothing more"
 class Answer(Parameters):
     """Tells the user the answer; ends the task."""
 
-    text: Text
+    text: Text = Field(description="what was asked for and nothing beside it, such as a number or somebody's id")
 
 
 class Ask(Parameters):
