@@ -20,7 +20,7 @@ from upturn.environments.action import MALFORMED, action_text
 from upturn.environments.environment import Environment
 from upturn.environments.player import following
 from upturn.environments.stepwise import read_action
-from upturn.environments.validation.sameness import actions_of
+from upturn.environments.validation.case import actions_of
 from upturn.errors import UnknownNameError
 from upturn.records import Action, Result, Task, Trajectory
 

@@ -1,10 +1,9 @@
 """Any kit as a taskset of verifiers v1, judged by the kit's own verifier: ``pip install 'upturn[verifiers]'``.
 
 Verifiers finds plugins by the name of a top-level module with ``__all__``, so a taskset needs one of its own that
-imports ``KitEnv`` and ``KitTaskset`` from here. ``KitTaskset`` draws the tasks; ``KitEnv`` plays each with one
-agent, as the user of a chat: the instruction is the prompt, each reply is read as one action, and the answer to it
-is the next message. The reward is the verifier's, from the attempt that the trace keeps, so stored traces can be
-scored again; where the verifier breaks, scoring fails, and the trace has an error and no reward.
+imports ``KitEnv`` and ``KitTaskset`` from here. ``KitTaskset`` draws tasks; ``KitEnv`` plays each with one agent as
+the user of a chat: replies are read as actions, the answers to them are the next messages. The verifier's reward is
+of the attempt that the trace keeps, which can be scored again; where it breaks there is an error instead.
 """
 
 import asyncio

@@ -40,6 +40,11 @@ REFUSALS = frozenset({"refuse", "decline", "reject", "abort", "cancel", "escalat
 """Operations that end a task by saying that it is not done: never a claim."""
 
 
+def actions_of(trajectory: Trajectory) -> tuple[Action, ...]:
+    """What was done."""
+    return tuple(turn.action for turn in trajectory.turns if turn.action is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class Solved:
     """The oracle's attempt."""
@@ -52,7 +57,7 @@ class Solved:
     @property
     def actions(self) -> tuple[Action, ...]:
         """All of them."""
-        return tuple(turn.action for turn in self.trajectory.turns if turn.action is not None)
+        return actions_of(self.trajectory)
 
     @property
     def work(self) -> tuple[Action, ...]:

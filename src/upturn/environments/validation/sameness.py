@@ -14,7 +14,7 @@ from upturn.environments.environment import Environment
 from upturn.environments.kit import EnvironmentKit, resolve_kit
 from upturn.environments.player import following, play
 from upturn.environments.proof import content_hash, oracle_of, world_of
-from upturn.environments.validation.case import MOST_TURNS, make_case, random_player
+from upturn.environments.validation.case import MOST_TURNS, actions_of, make_case, random_player
 from upturn.environments.validation.word import Habits
 from upturn.errors import WorldError, described
 from upturn.records import Action, Split, Task, Trajectory, Turn, fields_json
@@ -23,11 +23,6 @@ _SPLITS: tuple[Split, ...] = ("train", "heldout")
 _SEEDS = (0, 1, 2)
 _SECONDS = 600
 """Another process may take so long; far more than it should."""
-
-
-def actions_of(trajectory: Trajectory) -> tuple[Action, ...]:
-    """What was done."""
-    return tuple(turn.action for turn in trajectory.turns if turn.action is not None)
 
 
 def replay_difference(kit: EnvironmentKit, task: Task, recorded: Trajectory) -> str:

@@ -1,11 +1,10 @@
 """Text documents: paragraphs with a style, and tables between them."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 from upturn.records import record
 
 ParagraphStyle = Literal["title", "heading1", "heading2", "body", "quote", "bullet"]
-STYLES: tuple[ParagraphStyle, ...] = get_args(ParagraphStyle)
 
 
 @record

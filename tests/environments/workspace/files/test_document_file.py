@@ -1,12 +1,13 @@
 """Text documents as .docx files."""
 
 from io import BytesIO
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upturn.environments.workspace.document import STYLES, Document, Grid, Paragraph
+from upturn.environments.workspace.document import Document, Grid, Paragraph, ParagraphStyle
 from upturn.errors import FileFormatError
 
 docx = pytest.importorskip("docx", reason="the extra files is not installed")
@@ -21,7 +22,7 @@ def test_a_document_comes_back_equal_and_equal_documents_are_equal_bytes(documen
 
 
 texts = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\ufffe\uffff"), max_size=20)
-paragraphs = st.builds(Paragraph, texts, st.sampled_from(STYLES), st.booleans(), st.booleans())
+paragraphs = st.builds(Paragraph, texts, st.sampled_from(get_args(ParagraphStyle)), st.booleans(), st.booleans())
 grids = st.integers(1, 3).flatmap(
     lambda width: st.lists(st.tuples(*[texts] * width), min_size=1, max_size=3).map(lambda rows: Grid(tuple(rows)))
 )
