@@ -11,6 +11,8 @@ from upturn.environments.workspace.cell import is_formula
 from upturn.environments.workspace.equivalence import alike
 from upturn.records import JsonValue
 
+_SAID = ("mails/", "events/", "chats/", "channels/")
+"""Beginnings of the paths of what people read."""
 _CELL = re.compile(r"files/([^/]+)/sheets/(.+)/cells/([A-Z]+[0-9]+)")
 
 
@@ -18,12 +20,35 @@ def unmet(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[s
     """The paths at which the changes are not what the goal says.
 
     ``workspace``: as it was at the beginning, with files where they are in the end. Two formulas say the same when
-    they compute the same (``alike``). What is to be nothing any more (None) is not met by leaving it alone.
+    they compute the same (``alike``). In mails, messages and events blanks and the case of letters do not matter,
+    nor do they to the user who agrees. What is to be nothing any more (None) is not met by leaving it alone.
     """
-    different = [path for path, value in goal.items() if path not in actual or actual[path] != value]
+    different = [
+        path for path, value in goal.items() if path not in actual or not _is_met(path, value, actual[path])
+    ]
     formulas = [path for path in different if _is_formula(goal[path]) and _is_formula(actual.get(path))]
     same = _same(workspace, goal, actual, formulas) if formulas else frozenset()
     return [path for path in different if path not in same]
+
+
+def _is_met(path: str, wanted: JsonValue, made: JsonValue) -> bool:
+    if made == wanted:
+        return True
+    if not path.startswith(_SAID):
+        return False
+    one, other = _spoken(made), _spoken(wanted)
+    if path.endswith("/+") and isinstance(one, list) and isinstance(other, list):
+        return sorted(one, key=str) == sorted(other, key=str)  # they stand in the order of their texts as written
+    return one == other
+
+
+def _spoken(value: JsonValue) -> JsonValue:
+    """The value with all its texts as they are said."""
+    if isinstance(value, str):
+        return " ".join(value.lower().split())
+    if isinstance(value, dict):
+        return {name: _spoken(each) for name, each in value.items()}
+    return [_spoken(each) for each in value] if isinstance(value, list) else value
 
 
 def _is_formula(value: JsonValue) -> bool:
