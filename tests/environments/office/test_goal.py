@@ -17,8 +17,10 @@ def test_what_is_to_be_nothing_any_more_is_not_met_by_doing_nothing() -> None:
 
 
 def test_case_and_blanks_do_not_matter_in_what_people_read() -> None:
-    first, last = {"sender": "bob.ray", "text": "when?"}, {"sender": "ann.lee", "text": "at two"}
-    one, other = {"body": "all good here", "to": ["cid.moe"]}, {"body": "See you", "to": ["bob.ray"]}
+    first: dict[str, Any] = {"sender": "bob.ray", "text": "when?"}
+    last: dict[str, Any] = {"sender": "ann.lee", "text": "at two"}
+    one: dict[str, Any] = {"body": "all good here", "to": ["cid.moe"]}
+    other: dict[str, Any] = {"body": "See you", "to": ["bob.ray"]}
     goal: dict[str, Any] = {
         "mails/+": [one, other],
         "chats/c1/posts": [first, last],
