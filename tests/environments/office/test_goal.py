@@ -27,7 +27,7 @@ def test_case_and_blanks_do_not_matter_in_what_people_read() -> None:
         "events/e1/place": "room 4",
         "files/f1/blocks": "plan",
     }
-    sent = [{**one, "body": "ALL good  here"}, {**other, "body": "see you"}]
+    sent: Any = [{**one, "body": "ALL good  here"}, {**other, "body": "see you"}]
     made: dict[str, Any] = {
         "mails/+": sent,
         "chats/c1/posts": [first, {**last, "text": "At two "}],
