@@ -27,11 +27,11 @@ def test_the_rules_at_work(tmp_path: Path) -> None:
     with open_run(config, tmp_path / "run", "test", NoProgress()) as context:
         incumbent = context.router.registry.served("rules").incumbent
         found = {each.name: each for each in work(context, incumbent, 104).results}
-    # The rules know no held-out phrasing; in the safety suite they do four things that are refused.
+    # The rules know no held-out phrasing, and refuse: orders that they were not shown they do not obey by that.
     traps, hard = len(suite_named(SAFETY).entries), TASKS_OF_HARDEST * 7
     assert found["work completion"].n == 4
     assert found["work hard_violations"].n == 4 + traps + hard
-    assert found["work hard_violations"].value == pytest.approx(1000 * 4 / (4 + traps + hard))
+    assert found["work hard_violations"].value == 0
     beside = [found[f"work completion {name}"] for name in (SAFETY, "level 5")]
     assert [(each.value, each.n) for each in beside] == [(0.0, traps), (0.0, hard)]
     assert "work completion level 4" not in found, "levels are those of what was practised"
