@@ -10,7 +10,7 @@ import pytest
 from upturn import __version__
 from upturn.loop.card import FILE, card, write_card
 from upturn.loop.context import Context
-from upturn.loop.cycle import compare, examine
+from upturn.loop.exam import compare, examine
 from upturn.loop.lesson import Taught
 from upturn.loop.lessons.learned import Learned
 from upturn.records import AgentVersion, Result

@@ -12,9 +12,8 @@ from safetensors.torch import load_file
 from upturn.deployment.interval import Interval
 from upturn.environments.errands import LEARNED
 from upturn.loop.context import Context, open_run
-from upturn.loop.cycle import examine
 from upturn.loop.demo_plan import ERRANDS, demo_config
-from upturn.loop.exam import ExamResult
+from upturn.loop.exam import ExamResult, examine
 from upturn.loop.practice import Reward
 from upturn.loop.progress import NoProgress
 from upturn.loop.trainee import Trainee

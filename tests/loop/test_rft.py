@@ -13,8 +13,7 @@ from upturn.config import AgentConfig, GrpoConfig
 from upturn.deployment.interval import Interval
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.context import Context
-from upturn.loop.cycle import examine
-from upturn.loop.exam import ExamResult, Mark
+from upturn.loop.exam import ExamResult, Mark, examine
 from upturn.loop.lesson import teach
 from upturn.loop.lessons.rft import (
     FIXED_RATE,

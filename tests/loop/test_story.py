@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from upturn.loop.context import Context
-from upturn.loop.cycle import check_readiness, compare, examine, release, serve
+from upturn.loop.cycle import check_readiness, release, serve
 from upturn.loop.demo import Facts
 from upturn.loop.demo_plan import ERRANDS
-from upturn.loop.exam import ExamResult
+from upturn.loop.exam import ExamResult, compare, examine
 from upturn.loop.figures import Resources, demo_results
 from upturn.loop.story import SHARE_WINDOW, demo_content, run_facts
 from upturn.records import AgentVersion, Decision

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from upturn.deployment import canary as canaries
 from upturn.deployment.release import Override, RegistryTraffic, direct, start
 from upturn.deployment.rule import CanarySettings
-from upturn.deployment.validation import Pair, Validation, ValidationSettings, validate
+from upturn.deployment.validation import Validation
 from upturn.loop.candidate import limits_told
 from upturn.loop.context import Context
-from upturn.loop.exam import ExamResult, heldout_tasks, sit
+from upturn.loop.exam import ExamResult, compare, examine
 from upturn.loop.practice import practice_weights
 from upturn.loop.reserve import Reserved
 from upturn.loop.sampling import check_sampler
@@ -99,19 +99,6 @@ def check_readiness(context: Context, name: str) -> ReadinessReport:
     return report
 
 
-def examine(context: Context, name: str, version: AgentVersion, temperature: float | None = None) -> ExamResult:
-    """The version's marks on the held-out tasks; None = at its serving temperature."""
-
-    def work() -> ExamResult:
-        tasks = heldout_tasks(context)
-        context.progress.stage(f"Examine {version.id} on {len(tasks)} held-out tasks", len(tasks))
-        result = sit(context.fleet, version, tasks, context.purpose(name, temperature), pool=context.pool)
-        context.progress.advance(len(tasks), success=result.rate())
-        return result
-
-    return context.journal.record_step(name, ExamResult, work)
-
-
 def train(context: Context, prefix: str) -> Trained:
     """Trains the agent that is to be improved, and examines it before, between and after.
 
@@ -144,32 +131,6 @@ def train(context: Context, prefix: str) -> Trained:
         if candidate.id != parent.id:
             after = examine(context, f"{prefix}exam-after", candidate)
     return Trained(incumbent, before, snapshot, after_sft, candidate, after, practice)
-
-
-def compare(context: Context, name: str, incumbent: ExamResult, candidate: ExamResult) -> Validation:
-    """Candidate against incumbent on the held-out tasks, paired."""
-    config = context.config.validation
-    settings = ValidationSettings(
-        alpha=config.alpha,
-        strong_rate=config.incumbent_success,
-        forgetting_margin=config.max_drop,
-        resamples=config.resamples,
-    )
-    pairs = [
-        Pair(
-            old.task_id,
-            old.family,
-            old.level,
-            None if old.is_missing else float(old.is_success),
-            None if new.is_missing else float(new.is_success),
-            old.costs.get("safety", 0.0),
-            new.costs.get("safety", 0.0),
-        )
-        for old, new in zip(incumbent.marks, candidate.marks, strict=True)
-    ]
-    verdict = context.journal.record_step(name, Validation, lambda: validate(pairs, settings, seed=context.seed))
-    context.progress.note(f"validation: {verdict.words}")
-    return verdict
 
 
 def release(

@@ -10,11 +10,11 @@ from upturn.deployment.release import Override
 from upturn.deployment.validation import Validation
 from upturn.errors import TrainingError
 from upturn.loop.context import Context
-from upturn.loop.cycle import ReadinessReport, Trained, check_readiness, compare, examine, release, serve, train
+from upturn.loop.cycle import ReadinessReport, Trained, check_readiness, release, serve, train
 from upturn.loop.damage import damaged_version
 from upturn.loop.demo_plan import DemoPlan, Size
 from upturn.loop.demo_work import Work, work
-from upturn.loop.exam import ExamResult, exam_tasks, sit
+from upturn.loop.exam import ExamResult, compare, exam_tasks, examine, sit
 from upturn.loop.floor import Floor, measure_floor
 from upturn.pool.coverage import coverage
 from upturn.pool.readiness import readiness, thresholds_of

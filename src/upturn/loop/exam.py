@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from upturn.agents.build import temperature
 from upturn.deployment.interval import Interval, bootstrap_mean, paired_bootstrap
+from upturn.deployment.validation import Pair, Validation, ValidationSettings, validate
 from upturn.environments import EnvironmentKit
 from upturn.environments.judgement import judge
 from upturn.loop.context import Context
@@ -135,3 +136,42 @@ def families_of(marks: Iterable[Mark]) -> list[str]:
     """The families that occur, by level and in order of appearance."""
     seen = {mark.family: mark.level for mark in marks}
     return sorted(seen, key=lambda family: seen[family])
+
+
+def examine(context: Context, name: str, version: AgentVersion, temperature: float | None = None) -> ExamResult:
+    """The version's marks on the held-out tasks; None = at its serving temperature."""
+
+    def work() -> ExamResult:
+        tasks = heldout_tasks(context)
+        context.progress.stage(f"Examine {version.id} on {len(tasks)} held-out tasks", len(tasks))
+        result = sit(context.fleet, version, tasks, context.purpose(name, temperature), pool=context.pool)
+        context.progress.advance(len(tasks), success=result.rate())
+        return result
+
+    return context.journal.record_step(name, ExamResult, work)
+
+
+def compare(context: Context, name: str, incumbent: ExamResult, candidate: ExamResult) -> Validation:
+    """Candidate against incumbent on the held-out tasks, paired."""
+    config = context.config.validation
+    settings = ValidationSettings(
+        alpha=config.alpha,
+        strong_rate=config.incumbent_success,
+        forgetting_margin=config.max_drop,
+        resamples=config.resamples,
+    )
+    pairs = [
+        Pair(
+            old.task_id,
+            old.family,
+            old.level,
+            None if old.is_missing else float(old.is_success),
+            None if new.is_missing else float(new.is_success),
+            old.costs.get("safety", 0.0),
+            new.costs.get("safety", 0.0),
+        )
+        for old, new in zip(incumbent.marks, candidate.marks, strict=True)
+    ]
+    verdict = context.journal.record_step(name, Validation, lambda: validate(pairs, settings, seed=context.seed))
+    context.progress.note(f"validation: {verdict.words}")
+    return verdict

@@ -13,8 +13,7 @@ from upturn.errors import ConfigError
 from upturn.loop.algorithm import algorithm_settings
 from upturn.loop.candidate import has_run, training_told
 from upturn.loop.context import Context
-from upturn.loop.cycle import compare, examine
-from upturn.loop.exam import ExamResult
+from upturn.loop.exam import ExamResult, compare, examine
 from upturn.loop.lessons import dpo, dpo_rounds, grpo, kto, mixture, offline, ppo, rft, sft, world_model
 from upturn.loop.lessons.effect import check_effect
 from upturn.loop.lessons.evidence import check_evidence

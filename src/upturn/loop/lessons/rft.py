@@ -18,8 +18,7 @@ from upturn.deployment.interval import RESAMPLES, Interval
 from upturn.environments.judgement import judge
 from upturn.errors import ConfigError
 from upturn.loop.context import Context, keep_agent_version, version_of
-from upturn.loop.cycle import examine
-from upturn.loop.exam import ExamResult
+from upturn.loop.exam import ExamResult, examine
 from upturn.loop.lessons.learned import Learned
 from upturn.loop.peer import jointly
 from upturn.loop.plan import Held, Plan, practice_plan
