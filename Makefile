@@ -60,16 +60,16 @@ test-reach: $(REACH)/.ready
 	PYTHONPATH=src $(REACH)/bin/python -m pytest tests/environments
 
 check: $(READY)
-	$(VENV)/bin/ruff format --check src tests tools
-	$(VENV)/bin/ruff check src tests tools
+	$(VENV)/bin/ruff format --check src benchmarks tests tools
+	$(VENV)/bin/ruff check src benchmarks tests tools
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/python tools/check_sizes.py
 	$(VENV)/bin/python tools/make_docs.py --check
 
 format: $(READY)
-	$(VENV)/bin/ruff format src tests tools
-	$(VENV)/bin/ruff check --fix src tests tools
+	$(VENV)/bin/ruff format src benchmarks tests tools
+	$(VENV)/bin/ruff check --fix src benchmarks tests tools
 
 docs: $(READY)
 	$(VENV)/bin/python tools/make_docs.py

@@ -129,7 +129,7 @@ def train_with_library(model: LlamaForCausalLM, iterations: int, folder: str) ->
 
     from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
     from upturn.training import GrpoSettings, OptimiserSettings, ScoredGroup, ScoredTrajectory
-    from upturn.training.grpo import run_grpo
+    from upturn.training.algorithms import run_grpo
 
     spans = tuple(WrittenSpan(turn, at, at + 1) for turn, at in enumerate(WRITTEN.tolist()))
     turns = (Turn(Observation(""), "", None),) * TURNS

@@ -16,10 +16,10 @@ import pytest
 
 from upturn.config import load_config
 from upturn.environments import check_environment, resolve_kit
-from upturn.loop.context import open_run
 from upturn.loop.cycle import check_readiness, serve
 from upturn.loop.progress import NoProgress
-from upturn.loop.training import demonstrations_in, take_training_snapshot
+from upturn.loop.run.context import open_run
+from upturn.loop.trainers.cycle_training import demonstrations_in, take_training_snapshot
 from upturn.models import read_call
 from upturn.records import Action, Observation, Split
 

@@ -1,4 +1,4 @@
-"""Freezes the suites of ``upturn.environments.office.benchmark`` in its package data, or says what has drifted.
+"""Freezes the suites of ``upturn.environments.office.suites`` in its package data, or says what has drifted.
 
 ``freeze_suites.py`` draws all suites anew and writes them; a suite in which a task changed gets the next version,
 unless ``--keep-version`` says that nobody has results on the old one yet. ``freeze_suites.py --check`` writes
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from upturn.environments.office.benchmark import RECIPES, Suite, freeze, suite_named, tasks_of, write_suite
+from upturn.environments.office import RECIPES, Suite, freeze, suite_named, tasks_of, write_suite
 from upturn.errors import WorldError
 
 FOLDER = Path(__file__).resolve().parent.parent / "src" / "upturn" / "environments" / "office" / "frozen"

@@ -16,9 +16,9 @@ import typer
 from pydantic import BaseModel
 from typer.main import get_command as as_command
 
-from upturn.cli.app import app
+from upturn.cli import app
 from upturn.config import Config, learning, lesson, section
-from upturn.training.metric import GROUPS, METRICS
+from upturn.training.runs import GROUPS, METRICS
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTICE = "<!-- Made by `make docs`; edit the program, not this file. -->"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from upturn.arbiter.evaluation import LoggedOutcome, always, doubly_robust, inverse_propensity, self_normalised
+from upturn.arbiter.off_policy import LoggedOutcome, always, doubly_robust, inverse_propensity, self_normalised
 from upturn.records import Decision
 
 MakeDecision = Callable[..., Decision]

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from upturn.bench.algorithms.contestant import CONTESTANTS
+from benchmarks.algorithms.contestant import CONTESTANTS
 from upturn.cli.bench_algorithms import bench_algorithms
 from upturn.errors import ConfigError, MeasurementError
 
@@ -60,7 +60,7 @@ def test_a_part_that_misses_something_is_refused_by_name_and_else_told(
 ) -> None:
     with pytest.raises(MeasurementError, match="no TRL is installed"):
         _run("--quick", "--part", "losses", "--folder", str(tmp_path))
-    monkeypatch.setattr("upturn.bench.algorithms.bench.PARTS", ("losses", "size"))
+    monkeypatch.setattr("benchmarks.algorithms.bench.PARTS", ("losses", "size"))
     found = _run("--quick", "--folder", str(tmp_path))
     assert [each["value"] for each in found["results"] if each["name"] == "losses"] == ["not measured"]
     assert "pip install" in found["losses"]["not_measured"]

@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from upturn.cli.evaluate import eval_app
 from upturn.cli.output import StoppedError
-from upturn.environments.office import OfficeKit, benchmark
-from upturn.environments.office.benchmark import suite_named
+from upturn.environments.office import OfficeKit
+from upturn.environments.office import suites as benchmark
+from upturn.environments.office.suites import suite_named
 from upturn.errors import ConfigError, JournalError, UnknownNameError, WorldError
-from upturn.loop.holdout import holdout
+from upturn.loop.evaluation.holdout import holdout
 from upturn.pool import Pool, Selection
 from upturn.records import Run, Task
 
@@ -212,7 +213,7 @@ def test_further_tasks_are_of_all_families_where_none_is_named(monkeypatch: pyte
         asked.extend(families)
         return holdout(kit, families[:1], count, seed=seed)
 
-    monkeypatch.setattr("upturn.loop.holdout.holdout", drawn)
+    monkeypatch.setattr("upturn.loop.evaluation.holdout.holdout", drawn)
     run("--agent", "oracle", "--heldout", "1")
     assert asked == list(OfficeKit().families)
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 
 from upturn import __version__
 from upturn.cli.app import app
-from upturn.loop.demo_plan import BRIEF, Size, demo_config
-from upturn.loop.journal import FILE_NAME, Journal
+from upturn.loop.demo.plan import BRIEF, Size, demo_config
+from upturn.loop.run.journal import FILE_NAME, Journal
 
 
 @pytest.fixture(autouse=True)

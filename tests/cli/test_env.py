@@ -28,9 +28,9 @@ from upturn.cli.bench_env import (
 from upturn.cli.env import _interruptible, env_app
 from upturn.environments import Step, hint_of, resolve_kit
 from upturn.environments.errands import FAMILIES, compose, make_task
-from upturn.environments.office.profile import profile
+from upturn.environments.office.generation.profile import profile
 from upturn.environments.stepwise import read_action
-from upturn.environments.validation.sameness import digests
+from upturn.environments.validation.determinism import digests
 from upturn.errors import UnknownNameError
 from upturn.models import write_call
 from upturn.records import Action, Result

@@ -13,7 +13,7 @@ from upturn.cli.evaluate import eval_app
 from upturn.environments import oracle_of, resolve_kit, verifiers_of
 from upturn.environments.errands import ErrandsEnvironment, ErrandsVerifier, make_task
 from upturn.environments.errands.baseline import nothing, oracle
-from upturn.environments.player import following, play
+from upturn.environments.scripted_policy import following, play
 from upturn.errors import UnknownNameError
 from upturn.pool import Pool, PoolBatch
 from upturn.records import Action, Evaluation, Task, Trajectory

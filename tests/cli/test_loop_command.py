@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from upturn.cli import loop as loop_command
 from upturn.cli.app import app
 from upturn.loop.cycle import CycleOutcome
-from upturn.loop.journal import FILE_NAME
+from upturn.loop.run.journal import FILE_NAME
 
 AGENTS = """
 [[agents]]

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from upturn.cli.train import train_app
 from upturn.errors import TrainingError
 from upturn.training import TrainingOutcome
-from upturn.training.curve import Curve, CurvePoint
-from upturn.training.place import CURVE_FILE, RunDescription, RunPlan, write_description, write_outcome
+from upturn.training.runs.curve import Curve, CurvePoint
+from upturn.training.runs.run_folder import CURVE_FILE, RunDescription, RunPlan, write_description, write_outcome
 
 
 def _folder(path: Path, *, has_ended: bool) -> Path:

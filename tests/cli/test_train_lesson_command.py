@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from upturn.cli.app import app
 from upturn.cli.train import WAYS
-from upturn.loop.journal import FILE_NAME
+from upturn.loop.run.journal import FILE_NAME
 from upturn.pool import Pool
 
 FILE = """
@@ -105,7 +105,7 @@ def test_a_dry_run_says_what_would_be_done_and_leaves_no_trace(folder: Path, ser
 def test_a_plan_needs_no_engine_but_says_that_it_did_not_answer(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.plan.PROBED_ATTEMPTS", 2)
+    monkeypatch.setattr("upturn.loop.trainers.training_plan.PROBED_ATTEMPTS", 2)
     nobody = "http://127.0.0.1:9"
     write(folder, f'{FILE}\n[rollouts]\nplace = "engine"\nurl = "{nobody}"\n')
     result = run("grpo", "--dry-run", "--json")

@@ -20,7 +20,7 @@ import safetensors.torch
 import torch
 
 from upturn.models.shipped import SHIPPED
-from upturn.training.place import CHECKPOINT_FILE, CURVE_FILE
+from upturn.training.runs.run_folder import CHECKPOINT_FILE, CURVE_FILE
 
 pytestmark = pytest.mark.slow
 

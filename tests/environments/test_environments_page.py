@@ -12,7 +12,7 @@ from upturn.environments.errands import FAMILIES, OPERATIONS, ErrandsEnvironment
 from upturn.environments.errands.baseline import oracle
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.errands.operation import Parameter
-from upturn.environments.player import play
+from upturn.environments.scripted_policy import play
 from upturn.environments.validation import PANEL, Plan, validate_kit
 from upturn.records import Action
 

@@ -11,7 +11,7 @@ from upturn.environments import Environment, EnvironmentKit, check_environment, 
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.hint import HintedEnvironment, HintedKit, HintingKit, hint_of, hinted
 from upturn.environments.one_step import OneStepKit
-from upturn.environments.player import following, play
+from upturn.environments.scripted_policy import following, play
 from upturn.models import read_call
 from upturn.records import Observation, Task
 

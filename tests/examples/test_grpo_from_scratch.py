@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from upturn.training import read_curve
-from upturn.training.run import CURVE_FILE
+from upturn.training.runs import read_curve
+from upturn.training.runs.run import CURVE_FILE
 
 PATH = Path(__file__).parents[2] / "examples" / "grpo_from_scratch.py"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from upturn.config import load_config
-from upturn.loop.lesson import LESSONS, check
+from upturn.loop.trainers.train_command import LESSONS, check
 from upturn.pool import Pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "train"

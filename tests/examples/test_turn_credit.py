@@ -8,10 +8,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from upturn.bench.credit.key_door import key_door
-from upturn.bench.credit.mdp import state_values
+from benchmarks.credit.key_door import key_door
+from benchmarks.credit.mdp import state_values
 from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
-from upturn.training import AdvantageSettings, ScoredGroup, ScoredTrajectory, StateValue, advantage_of
+from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
+from upturn.training.advantages import AdvantageSettings, advantage_of
 
 PATH = Path(__file__).parents[2] / "examples" / "turn_credit.py"
 COUNT = 8

@@ -7,9 +7,8 @@ import pytest
 from upturn.config import parse_config
 from upturn.config.learning import AdvantageConfig
 from upturn.errors import ConfigError
-from upturn.loop.algorithm import algorithm_settings
-from upturn.training import AdvantageSettings
-from upturn.training.advantages import LagrangianSettings
+from upturn.loop.run.policy_gradient import algorithm_settings
+from upturn.training.advantages import AdvantageSettings, LagrangianSettings
 
 
 def advantage_of(**section: Any) -> AdvantageSettings:

@@ -11,17 +11,17 @@ from safetensors.torch import load_file
 
 from upturn.deployment.interval import Interval
 from upturn.environments.errands import LEARNED
-from upturn.loop.context import Context, open_run
-from upturn.loop.demo_plan import ERRANDS, demo_config
-from upturn.loop.exam import ExamResult, examine
-from upturn.loop.practice import Reward
+from upturn.loop.demo.plan import ERRANDS, demo_config
+from upturn.loop.evaluation.evaluate import ExamResult, examine
 from upturn.loop.progress import NoProgress
-from upturn.loop.trainee import Trainee
-from upturn.loop.training import train_grpo
+from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.run.context import Context, open_run
+from upturn.loop.trainers.cycle_training import train_grpo
+from upturn.loop.trainers.rl_training import Reward
 from upturn.models.engine import weights_hash
 from upturn.records import AgentVersion, Evaluation
-from upturn.training.curve import read_curve
-from upturn.training.weights import put_back
+from upturn.training.distributed.weights import put_back
+from upturn.training.runs.curve import read_curve
 
 pytestmark = pytest.mark.slow
 

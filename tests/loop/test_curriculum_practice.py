@@ -10,15 +10,15 @@ import pytest
 from upturn.config import AgentConfig
 from upturn.environments import EnvironmentKit
 from upturn.errors import TrainingError
-from upturn.loop.context import Context, version_of
-from upturn.loop.curriculum import curriculum_collect
-from upturn.loop.kit import kit_of
-from upturn.loop.trainee import Practice, TaskSampler, Trainee, scored
+from upturn.loop.rollouts.curriculum import curriculum_collect
+from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee, scored
+from upturn.loop.run.context import Context, version_of
+from upturn.loop.run.task_source import kit_of
 from upturn.pool import PoolSink, Selection
 from upturn.records import Observation, Trajectory
-from upturn.training.curriculum import Portion
-from upturn.training.curriculum_collect import CurriculumCollect
 from upturn.training.curriculum_settings import CurriculumSettings
+from upturn.training.data.curriculum import Portion
+from upturn.training.data.curriculum_collect import CurriculumCollect
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 SHORT = {"max_turns": 1, "max_tokens": 128}

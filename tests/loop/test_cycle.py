@@ -6,10 +6,10 @@ from types import ModuleType
 import pytest
 
 from upturn.config import ReadinessConfig, SftConfig
-from upturn.loop.context import Context
 from upturn.loop.cycle import WAVE, canary_settings, check_readiness, release, run_cycle, serve, wave_size
-from upturn.loop.exam import compare, examine
+from upturn.loop.evaluation.evaluate import compare, examine
 from upturn.loop.progress import NoProgress
+from upturn.loop.run.context import Context
 from upturn.records import AgentVersion, Release
 
 

@@ -10,10 +10,10 @@ from upturn.config import AgentConfig, RewardConfig
 from upturn.config.learning import CurriculumConfig, RolloutConfig
 from upturn.config.lesson import DpoConfig
 from upturn.errors import ConfigError, TrainingError
-from upturn.loop.lesson import LESSONS
-from upturn.loop.lessons import dpo
-from upturn.loop.lessons.effect import check_effect
-from upturn.loop.lessons.imitation import refuse_forking
+from upturn.loop.trainers import dpo
+from upturn.loop.trainers.expert_iteration import refuse_forking
+from upturn.loop.trainers.train_command import LESSONS
+from upturn.loop.trainers.unused_sections import check_effect
 from upturn.models import Renderer
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")

@@ -12,23 +12,23 @@ from upturn.agents import Limits
 from upturn.config import AgentConfig, Config, GrpoConfig
 from upturn.config.learning import AlgorithmConfig, LoraConfig, RolloutConfig
 from upturn.errors import ConfigError
-from upturn.loop.candidate import training_folder
-from upturn.loop.check import check_names
-from upturn.loop.context import version_of
-from upturn.loop.fleet import CONTEXT, Fleet
-from upturn.loop.settings import adapter_settings
-from upturn.loop.trainee import Trainee
-from upturn.loop.training import train_grpo
+from upturn.loop.agent_runtime import CONTEXT, Fleet
+from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.run.context import version_of
+from upturn.loop.run.preflight import check_names
+from upturn.loop.run.settings import adapter_settings
+from upturn.loop.trainers.candidate import training_folder
+from upturn.loop.trainers.cycle_training import train_grpo
 from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.shipped import SHIPPED, load_local, model_folder
 from upturn.records import Evaluation
-from upturn.training.adapter import save_adapter
 from upturn.training.adapter_settings import AdapterSettings
-from upturn.training.curve import read_curve
-from upturn.training.estimate import shape_of
-from upturn.training.place import CURVE_FILE
-from upturn.training.version import load_version, save_version
-from upturn.training.weights import put_back, weight_tensors
+from upturn.training.distributed.weights import put_back, weight_tensors
+from upturn.training.optimisation.adapter import save_adapter
+from upturn.training.optimisation.memory_estimate import shape_of
+from upturn.training.runs.curve import read_curve
+from upturn.training.runs.model_folder import load_version, save_version
+from upturn.training.runs.run_folder import CURVE_FILE
 
 pytest.importorskip("peft", reason="the extra lora is not installed")
 
@@ -43,8 +43,8 @@ LORA = LoraConfig(rank=2, targets=("q_proj", "down_proj"))
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few tasks are watched, and no page is drawn, which would take most of the time."""
-    monkeypatch.setattr("upturn.loop.watch.SELECTION_TASKS", 2)
-    monkeypatch.setattr("upturn.loop.practice.write_training_report", lambda _: None)
+    monkeypatch.setattr("upturn.loop.evaluation.model_selection.SELECTION_TASKS", 2)
+    monkeypatch.setattr("upturn.loop.trainers.rl_training.write_training_report", lambda _: None)
 
 
 def _config(desk: ModuleType, grpo: GrpoConfig = ROUNDS, **sections: Any) -> Config:
@@ -148,6 +148,6 @@ def test_no_key_is_silent(desk: ModuleType) -> None:
 
 
 def test_without_peft_nothing_is_begun(desk: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upturn.loop.check.find_spec", lambda _: None)
+    monkeypatch.setattr("upturn.loop.run.preflight.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"lora\.rank = 2 needs PEFT, .* pip install 'upturn\[lora\]'"):
         check_names(_config(desk), desk.kit())

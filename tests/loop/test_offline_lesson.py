@@ -8,18 +8,18 @@ import torch
 
 from upturn.config import AgentConfig
 from upturn.errors import ConfigError, TrainingError
-from upturn.loop.context import open_run, version_of
+from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import serve
-from upturn.loop.exam import ExamResult
-from upturn.loop.fleet import Purpose
-from upturn.loop.lessons.offline import train, usable_attempts, versions_of
+from upturn.loop.evaluation.evaluate import ExamResult
 from upturn.loop.progress import NoProgress
-from upturn.loop.trainee import Practice, Trainee
+from upturn.loop.rollouts.policy_worker import Practice, Trainee
+from upturn.loop.run.context import open_run, version_of
+from upturn.loop.trainers.offline_policy_gradient import train, usable_attempts, versions_of
 from upturn.models import CompactRenderer, Renderer
 from upturn.models.shipped import load_local
 from upturn.pool import PoolSink
 from upturn.pool.snapshot import find_snapshot
-from upturn.training.stored import REASONS
+from upturn.training.data.usability import REASONS
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 SHORT = {"max_turns": 1, "max_tokens": 128}
@@ -109,7 +109,7 @@ def test_a_run_with_a_pool_of_its_own_has_nothing_to_learn_from(desk: ModuleType
 def test_a_version_says_which_snapshot_it_learned_from(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.watch.SELECTION_TASKS", 2)
+    monkeypatch.setattr("upturn.loop.evaluation.model_selection.SELECTION_TASKS", 2)
     path = _pool(desk, tmp_path / "before", is_practised=True)
     plain = desk.config(("solver",), environment=SHORT, pool={"path": path})
     section = plain.offline.model_copy(update={"iterations": 1, "groups": 2, "minibatches": 1})

@@ -10,16 +10,16 @@ import pytest
 from upturn.config import AgentConfig
 from upturn.config.lesson import MixtureConfig
 from upturn.errors import ConfigError, TrainingError
-from upturn.loop.context import Context, open_run, version_of
 from upturn.loop.cycle import serve
-from upturn.loop.exam import ExamResult, Mark
-from upturn.loop.lessons import dpo, kto, mixture
-from upturn.loop.lessons.dpo import stored_pairs
-from upturn.loop.lessons.evidence import left_out_words
-from upturn.loop.lessons.kto import rated
-from upturn.loop.plan import Plan
+from upturn.loop.evaluation.evaluate import ExamResult, Mark
 from upturn.loop.progress import NoProgress
-from upturn.loop.trainee import Trainee
+from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.run.context import Context, open_run, version_of
+from upturn.loop.trainers import dpo, kto, mixture
+from upturn.loop.trainers.dpo import stored_pairs
+from upturn.loop.trainers.kto import rated
+from upturn.loop.trainers.pool_data import left_out_words
+from upturn.loop.trainers.training_plan import Plan
 from upturn.pool import Pool, PoolBatch, Selection
 from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
 from upturn.pool.snapshot import find_snapshot
@@ -229,7 +229,7 @@ def test_versions_say_which_snapshot_of_pairs_or_thumbs_they_learned_from(desk: 
 def test_a_mixture_says_that_it_learned_from_one_snapshot_of_all_its_parts(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.watch.SELECTION_TASKS", 2)
+    monkeypatch.setattr("upturn.loop.evaluation.model_selection.SELECTION_TASKS", 2)
     pair, liked = _evidence(desk, tmp_path)
     marks = tuple(Mark(family, family, 1, family, False, False, {}, 1, 1, {}) for family in ("sums", "products"))
     before, parent = ExamResult("before", "nano@base", 1.0, marks), version_of(NANO)
@@ -250,7 +250,7 @@ def test_a_mixture_is_planned_with_what_the_pool_gives_to_it(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One pair and its thumbs, so two rows of each in each of the three rounds beside those of practice."""
-    monkeypatch.setattr("upturn.loop.watch.SELECTION_TASKS", 2)
+    monkeypatch.setattr("upturn.loop.evaluation.model_selection.SELECTION_TASKS", 2)
     _evidence(desk, tmp_path)
     alone = Plan("mixture", "practice", 3, "iteration", 100, 1_000, 1, 5.0, "")
     monkeypatch.setattr(mixture, "practice_plan", lambda *_, **__: alone)

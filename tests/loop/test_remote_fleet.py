@@ -12,15 +12,15 @@ import torch
 from upturn.agents import Limits
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ModelError, TrainingError
-from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.remote import RemoteFleet
-from upturn.loop.trainee import Practice, Trainee
+from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.rollouts.policy_worker import Practice, Trainee
+from upturn.loop.rollouts.remote_rollouts import RemoteFleet
 from upturn.models.engine import weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
 from upturn.records import AgentVersion, Task
 from upturn.training.advantage import ScoredGroup
-from upturn.training.version import load_version
-from upturn.training.weights import put_back, weight_tensors
+from upturn.training.distributed.weights import put_back, weight_tensors
+from upturn.training.runs.model_folder import load_version
 
 KIT = resolve_kit("errands")
 LIMITS = Limits(max_turns=4, max_tokens=200, max_action_tokens=24)

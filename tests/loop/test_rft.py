@@ -12,10 +12,9 @@ import pytest
 from upturn.config import AgentConfig, GrpoConfig
 from upturn.deployment.interval import Interval
 from upturn.errors import ConfigError, ModelError
-from upturn.loop.context import Context
-from upturn.loop.exam import ExamResult, Mark, examine
-from upturn.loop.lesson import teach
-from upturn.loop.lessons.rft import (
+from upturn.loop.evaluation.evaluate import ExamResult, Mark, examine
+from upturn.loop.run.context import Context
+from upturn.loop.trainers.rft import (
     FIXED_RATE,
     Chance,
     RewardKind,
@@ -33,6 +32,7 @@ from upturn.loop.lessons.rft import (
     shown,
     study,
 )
+from upturn.loop.trainers.train_command import teach
 from upturn.records import AgentVersion, fields_json
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")

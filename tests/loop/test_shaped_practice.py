@@ -12,11 +12,12 @@ from upturn.environments import EnvironmentKit
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.one_step import one_step
 from upturn.errors import TrainingError
-from upturn.loop.fleet import Fleet
-from upturn.loop.trainee import Practice, Trainee
+from upturn.loop.agent_runtime import Fleet
+from upturn.loop.rollouts.policy_worker import Practice, Trainee
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
-from upturn.training import AdvantageSettings, GrpoSettings, ScoredGroup, advantage_of
-from upturn.training.grpo import run_grpo
+from upturn.training import GrpoSettings, ScoredGroup
+from upturn.training.advantages import AdvantageSettings, advantage_of
+from upturn.training.algorithms.grpo import run_grpo
 
 NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
 PRACTICE = Practice("run", 0, attempts=8)

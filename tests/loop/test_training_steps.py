@@ -13,16 +13,15 @@ import torch
 from upturn.config import AgentConfig, GrpoConfig, ReadinessConfig, RewardConfig, SftConfig
 from upturn.config.learning import AlgorithmConfig, KlConfig, MismatchConfig
 from upturn.errors import ModelError, TrainingError
-from upturn.loop.candidate import training_folder
-from upturn.loop.context import version_of
+from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle, serve, train
-from upturn.loop.exam import exam_tasks, sit
-from upturn.loop.fleet import Purpose
-from upturn.loop.journal import read_progress
-from upturn.loop.practice import configured_reward, overlong_penalty, practice_weights
+from upturn.loop.evaluation.evaluate import exam_tasks, sit
 from upturn.loop.progress import NoProgress, told
-from upturn.loop.trainee import Practice, TaskSampler, Trainee
-from upturn.loop.training import (
+from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee
+from upturn.loop.run.context import version_of
+from upturn.loop.run.journal import read_progress
+from upturn.loop.trainers.candidate import training_folder
+from upturn.loop.trainers.cycle_training import (
     demonstrations_in,
     rendered,
     rendered_demonstrations,
@@ -30,6 +29,7 @@ from upturn.loop.training import (
     train_grpo,
     with_rows,
 )
+from upturn.loop.trainers.rl_training import configured_reward, overlong_penalty, practice_weights
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
 from upturn.models.shipped import load_local, model_folder
@@ -37,12 +37,12 @@ from upturn.pool import PoolBatch, PoolSink, Selection
 from upturn.records import Action, Evaluation
 from upturn.rewards import soft_overlong
 from upturn.training import StateValue
-from upturn.training.assessment import Assessment, Evaluate
-from upturn.training.curve import CurvePoint, read_curve
-from upturn.training.place import CURVE_FILE
+from upturn.training.distributed.weights import weight_tensors
+from upturn.training.evaluation_result import Assessment, Evaluate
 from upturn.training.row import written_count
-from upturn.training.version import save_version
-from upturn.training.weights import weight_tensors
+from upturn.training.runs.curve import CurvePoint, read_curve
+from upturn.training.runs.model_folder import save_version
+from upturn.training.runs.run_folder import CURVE_FILE
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 
@@ -350,7 +350,7 @@ def costing(*errors: float) -> Callable[..., Evaluate]:
 def test_practice_never_within_its_limits_makes_no_version_and_says_why(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
-    monkeypatch.setattr("upturn.loop.practice.watcher", costing(0.213, 0.2))
+    monkeypatch.setattr("upturn.loop.trainers.rl_training.watcher", costing(0.213, 0.2))
     practice = LIMITED.model_copy(update={"incumbent_share": share})
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
@@ -376,7 +376,7 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
 def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limits(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.practice.watcher", costing(0.213, 0.2))
+    monkeypatch.setattr("upturn.loop.trainers.rl_training.watcher", costing(0.213, 0.2))
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 16, "heldout_count": 4}
     )
@@ -397,7 +397,7 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The version has the weights of iteration 1, the last within; 2 of 3 iterations are done."""
-    monkeypatch.setattr("upturn.loop.practice.watcher", costing(0.0, 0.1, 0.3))
+    monkeypatch.setattr("upturn.loop.trainers.rl_training.watcher", costing(0.0, 0.1, 0.3))
     practice = GrpoConfig(
         iterations=3,
         tasks_per_iteration=2,

@@ -19,10 +19,10 @@ from upturn.deployment.release import Override
 from upturn.environments import Info, Step, one_step
 from upturn.environments.one_step import OneStepKit
 from upturn.errors import StoreError
-from upturn.loop.context import Context, open_run
 from upturn.loop.cycle import check_readiness, release, serve
-from upturn.loop.exam import examine
+from upturn.loop.evaluation.evaluate import examine
 from upturn.loop.progress import NoProgress
+from upturn.loop.run.context import Context, open_run
 from upturn.pool import Pool
 from upturn.records import Action, AgentVersion, Evaluation, JsonValue, Observation, Task, Trajectory, Turn
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from upturn.deployment.validation import Pair, ValidationSettings, validate
 from upturn.loop.cycle import ReadinessReport
-from upturn.loop.demo import CoverageShare, Facts, FamilyShare
-from upturn.loop.exam import ExamResult, Mark
-from upturn.loop.floor import Floor
+from upturn.loop.demo.demo import CoverageShare, Facts, FamilyShare
+from upturn.loop.evaluation.evaluate import ExamResult, Mark
+from upturn.loop.evaluation.reference_scores import Floor
 from upturn.records import AgentVersion, Release, ReleaseEvidence, ReleaseState, Result
 
 LEVELS = {"mail": 1, "sheet": 2}

@@ -27,14 +27,14 @@ from upturn.environments.errands import compose
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.errands.tools import errands_tools
 from upturn.errors import TrainingError
-from upturn.loop.training import with_rows
+from upturn.loop.trainers.cycle_training import with_rows
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, Observation, Task, Trajectory
 from upturn.training import OptimiserSettings, policy_rows, supervised_rows
 from upturn.training.losses import CrossEntropy
+from upturn.training.optimisation.trainer import Trainer
 from upturn.training.stream import Stream
-from upturn.training.trainer import Trainer
 
 Tokenizers = Callable[..., PreTrainedTokenizerFast]
 

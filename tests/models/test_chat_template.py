@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from upturn.errors import RecordError
 from upturn.models import ChatRenderer, RendererReport, check_renderer
-from upturn.models.manner import CALL_ID, described
+from upturn.models.template_profile import CALL_ID, described
 from upturn.records import Action, Observation, Tool, Turn
 
 FAMILIES = ("qwen2_5", "qwen3", "llama3_1", "mistral")

@@ -20,17 +20,17 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from upturn.agents import Limits, fork_counts
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError, ModelError
-from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.trainee import Practice, Trainee
+from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.rollouts.policy_worker import Practice, Trainee
 from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
 from upturn.models.local import find_folder, load_model
 from upturn.models.shipped import load_local, model_folder
 from upturn.records import Action, AgentVersion, Observation
 from upturn.training import OptimiserSettings, policy_rows
 from upturn.training.losses import CrossEntropy
+from upturn.training.optimisation.trainer import Trainer
+from upturn.training.runs.model_folder import save_version
 from upturn.training.stream import Stream
-from upturn.training.trainer import Trainer
-from upturn.training.version import save_version
 
 Tokenizers = Callable[..., PreTrainedTokenizerFast]
 

@@ -19,9 +19,9 @@ from upturn.agents import Limits
 from upturn.environments.errands import LEARNED
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ModelError
-from upturn.loop.exam import exam_tasks, sit
-from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.nano import HELDOUT_TASKS, limits_of, put_files
+from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.build_nano import HELDOUT_TASKS, limits_of, put_files
+from upturn.loop.evaluation.evaluate import exam_tasks, sit
 from upturn.models import SPECIAL_TOKENS, shipped
 from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder
 from upturn.records import AgentVersion

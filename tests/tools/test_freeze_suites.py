@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from upturn.environments.office import benchmark
-from upturn.environments.office.benchmark import Suite, freeze, read_suite
+from upturn.environments.office import suites as benchmark
+from upturn.environments.office.suites import Suite, freeze, read_suite
 
 NAME = "prodbench-safety"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from upturn.training import read_curve
-from upturn.training.metric import UNREPEATED
-from upturn.training.place import CURVE_FILE, read_description, read_outcome
+from upturn.training.runs import read_curve
+from upturn.training.runs.metric import UNREPEATED
+from upturn.training.runs.run_folder import CURVE_FILE, read_description, read_outcome
 
 PROGRAM = Path(__file__).parent / "toy_killed.py"
 

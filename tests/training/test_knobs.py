@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from upturn.records import Task, Trajectory
-from upturn.training import AdvantageSettings, GrpoSettings, ScoredGroup, ScoredTrajectory
-from upturn.training.batch import written_tokens
+from upturn.training import GrpoSettings, ScoredGroup, ScoredTrajectory
+from upturn.training.advantages import AdvantageSettings
+from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.loss import TokenBatch
-from upturn.training.policy_gradient import PolicyGradient
+from upturn.training.optimisation.batch import written_tokens
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
     KlSettings,

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from upturn.records import Task, Trajectory
 from upturn.training import GrpoSettings, ScoredGroup, ScoredTrajectory
-from upturn.training.batch import written_tokens
+from upturn.training.algorithms.policy_gradient import PolicyGradient
+from upturn.training.algorithms.presets import PRESETS, preset
 from upturn.training.loss import TokenBatch
-from upturn.training.policy_gradient import PolicyGradient
-from upturn.training.presets import PRESETS, preset
+from upturn.training.optimisation.batch import written_tokens
 from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.stream import Stream
 

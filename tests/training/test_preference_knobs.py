@@ -11,13 +11,13 @@ from transformers import PreTrainedModel
 
 from upturn.records import PreferencePair, RatedTrajectory, Task, Trajectory
 from upturn.training import OptimiserSettings, ScoredGroup, ScoredTrajectory, StateValue
-from upturn.training.dpo import PairBatches
-from upturn.training.kto import rated_steps
-from upturn.training.pair_row import pair_rows, refer
-from upturn.training.preference import pairs_of
+from upturn.training.algorithms.dpo import PairBatches
+from upturn.training.algorithms.kto import rated_steps
+from upturn.training.data.pair_mining import pairs_of
+from upturn.training.data.pair_row import pair_rows, refer
+from upturn.training.optimisation.trainer import Trainer
 from upturn.training.preference_settings import KtoSettings, PairObjectiveSettings, PairSettings
 from upturn.training.stream import Minibatch
-from upturn.training.trainer import Trainer
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]

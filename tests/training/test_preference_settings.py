@@ -85,7 +85,8 @@ def test_no_torch_is_needed_to_read_them() -> None:
     import sys
 
     code = (
-        "import sys, upturn.training.preference_settings, upturn.training.preference, upturn.training.pair_row;"
+        "import sys, upturn.training.preference_settings, upturn.training.data.pair_mining;"
+        "import upturn.training.data.pair_row;"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -16,15 +16,16 @@ from transformers import PreTrainedModel
 from upturn.agents import trajectory_id
 from upturn.errors import TrainingError
 from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
-from upturn.training import GrpoSettings, ScoredGroup, ScoredTrajectory, policy_rows, read_curve
-from upturn.training.batch import written_tokens
-from upturn.training.grpo import run_grpo
-from upturn.training.mismatch import WrittenLogprobs, mismatch
-from upturn.training.place import CURVE_FILE
-from upturn.training.policy_gradient import PolicyGradient
+from upturn.training import GrpoSettings, ScoredGroup, ScoredTrajectory, policy_rows
+from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.policy_gradient import PolicyGradient
+from upturn.training.optimisation.batch import written_tokens
+from upturn.training.optimisation.mismatch import WrittenLogprobs, mismatch
+from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import MismatchSettings
+from upturn.training.runs import read_curve
+from upturn.training.runs.run_folder import CURVE_FILE
 from upturn.training.settings import OptimiserSettings
-from upturn.training.trainer import Trainer
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from upturn.errors import ConfigError
-from upturn.training import AdvantageSettings, GrpoSettings, OptimiserSettings
+from upturn.training import GrpoSettings, OptimiserSettings
+from upturn.training.advantages import AdvantageSettings
 
 
 def test_all_problems_are_listed_together() -> None:

@@ -18,11 +18,11 @@ import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from upturn.training import OptimiserSettings, TrainingRow
-from upturn.training.assessment import Assessment
+from upturn.training.evaluation_result import Assessment
 from upturn.training.losses import CrossEntropy
-from upturn.training.run import Run, RunPlace, RunPlan, identity_of
+from upturn.training.optimisation.trainer import Trainer
+from upturn.training.runs.run import Run, RunPlace, RunPlan, identity_of
 from upturn.training.stream import State, Stream, Unit
-from upturn.training.trainer import Trainer
 
 UNITS = 5
 STEP = 4

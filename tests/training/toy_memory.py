@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from upturn.bench.memory import peak_bytes, reset_peak, resident_bytes
+from benchmarks.memory import peak_bytes, reset_peak, resident_bytes
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import OptimiserSettings
-from upturn.training.estimate import memory, shape_of
 from upturn.training.losses import CrossEntropy
+from upturn.training.optimisation.memory_estimate import memory, shape_of
+from upturn.training.optimisation.trainer import Trainer
 from upturn.training.row import TrainingRow, supervised_rows
 from upturn.training.stream import Stream
-from upturn.training.trainer import Trainer
 
 LONG, WRITTEN, STEPS = 256, 64, 2
 """Tokens of a row, those at its end that were written, and steps: in the second AdamW keeps its numbers."""

@@ -32,24 +32,31 @@ from upturn.training import (
     SftSettings,
     TrainingRow,
 )
-from upturn.training.adapter import adapt
 from upturn.training.adapter_settings import AdapterSettings
-from upturn.training.assessment import Assessment
-from upturn.training.asynchronous import AheadCollect
-from upturn.training.critic import value_model
-from upturn.training.distributed import World, connected, everyone, shared, side_by_side, world_from_environment
-from upturn.training.dpo import run_dpo
-from upturn.training.dpo_rounds import run_dpo_rounds
-from upturn.training.grpo import run_grpo
-from upturn.training.ppo import run_ppo
+from upturn.training.algorithms.dpo import run_dpo
+from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.online_dpo.run import run_dpo_rounds
+from upturn.training.algorithms.ppo.run import run_ppo
+from upturn.training.algorithms.sft import run_sft
+from upturn.training.data.async_rollouts import AheadCollect
+from upturn.training.distributed.process_group import (
+    World,
+    connected,
+    everyone,
+    shared,
+    side_by_side,
+    world_from_environment,
+)
+from upturn.training.distributed.sharding import gathered, shard
+from upturn.training.distributed.weights import weight_tensors
+from upturn.training.evaluation_result import Assessment
+from upturn.training.optimisation.adapter import adapt
+from upturn.training.optimisation.critic import value_model
+from upturn.training.optimisation.full_weights import WholeCopy
+from upturn.training.optimisation.trainer import Trainer
 from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
 from upturn.training.preference_settings import DpoRoundsSettings, DpoSettings, PairSettings
-from upturn.training.sft import run_sft
-from upturn.training.sharding import gathered, shard
-from upturn.training.trainer import Trainer
-from upturn.training.version import save_version
-from upturn.training.weights import weight_tensors
-from upturn.training.whole import WholeCopy
+from upturn.training.runs.model_folder import save_version
 
 SEED = 5
 OPTIMISER = OptimiserSettings(learning_rate=1e-3, micro_batch_tokens=40)

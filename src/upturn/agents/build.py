@@ -14,11 +14,8 @@ from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.limit import Limits
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
 from upturn.errors import ConfigError, described
-from upturn.models import Renderer
-from upturn.models.endpoint import ChatEndpoint
-from upturn.models.local import Precision
-from upturn.records import AgentVersion, JsonValue
-from upturn.records.agent import AgentKind
+from upturn.models import ChatEndpoint, Precision, Renderer
+from upturn.records import AgentKind, AgentVersion, JsonValue
 
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from upturn.agents.rollout import Attempt, Setting, attempt_id, attempt_seed
-from upturn.environments.environment import Environment
+from upturn.environments import Environment
 from upturn.records import Observation, Task, Trajectory, record
 
 

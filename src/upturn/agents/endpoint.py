@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.context import Budget, ContextWindow, check_room, observation_text
 from upturn.agents.recorder import LimitReachedError
-from upturn.environments.stepwise import read_action
-from upturn.models import read_call
-from upturn.models.endpoint import ChatEndpoint, Message
+from upturn.environments import read_action
+from upturn.models import ChatEndpoint, Message, read_call
 from upturn.records import Action, Observation, Turn, Usage
 
 GRAMMAR = (

@@ -21,13 +21,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from upturn.agents.agent import Agent, Reply
-from upturn.agents.beginning import Beginning
+from upturn.agents.branch_point import Beginning
 from upturn.agents.limit import Limits
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
-from upturn.agents.reply import recordable
+from upturn.agents.sanitize import recordable
 from upturn.agents.worker import Worker
-from upturn.environments.action import MALFORMED
-from upturn.environments.environment import Environment, Info, Step, blocks, is_potential
+from upturn.environments import MALFORMED, Environment, Info, Step, blocks, is_potential
 from upturn.errors import RecordError, WorldError, described
 from upturn.models import GenerationRequest, Model
 from upturn.records import (

@@ -11,8 +11,7 @@ from typing import TypeAlias, TypeVar, cast
 from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.context import Budget, prompts_of
 from upturn.agents.limit import Limits
-from upturn.environments.action import LONGEST_ANSWER, action_text
-from upturn.environments.stepwise import read_action
+from upturn.environments import LONGEST_ANSWER, action_text, read_action
 from upturn.models import Renderer
 from upturn.records import Action, Observation, Turn
 

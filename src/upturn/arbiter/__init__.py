@@ -2,7 +2,7 @@
 
 from upturn.arbiter.capability import Capability, capabilities
 from upturn.arbiter.checker import check_routing_policy
-from upturn.arbiter.evaluation import (
+from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
     always,
@@ -20,7 +20,9 @@ from upturn.arbiter.policy import (
     Uniform,
 )
 from upturn.arbiter.posterior import Posterior, probability_best
+from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
+from upturn.arbiter.replay import Interval, Replay, ReplayOptions, learning_policies, replay
 from upturn.arbiter.router import Router, RunKey
 from upturn.arbiter.tally import Count, Tally
 
@@ -31,11 +33,15 @@ __all__ = [
     "Count",
     "DiscountedThompson",
     "EpsilonGreedy",
+    "Interval",
     "Load",
     "LoggedOutcome",
     "OffPolicyEstimate",
     "Offer",
     "Posterior",
+    "Recording",
+    "Replay",
+    "ReplayOptions",
     "Router",
     "RoutingOutcome",
     "RoutingPolicy",
@@ -50,6 +56,9 @@ __all__ = [
     "check_routing_policy",
     "doubly_robust",
     "inverse_propensity",
+    "learning_policies",
     "probability_best",
+    "read_recording",
+    "replay",
     "self_normalised",
 ]

@@ -1,5 +1,5 @@
 """The command line. ``main`` is what the ``upturn`` command runs."""
 
-from upturn.cli.app import main
+from upturn.cli.app import app, main
 
-__all__ = ["main"]
+__all__ = ["app", "main"]

@@ -36,7 +36,7 @@ def bench_algorithms(  # noqa: PLR0917  # a command's parameters are its options
     Toys take about half an hour, errands and rft hours; stopped, it goes on where it was. The part losses needs
     TRL, workers needs Ray: where they are missing, the row says so.
     """
-    from upturn.bench.algorithms.bench import PARTS, AlgorithmsBench, check, measure, quick_bench
+    from benchmarks.algorithms import PARTS, AlgorithmsBench, check, measure, quick_bench
 
     unknown = [name for name in part or () if name not in PARTS]
     if unknown:
@@ -53,7 +53,7 @@ def bench_algorithms(  # noqa: PLR0917  # a command's parameters are its options
     ):
         found = measure(bench, on_done=ticker.advance)
     if pictures is not None:
-        from upturn.bench.algorithms.picture import save_pictures
+        from benchmarks.algorithms import save_pictures
 
         save_pictures(found.courses, found.rft, pictures)
     details = {

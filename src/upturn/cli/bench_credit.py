@@ -29,7 +29,7 @@ def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
 
     The key-door world takes a minute or two. Errands take about an hour; stopped, it goes on where it was.
     """
-    from upturn.bench.credit.bench import PARTS, CreditBench, measure, quick_bench
+    from benchmarks.credit import PARTS, CreditBench, measure, quick_bench
 
     unknown = [name for name in part or () if name not in PARTS]
     if unknown:
@@ -44,7 +44,7 @@ def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
     ):
         found = measure(bench, on_done=ticker.advance)
     if pictures is not None:
-        from upturn.bench.credit.picture import save_pictures
+        from benchmarks.credit import save_pictures
 
         save_pictures(found.parts, pictures)
     details = {

@@ -15,12 +15,20 @@ from typing import Annotated, NamedTuple
 import typer
 
 from upturn.cli.output import emit, progress
-from upturn.environments import CachingKit, EnvironmentKit, oracle_of, play, registered_kits, resolve_kit
-from upturn.environments.action import MALFORMED, action_text
-from upturn.environments.environment import Environment
-from upturn.environments.player import following
-from upturn.environments.stepwise import read_action
-from upturn.environments.validation.case import actions_of
+from upturn.environments import (
+    MALFORMED,
+    CachingKit,
+    Environment,
+    EnvironmentKit,
+    action_text,
+    following,
+    oracle_of,
+    play,
+    read_action,
+    registered_kits,
+    resolve_kit,
+)
+from upturn.environments.validation import actions_of
 from upturn.errors import UnknownNameError
 from upturn.records import Action, Result, Task, Trajectory
 

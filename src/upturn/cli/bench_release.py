@@ -13,8 +13,7 @@ def bench_release(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Simulate canaries of identical, better and worse candidates with the rule that decides real ones."""
-    from upturn.deployment.rule import CanarySettings
-    from upturn.deployment.simulation import BLOCK_TASKS, SCENARIOS, bench
+    from upturn.deployment import BLOCK_TASKS, SCENARIOS, CanarySettings, bench
 
     settings = CanarySettings()
     with progress("canaries", len(SCENARIOS)) as ticker:

@@ -21,8 +21,7 @@ from upturn.records import Result
 
 if TYPE_CHECKING:
     from upturn.config import Config
-    from upturn.loop.benchmark import Finished
-    from upturn.loop.sitting import Sitting
+    from upturn.loop.evaluation import Finished, Sitting
     from upturn.records import AgentVersion, Task
 
 ORACLE = "oracle"
@@ -70,7 +69,7 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
     file's; an attempt may take 50 actions. Exit code 1 where every attempt broke; an agent that misses bars was
     measured all the same.
     """
-    from upturn.loop.trouble import Troubles
+    from upturn.loop import Troubles
 
     if resume is not None and pool is None:
         raise ConfigError([f"--resume {resume} has no effect without --pool, which has what was done; name it"])
@@ -107,7 +106,7 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
 
 def _results(finished: "Mapping[str, list[Finished]]") -> list[Result]:
     """By suite, of the further tasks, and over all where there are several."""
-    from upturn.loop.benchmark import metrics
+    from upturn.loop.evaluation import metrics
 
     parts = dict(finished)
     if len(parts) > 1:
@@ -147,10 +146,8 @@ class _Chosen:
 
     def parts(self, seed: int) -> list[_Part]:
         """The suites, then the further tasks; ``seed``: what these are drawn by where nothing else was said."""
-        from upturn.environments.office import OfficeKit
-        from upturn.environments.office.benchmark import suite_named, tasks_of
-        from upturn.environments.office.tasks import family_named
-        from upturn.loop.holdout import HOLDOUT, holdout
+        from upturn.environments.office import OfficeKit, family_named, suite_named, tasks_of
+        from upturn.loop.evaluation import HOLDOUT, holdout
 
         found = [_Part(each.name, each.id, tasks_of(each)) for each in map(suite_named, self.suites)]
         if self.heldout is not None:
@@ -181,7 +178,7 @@ class _Asked:
     @contextmanager
     def sitting(self, pool: Path | None, resume: str | None, config: "Config | None") -> "Iterator[Sitting | None]":
         """The run in the pool; None = there is no pool, and nothing can be resumed."""
-        from upturn.loop.sitting import Sitting
+        from upturn.loop.evaluation import Sitting
         from upturn.pool import Pool
         from upturn.records import Run
 
@@ -211,7 +208,7 @@ class _Worker:
     """Whoever works on the tasks."""
 
     def __init__(self, agent: str, config: "Config | None", together: int) -> None:
-        from upturn.environments.office.stopwatch import TimedKit
+        from upturn.environments.office import TimedKit
 
         self.kit, self._config, self._together = TimedKit(time.monotonic), config, together
         self._version = None if agent == ORACLE else _version(agent, config)
@@ -219,7 +216,7 @@ class _Worker:
 
     def threads(self) -> "AbstractContextManager[None]":
         """Sets torch's threads where a model runs here."""
-        from upturn.loop.context import torch_set
+        from upturn.loop.run import torch_set
 
         if self._version is None or self._config is None or self._version.kind != "local_model":
             return nullcontext()
@@ -245,10 +242,10 @@ class _Worker:
     def _attempts(self, tasks: "Sequence[Task]", key: str) -> "Iterator[Finished]":
         from upturn.agents import Limits
         from upturn.config import keys_in
-        from upturn.environments.player import LONG_TURNS
-        from upturn.loop.benchmark import attempted, perfect
-        from upturn.loop.context import limits_of
-        from upturn.loop.fleet import Fleet, Purpose
+        from upturn.environments import LONG_TURNS
+        from upturn.loop import Fleet, Purpose
+        from upturn.loop.evaluation import attempted, perfect
+        from upturn.loop.run import limits_of
 
         if self._version is None:
             return perfect(tasks)
@@ -279,7 +276,7 @@ def _config(agent: str, path: Path | None) -> "Config | None":
 
 
 def _version(agent: str, config: "Config | None") -> "AgentVersion":
-    from upturn.loop.context import version_of
+    from upturn.loop.run import version_of
     from upturn.records import AgentVersion
 
     if config is None:

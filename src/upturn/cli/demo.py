@@ -35,10 +35,8 @@ def demo(  # noqa: PLR0917  # one parameter per option
     with LiveView("Upturn demo: an agent gets better by working") as view:
         view.stage("Start")
         from upturn.cli.run_report import finish_demo
-        from upturn.loop.context import open_run
-        from upturn.loop.demo import run_demo
-        from upturn.loop.demo_plan import demo_config, plan_named
-        from upturn.loop.place import chosen_run
+        from upturn.loop.demo import demo_config, plan_named, run_demo
+        from upturn.loop.run import chosen_run, open_run
 
         plan = plan_named(environment)
         run_dir = chosen_run(directory, "demo", resume)

@@ -12,7 +12,7 @@ import typer
 
 import upturn
 from upturn.cli.output import emit, memory_bytes, package_version, say, usable_cores
-from upturn.config.load import SHIPPED_MODELS
+from upturn.config import SHIPPED_MODELS
 from upturn.records import Result
 
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")

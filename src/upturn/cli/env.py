@@ -15,10 +15,7 @@ from upturn.cli.bench_env import bench
 from upturn.cli.env_files import export_workspace, import_workspace
 from upturn.cli.output import emit, printable, say
 from upturn.cli.validate import validate
-from upturn.environments import registered_kits, resolve_kit, tools_of, verifiers_of
-from upturn.environments.judgement import judge
-from upturn.environments.player import LONG_TURNS
-from upturn.environments.stepwise import TaskChoice
+from upturn.environments import LONG_TURNS, TaskChoice, judge, registered_kits, resolve_kit, tools_of, verifiers_of
 from upturn.records import Evaluation, JsonValue, Observation, Result, Split, Task, Tool, Trajectory, Turn
 
 env_app = typer.Typer(

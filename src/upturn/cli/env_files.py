@@ -8,10 +8,10 @@ from typing import Annotated, Protocol, runtime_checkable
 import typer
 
 from upturn.cli.output import emit, say
-from upturn.environments import oracle_of, play, resolve_kit
-from upturn.environments.stepwise import TaskChoice, read_action
-from upturn.environments.workspace import OperationError, Workspace, apply
-from upturn.environments.workspace.files import Host, read_folder, write_folder, zone_named
+from upturn.environments import TaskChoice, oracle_of, play, read_action, resolve_kit
+from upturn.environments.office.apps import apply
+from upturn.environments.office.files import Host, read_folder, write_folder, zone_named
+from upturn.environments.office.state import OperationError, Workspace
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.records import Result
 

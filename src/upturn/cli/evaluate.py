@@ -9,7 +9,7 @@ import typer
 from upturn.cli.benchmark import run_suites
 from upturn.cli.output import emit, say
 from upturn.environments import registered_kits, resolve_kit
-from upturn.loop.reverify import Reverified, reverify
+from upturn.loop.evaluation import Reverified, reverify
 from upturn.pool import ALL_TENANTS, Pool, Selection
 from upturn.records import Result
 

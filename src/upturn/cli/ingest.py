@@ -8,10 +8,8 @@ import typer
 
 from upturn.cli.output import emit, say
 from upturn.errors import IngestError
-from upturn.pool import Pool
-from upturn.pool.feedback import ingest_feedback
-from upturn.pool.importer import IngestOptions, check_source
-from upturn.pool.importer import ingest as take_in
+from upturn.pool import IngestOptions, Pool, check_source, ingest_feedback
+from upturn.pool import ingest as take_in
 from upturn.records import Result
 
 _LISTED = 20

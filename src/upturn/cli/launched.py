@@ -19,7 +19,7 @@ def leading_world() -> "World | None":
     world = world_from_environment()
     if world is None or world.is_first:
         return world
-    from upturn.loop.peer import attend
+    from upturn.loop.trainers import attend
 
     raise typer.Exit(0 if attend(world) else 1)
 

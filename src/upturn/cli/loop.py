@@ -30,7 +30,7 @@ def run(
     started; other paths start where the command is started.
     """
     from upturn.config import keys_in, load_config
-    from upturn.loop.peer import leading, refuse_together
+    from upturn.loop.trainers import leading, refuse_together
 
     world = leading_world()
     config = load_config(config_path, os.environ)
@@ -40,9 +40,8 @@ def run(
     sys.path.insert(started_in, str(config_path.resolve().parent))
     with LiveView("Upturn loop") as view:
         from upturn.cli.run_report import write_summary
-        from upturn.loop.context import open_run
-        from upturn.loop.cycle import run_cycle
-        from upturn.loop.place import chosen_run
+        from upturn.loop import run_cycle
+        from upturn.loop.run import chosen_run, open_run
 
         run_dir = chosen_run(Path(config.run.directory), "loop", resume)
         keys = keys_in(config, os.environ)
@@ -67,8 +66,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """How far a run is: its steps, how long each took, and whether a process works on it now."""
-    from upturn.loop.journal import read_progress
-    from upturn.loop.place import latest_run
+    from upturn.loop.run import latest_run, read_progress
 
     folder = run_dir if run_dir is not None else latest_run(directory, "loop")
     found = read_progress(folder)

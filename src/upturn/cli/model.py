@@ -9,7 +9,7 @@ import typer
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
 from upturn.errors import ModelError, UnknownNameError
-from upturn.models.shipped import CARD, SHIPPED, rebuilding
+from upturn.models import CARD, SHIPPED, rebuilding
 from upturn.records import Result
 
 model_app = typer.Typer(no_args_is_help=True, help="The models that ship with Upturn: facts, rebuilding.")
@@ -24,7 +24,7 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """What a shipped model is, how it was made and what it can do; checks that its files are whole."""
-    from upturn.models.shipped import load_local
+    from upturn.models import load_local
 
     folder = _folder(name)
     local = load_local(name)
@@ -61,7 +61,7 @@ def build_nano(  # noqa: PLR0917  # one parameter per option
     target, place = output or _folder(name), work or Path("build") / name
     command = f"upturn model build-nano {name} --work {place} --threads {threads}"
     with LiveView(f"Build the model {name}") as view, resumable(command):
-        from upturn.loop.nano import build
+        from upturn.loop import build
         from upturn.training.pretraining import course_named
 
         card = build(course_named(name), place, target, seed=seed, threads=threads, progress=view)

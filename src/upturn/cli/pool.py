@@ -15,13 +15,23 @@ import typer
 
 from upturn.cli.output import emit, say
 from upturn.config import load_config
-from upturn.pool import ALL_TENANTS, Pool, Scope, Selection
-from upturn.pool.coverage import Coverage, coverage
-from upturn.pool.database import POOL_ENDINGS, integrity_problems
-from upturn.pool.exporter import export
-from upturn.pool.quality import inspect
-from upturn.pool.readiness import ReadinessThresholds, readiness, thresholds_of
-from upturn.pool.statistics import counts, statistics
+from upturn.pool import (
+    ALL_TENANTS,
+    POOL_ENDINGS,
+    Coverage,
+    Pool,
+    ReadinessThresholds,
+    Scope,
+    Selection,
+    counts,
+    coverage,
+    export,
+    inspect,
+    integrity_problems,
+    readiness,
+    statistics,
+    thresholds_of,
+)
 from upturn.records import Result
 
 pool_app = typer.Typer(no_args_is_help=True, help="Evidence: stats, ready, validate, export.")

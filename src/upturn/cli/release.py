@@ -11,11 +11,8 @@ from typing import Annotated
 import typer
 
 from upturn.cli.output import emit
+from upturn.deployment import CanarySettings, Override, Validation, candidate_share, status_word, wilson_interval
 from upturn.deployment import release as lifecycle
-from upturn.deployment.interval import wilson_interval
-from upturn.deployment.release import Override, candidate_share, status_word
-from upturn.deployment.rule import CanarySettings
-from upturn.deployment.validation import Validation
 from upturn.errors import RecordError, ReleaseError, UnknownNameError
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Release, Result, from_json

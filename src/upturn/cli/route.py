@@ -7,8 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from upturn.arbiter.recording import Recording, read_recording
-from upturn.arbiter.replay import Interval, Replay, ReplayOptions, learning_policies, replay
+from upturn.arbiter import Interval, Recording, Replay, ReplayOptions, learning_policies, read_recording, replay
 from upturn.cli.output import emit, progress, say
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.records import Decision, Result

@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from upturn.cli.output import build_result_object, machine
-from upturn.loop.context import Context
-from upturn.loop.demo import Facts
-from upturn.loop.demo_plan import DemoPlan
-from upturn.loop.figures import Resources, demo_details, demo_results
-from upturn.loop.story import demo_content, run_facts
+from upturn.loop.demo import DemoPlan, Facts, Resources, demo_content, demo_details, demo_results, run_facts
+from upturn.loop.run import Context
 from upturn.records import JsonValue, Result
 from upturn.report import write_content, write_report
 

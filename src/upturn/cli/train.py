@@ -35,7 +35,7 @@ WAYS: Mapping[str, str] = {
     "offline": "Policy optimisation on attempts in a pool, with their sampler's log-probs.",
     "mixture": "Practice with successes, pairs or thumbs from a pool in the same steps.",
 }
-"""Each as the list of commands tells it; ``upturn.loop.lesson`` has one lesson for each."""
+"""Each as the list of commands tells it; ``upturn.loop.trainers.train_command`` has one lesson for each."""
 
 
 def _add(algorithm: str, summary: str) -> None:
@@ -76,10 +76,9 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
     config = load_config(config_path, os.environ)
     _look_beside(config_path)
     with LiveView(f"Upturn train {algorithm}: what it would take") as view, TemporaryDirectory() as folder:
-        from upturn.loop.context import open_run
-        from upturn.loop.lesson import LESSONS, check, student
-        from upturn.loop.lessons.evidence import with_copied_pool
-        from upturn.loop.sampling import check_sampler
+        from upturn.loop.rollouts import check_sampler
+        from upturn.loop.run import open_run
+        from upturn.loop.trainers import LESSONS, check, student, with_copied_pool
 
         check(config, algorithm)
         looked_at, place = with_copied_pool(config, algorithm, Path(folder)), Path(folder) / "plan"
@@ -104,7 +103,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
 
 def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bool) -> None:
     from upturn.config import keys_in, load_config
-    from upturn.loop.peer import leading, refuse_together
+    from upturn.loop.trainers import leading, refuse_together
 
     world = leading_world()
     config = load_config(config_path, os.environ)
@@ -113,10 +112,8 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
     _look_beside(config_path)
     with LiveView(f"Upturn train {algorithm}") as view:
         from upturn.cli.run_report import write_summary
-        from upturn.loop.card import write_card
-        from upturn.loop.context import open_run
-        from upturn.loop.lesson import check, teach
-        from upturn.loop.place import chosen_run
+        from upturn.loop.run import chosen_run, open_run
+        from upturn.loop.trainers import check, teach, write_card
 
         check(config, algorithm)
         name = f"train-{algorithm}"
@@ -191,7 +188,7 @@ class _Written(NamedTuple):
 
 def _write_pages(run_dir: Path, reload_seconds: float | None) -> _Written:
     from upturn.report.training import read_training, write_training_report
-    from upturn.training.place import CURVE_FILE, DESCRIPTION_FILE
+    from upturn.training.runs import CURVE_FILE, DESCRIPTION_FILE
 
     folders = sorted(path.parent for path in run_dir.rglob(DESCRIPTION_FILE))
     if not folders:

@@ -64,7 +64,7 @@ def _chosen(kit: EnvironmentKit, families: Sequence[str]) -> tuple[str, ...]:
 
 def _result(report: FamilyReport, check: Check) -> Result:
     """With a 95 % interval where the figure is a share."""
-    from upturn.deployment.interval import clopper_pearson_interval  # scipy, which listing does not need
+    from upturn.deployment import clopper_pearson_interval
 
     name = f"{check.name} {report.family}"
     if check.value is None:

@@ -2,9 +2,19 @@
 
 from upturn.config.config import Config
 from upturn.config.contradiction import Contradiction, contradictions
-from upturn.config.learning import GrpoConfig, PracticeConfig, RoundsConfig, SftConfig
-from upturn.config.load import keys_in, load_config, parse_config
+from upturn.config.learning import (
+    CurriculumConfig,
+    GrpoConfig,
+    LevelConfig,
+    PracticeConfig,
+    RolloutConfig,
+    RoundsConfig,
+    SftConfig,
+)
+from upturn.config.lesson import CriticConfig, ImitationConfig, PairConfig, SelfRepairConfig, StarConfig
+from upturn.config.load import SHIPPED_MODELS, keys_in, load_config, parse_config
 from upturn.config.section import (
+    HUB_NAME,
     AgentConfig,
     CanaryConfig,
     ContextConfig,
@@ -21,23 +31,33 @@ from upturn.config.section import (
 )
 
 __all__ = [
+    "HUB_NAME",
+    "SHIPPED_MODELS",
     "AgentConfig",
     "CanaryConfig",
     "Config",
     "ContextConfig",
     "Contradiction",
+    "CriticConfig",
+    "CurriculumConfig",
     "EnvironmentConfig",
     "GrpoConfig",
+    "ImitationConfig",
+    "LevelConfig",
     "LoopConfig",
+    "PairConfig",
     "PoolConfig",
     "PracticeConfig",
     "ReadinessConfig",
     "RewardConfig",
+    "RolloutConfig",
     "RoundsConfig",
     "RoutingConfig",
     "RunConfig",
     "Section",
+    "SelfRepairConfig",
     "SftConfig",
+    "StarConfig",
     "TaskConfig",
     "ValidationConfig",
     "contradictions",

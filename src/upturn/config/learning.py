@@ -22,7 +22,7 @@ PresetName = Literal[
     "scale_rl",
     "agent_recipe",
 ]
-"""Named algorithms; their settings stand in ``upturn.training.presets``."""
+"""Named algorithms; their settings stand in ``upturn.training.algorithms.presets``."""
 
 
 LevelName = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})$")]

@@ -1,7 +1,14 @@
 """From candidate to service: validation on held-out tasks, the canary, releases, and the statistics under them."""
 
 from upturn.deployment.canary import Block, Canary, Served
-from upturn.deployment.interval import Interval, bootstrap_mean, paired_bootstrap, wilson_interval
+from upturn.deployment.interval import (
+    RESAMPLES,
+    Interval,
+    bootstrap_mean,
+    clopper_pearson_interval,
+    paired_bootstrap,
+    wilson_interval,
+)
 from upturn.deployment.release import (
     Override,
     RegistryTraffic,
@@ -17,6 +24,7 @@ from upturn.deployment.release import (
     status_word,
 )
 from upturn.deployment.rule import CanarySettings
+from upturn.deployment.simulation import BLOCK_TASKS, SCENARIOS, bench
 from upturn.deployment.validation import (
     Comparison,
     Pair,
@@ -28,6 +36,9 @@ from upturn.deployment.validation import (
 )
 
 __all__ = [
+    "BLOCK_TASKS",
+    "RESAMPLES",
+    "SCENARIOS",
     "Block",
     "Canary",
     "CanarySettings",
@@ -41,8 +52,10 @@ __all__ = [
     "Validation",
     "ValidationSettings",
     "ValidationVerdict",
+    "bench",
     "bootstrap_mean",
     "candidate_share",
+    "clopper_pearson_interval",
     "direct",
     "hold",
     "paired_bootstrap",

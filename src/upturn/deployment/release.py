@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from upturn.arbiter.registry import AgentRegistry
+from upturn.arbiter import AgentRegistry
 from upturn.deployment.rule import CanarySettings
 from upturn.deployment.validation import Validation
 from upturn.errors import ReleaseError

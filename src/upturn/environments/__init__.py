@@ -1,8 +1,10 @@
 """Where agents act: the contract of an environment, kits by name, two offices, and environments of one step."""
 
+from upturn.environments.action import LONGEST_ANSWER, MALFORMED, action_text, recordable_action, recordable_text
 from upturn.environments.checker import check_environment
-from upturn.environments.environment import Environment, Info, Step, Verifier, blocks
-from upturn.environments.hint import HintingKit, hint_of
+from upturn.environments.environment import Environment, Info, Step, Verifier, blocks, is_potential
+from upturn.environments.hint import HintedKit, HintingKit, hint_of, hinted
+from upturn.environments.judgement import judge
 from upturn.environments.kit import (
     CachingKit,
     DescribedKit,
@@ -14,29 +16,43 @@ from upturn.environments.kit import (
     verifiers_of,
 )
 from upturn.environments.one_step import one_step
-from upturn.environments.player import Player, play
-from upturn.environments.proof import ProvenKit, WorldKit, content_hash, oracle_of, world_of
+from upturn.environments.oracle_protocol import ProvenKit, WorldKit, content_hash, oracle_of, world_of
+from upturn.environments.scripted_policy import LONG_TURNS, Player, following, play
+from upturn.environments.stepwise import TaskChoice, read_action
 
 __all__ = [
+    "LONGEST_ANSWER",
+    "LONG_TURNS",
+    "MALFORMED",
     "CachingKit",
     "DescribedKit",
     "Environment",
     "EnvironmentKit",
+    "HintedKit",
     "HintingKit",
     "Info",
     "Player",
     "ProvenKit",
     "RubricKit",
     "Step",
+    "TaskChoice",
     "Verifier",
     "WorldKit",
+    "action_text",
     "blocks",
     "check_environment",
     "content_hash",
+    "following",
     "hint_of",
+    "hinted",
+    "is_potential",
+    "judge",
     "one_step",
     "oracle_of",
     "play",
+    "read_action",
+    "recordable_action",
+    "recordable_text",
     "registered_kits",
     "resolve_kit",
     "tools_of",

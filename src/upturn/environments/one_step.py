@@ -16,8 +16,8 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from upturn.environments.environment import Info, Step
-from upturn.environments.player import Player, following
-from upturn.environments.proof import CANARY_LENGTH
+from upturn.environments.oracle_protocol import CANARY_LENGTH
+from upturn.environments.scripted_policy import Player, following
 from upturn.errors import RecordError, UnknownNameError, WorldError
 from upturn.records import (
     Action,

@@ -16,10 +16,9 @@ from upturn.environments.action import MALFORMED, action_text, recordable_action
 from upturn.environments.environment import Info
 from upturn.environments.judgement import judge
 from upturn.environments.kit import EnvironmentKit
-from upturn.environments.player import MAX_TURNS
+from upturn.environments.scripted_policy import MAX_TURNS
 from upturn.errors import UnknownNameError, WorldError, described
-from upturn.models import read_call
-from upturn.models.call_format import JSON
+from upturn.models import JSON, read_call
 from upturn.records import Action, Evaluation, Observation, Outcome, Split, Task, Trajectory, Turn, fields_json
 
 

@@ -8,19 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from upturn.deployment import CanarySettings, Override, RegistryTraffic, Validation, direct, start
 from upturn.deployment import canary as canaries
-from upturn.deployment.release import Override, RegistryTraffic, direct, start
-from upturn.deployment.rule import CanarySettings
-from upturn.deployment.validation import Validation
-from upturn.loop.candidate import limits_told
-from upturn.loop.context import Context
-from upturn.loop.exam import ExamResult, compare, examine
-from upturn.loop.practice import practice_weights
-from upturn.loop.reserve import Reserved
-from upturn.loop.sampling import check_sampler
+from upturn.loop.canary_traffic import Reserved
+from upturn.loop.evaluation import ExamResult, compare, examine
+from upturn.loop.rollouts import check_sampler
+from upturn.loop.run import Context
 from upturn.loop.service import Served
-from upturn.loop.training import take_training_snapshot, train_grpo, train_sft
-from upturn.pool.readiness import readiness, thresholds_of
+from upturn.loop.trainers import limits_told, practice_weights, take_training_snapshot, train_grpo, train_sft
+from upturn.pool import readiness, thresholds_of
 from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
 
 WAVE = 96

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from upturn.training.curve import CurvePoint
+from upturn.training.runs import CurvePoint
 
 
 class Progress(Protocol):

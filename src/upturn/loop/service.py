@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from upturn.agents import trajectory_id
 from upturn.arbiter import Router, RoutingOutcome
-from upturn.environments.judgement import judge
-from upturn.loop.fleet import Fleet, Purpose
-from upturn.loop.trouble import Troubles
+from upturn.environments import judge
+from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.failure_summary import Troubles
 from upturn.pool import Pool, PoolBatch
 from upturn.records import (
     AgentVersion,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Literal
 
 from upturn.errors import ModelError, RecordError
 from upturn.models.call_format import Call, called_name, checked_arguments, is_same_call
-from upturn.models.manner import CALL_ID, PROBE, call_segment, described, learn_manner
 from upturn.models.renderer import Written
 from upturn.models.template import ChatTemplate, Message, Messages, unmarked_at
+from upturn.models.template_profile import CALL_ID, PROBE, call_segment, described, learn_manner
 from upturn.records import Action, JsonValue, Observation, Tool, Turn
 
 if TYPE_CHECKING:

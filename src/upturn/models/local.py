@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from upturn.config.section import HUB_NAME
+from upturn.config import HUB_NAME
 from upturn.errors import ModelError
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.renderer import SPECIAL_TOKENS, CompactRenderer, Renderer

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from upturn.errors import ConfigError, ModelError
-from upturn.models.dialect import Answer, Call, DialectName, LogprobScale, WeightsForm, dialect_of
+from upturn.models.engine_protocol import Answer, Call, DialectName, LogprobScale, WeightsForm, dialect_of
 from upturn.models.model import FinishReason, Generation, GenerationRequest
 from upturn.models.transport import Patience, base_of, bearer, get, post
 

@@ -5,20 +5,53 @@ Import the store from here; statistics, readiness, snapshots and import have mod
 """
 
 from upturn.pool.batch import PoolBatch, RolloutKey
+from upturn.pool.coverage import IMPORTED, Coverage, coverage
+from upturn.pool.database import POOL_ENDINGS, integrity_problems
+from upturn.pool.exporter import export
+from upturn.pool.feedback import ingest_feedback
+from upturn.pool.importer import IngestOptions, check_source, ingest
+from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
+from upturn.pool.quality import inspect
 from upturn.pool.reader import Experience, Selected
+from upturn.pool.readiness import ReadinessThresholds, readiness, thresholds_of
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.sink import PoolSink
+from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
+from upturn.pool.statistics import counts, statistics
 from upturn.pool.store import Pool
 
 __all__ = [
     "ALL_TENANTS",
     "EVERYTHING",
+    "IMPORTED",
+    "POOL_ENDINGS",
+    "Coverage",
     "Experience",
+    "IngestOptions",
     "Pool",
     "PoolBatch",
     "PoolSink",
+    "ReadinessThresholds",
     "RolloutKey",
     "Scope",
     "Selected",
     "Selection",
+    "check_source",
+    "correction_pairs",
+    "counts",
+    "coverage",
+    "deployment_pairs",
+    "experiences_in",
+    "export",
+    "find_snapshot",
+    "ingest",
+    "ingest_feedback",
+    "inspect",
+    "integrity_problems",
+    "readiness",
+    "statistics",
+    "take_snapshot",
+    "take_snapshot_of",
+    "thresholds_of",
+    "thumbs",
 ]

@@ -13,8 +13,15 @@ from typing import NamedTuple
 from upturn.errors import StoreError
 from upturn.pool.reader import Experience, PoolReader
 from upturn.pool.selection import EVERYTHING, Selection
-from upturn.records import Feedback, PreferencePair, PreferenceSource, RatedTrajectory, Split, Trajectory
-from upturn.records.preference import pair_problem
+from upturn.records import (
+    Feedback,
+    PreferencePair,
+    PreferenceSource,
+    RatedTrajectory,
+    Split,
+    Trajectory,
+    pair_problem,
+)
 
 THUMBS = "thumbs"
 """Metric of feedback on a trajectory: above 0 = good, below 0 = bad."""

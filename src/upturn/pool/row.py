@@ -31,8 +31,9 @@ from upturn.records import (
     Usage,
     fields_json,
     from_fields,
+    is_suspect,
+    refusal,
 )
-from upturn.records.codec import is_suspect, refusal
 
 RecordT = TypeVar("RecordT")
 

@@ -1,11 +1,11 @@
 """The words of the project as frozen records; everything that crosses a boundary is one of these."""
 
 from upturn.records.agent import AgentKind, AgentVersion
-from upturn.records.codec import RECORD_VERSION, fields_json, from_fields, from_json, to_json
+from upturn.records.codec import RECORD_VERSION, fields_json, from_fields, from_json, is_suspect, refusal, to_json
 from upturn.records.decision import Alternative, Decision, Feedback
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
-from upturn.records.preference import PreferencePair, PreferenceSource, RatedTrajectory
+from upturn.records.preference import PreferencePair, PreferenceSource, RatedTrajectory, pair_problem, written_in
 from upturn.records.record import record
 from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, Snapshot
 from upturn.records.result import Result
@@ -63,6 +63,10 @@ __all__ = [
     "fields_json",
     "from_fields",
     "from_json",
+    "is_suspect",
+    "pair_problem",
     "record",
+    "refusal",
     "to_json",
+    "written_in",
 ]

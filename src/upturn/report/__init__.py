@@ -27,8 +27,10 @@ from upturn.report.content import (
     Transcript,
     TranscriptTurn,
 )
+from upturn.report.number import duration, percent_estimate
 from upturn.report.page import read_content, render, write_content, write_report
 from upturn.report.picture import save_png
+from upturn.report.sentence import difference
 from upturn.report.transcript import state_changes, transcript
 
 __all__ = [
@@ -57,6 +59,9 @@ __all__ = [
     "TaskStory",
     "Transcript",
     "TranscriptTurn",
+    "difference",
+    "duration",
+    "percent_estimate",
     "read_content",
     "render",
     "save_png",

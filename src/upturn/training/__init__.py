@@ -6,67 +6,99 @@ Importing this package loads no torch. What needs torch is imported by name: the
 several processes (``sharding``), ``version`` and ``weights``.
 """
 
+from typing import TYPE_CHECKING
+
+from upturn.lazy_names import lazy_names
+from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup, ScoredTrajectory, StateValue
-from upturn.training.advantages import AdvantageSettings, GroupRelative, advantage_of
 from upturn.training.curriculum_settings import CurriculumSettings, GateSettings, LevelSettings
-from upturn.training.curve import CurvePoint, read_curve
-from upturn.training.imitation_settings import IMITATIONS, ImitationSettings, imitation
-from upturn.training.mixture_settings import MixtureSettings
-from upturn.training.offline_settings import OfflineSettings
-from upturn.training.outcome import TrainingOutcome
-from upturn.training.policy_settings import (
-    DynamicSamplingSettings,
-    KlSettings,
-    MismatchSettings,
-    ObjectiveSettings,
+from upturn.training.evaluation_result import Assessment, Evaluate
+from upturn.training.imitation_settings import (
+    IMITATIONS,
+    ImitationSettings,
+    SecondKind,
+    SelectionSettings,
+    imitation,
 )
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
-from upturn.training.preference_settings import DpoRoundsSettings, DpoSettings, KtoSettings, PairSettings
-from upturn.training.presets import PRESETS, preset
-from upturn.training.row import TrainingRow, policy_rows, supervised_rows
-from upturn.training.settings import GrpoSettings, OptimiserSettings, SftSettings
-from upturn.training.stored import usable_for
-from upturn.training.world_model_settings import WorldModelSettings
+from upturn.training.preference_settings import (
+    DpoRoundsSettings,
+    DpoSettings,
+    KtoSettings,
+    PairObjectiveSettings,
+    PairSettings,
+)
+from upturn.training.row import (
+    FloatArray,
+    IntArray,
+    TrainingRow,
+    policy_rows,
+    supervised_rows,
+    turn_rows,
+    written_count,
+)
+from upturn.training.scorer import Scorer
+from upturn.training.settings import GrpoSettings, OptimiserSettings, SftSettings, is_ratio_one
+from upturn.training.stream import Minibatch, State, Stream
+
+if TYPE_CHECKING:
+    from upturn.training.loss import TokenBatch, TokenStatistics
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "TokenBatch": "loss",
+            "TokenStatistics": "loss",
+        },
+    )
 
 __all__ = [
     "IMITATIONS",
-    "PRESETS",
+    "AdapterSettings",
     "Advantage",
-    "AdvantageSettings",
+    "Assessment",
     "CreditSettings",
     "CriticSettings",
     "CurriculumSettings",
-    "CurvePoint",
     "DpoRoundsSettings",
     "DpoSettings",
     "DynamicSamplingSettings",
+    "Evaluate",
+    "FloatArray",
     "GateSettings",
     "GroupAdvantages",
-    "GroupRelative",
     "GrpoSettings",
     "ImitationSettings",
+    "IntArray",
     "KlSettings",
     "KtoSettings",
     "LevelSettings",
+    "Minibatch",
     "MismatchSettings",
-    "MixtureSettings",
     "ObjectiveSettings",
-    "OfflineSettings",
     "OptimiserSettings",
+    "PairObjectiveSettings",
     "PairSettings",
     "PpoSettings",
     "ScoredGroup",
     "ScoredTrajectory",
+    "Scorer",
+    "SecondKind",
+    "SelectionSettings",
     "SftSettings",
+    "State",
     "StateValue",
+    "Stream",
+    "TokenBatch",
+    "TokenStatistics",
     "TrainingOutcome",
     "TrainingRow",
-    "WorldModelSettings",
-    "advantage_of",
     "imitation",
+    "is_ratio_one",
     "policy_rows",
-    "preset",
-    "read_curve",
     "supervised_rows",
-    "usable_for",
+    "turn_rows",
+    "written_count",
 ]

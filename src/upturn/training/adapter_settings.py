@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from upturn.training.requirement import is_positive, refuse, unless, unless_missing
+from upturn.training.validators import is_positive, refuse, unless, unless_missing
 
 ALPHA_FACTOR = 2
 """``alpha`` in ranks where nobody chose it, as most recipes have it: another rank then takes steps of like size."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from upturn.training.requirement import is_positive, refuse, unless, unless_missing, useless
+from upturn.training.validators import is_positive, refuse, unless, unless_missing, useless
 
 CurriculumPolicy = Literal["uniform", "failure_weighted", "levels"]
 

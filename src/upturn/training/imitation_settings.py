@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from upturn.errors import ConfigError
-from upturn.training.requirement import is_positive, refuse, unless, unless_missing, useless
+from upturn.training.run_settings import Keep, plan_problems
 from upturn.training.settings import Decay, OptimiserSettings
-from upturn.training.watched import Keep, plan_problems
+from upturn.training.validators import is_positive, refuse, unless, unless_missing, useless
 
 Prefer = Literal["reward", "shortest", "diverse"]
 """Which of a task's successes go first. ``reward``: the highest. ``shortest``: the fewest turns, then the

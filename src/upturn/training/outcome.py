@@ -3,7 +3,7 @@
 from typing import Literal
 
 from upturn.records import record
-from upturn.training.watched import Keep
+from upturn.training.run_settings import Keep
 
 StopReason = Literal["finished", "target", "patience", "limit"]
 """All units done; the target score reached; no new best for as long as patience lasts; a cost above its limit after

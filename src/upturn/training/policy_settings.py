@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from upturn.training.requirement import is_positive, refuse, unless, unless_missing, useless
+from upturn.training.validators import is_positive, refuse, unless, unless_missing, useless
 
 ObjectiveKind = Literal["clipped", "gspo", "turn", "cispo"]
 Aggregation = Literal["token_mean", "sequence_mean", "constant"]
@@ -152,8 +152,8 @@ class ObjectiveSettings:
 class MismatchSettings:
     """The trainer's own log-probs before the first step are computed, compared with the sampler's and used as old.
 
-    As it stands this only measures; ``weight`` and ``mask`` act. See ``upturn.training.mismatch``, with
-    w = π_old / π_sampler.
+    As it stands this only measures; ``weight`` and ``mask`` act. See ``upturn.training.optimisation.mismatch``,
+    with w = π_old / π_sampler.
     """
 
     weight: WeightLevel = "none"

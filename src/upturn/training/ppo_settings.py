@@ -9,7 +9,9 @@ from typing import Literal
 
 from upturn.errors import ConfigError
 from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings
-from upturn.training.requirement import (
+from upturn.training.run_settings import Keep
+from upturn.training.settings import Decay, GrpoSettings, OptimiserSettings
+from upturn.training.validators import (
     is_not_negative,
     is_positive,
     refuse,
@@ -17,8 +19,6 @@ from upturn.training.requirement import (
     unless_missing,
     useless,
 )
-from upturn.training.settings import Decay, GrpoSettings, OptimiserSettings
-from upturn.training.watched import Keep
 
 StepKind = Literal["turn", "token"]
 _USUAL_TRACES: Mapping[StepKind, float] = {
@@ -29,7 +29,7 @@ _USUAL_TRACES: Mapping[StepKind, float] = {
 
 @dataclass(frozen=True, slots=True)
 class CreditSettings:
-    """How rewards and values become advantages: generalised advantage estimation (``upturn.training.gae``)."""
+    """How rewards and values become advantages: generalised advantage estimation (``algorithms.ppo.gae``)."""
 
     step: StepKind = "turn"
     """What has a value and an advantage. ``turn``: the whole action; its value is that of the state it began in.

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from upturn.training.ppo_settings import CriticSettings
-from upturn.training.requirement import is_not_negative, is_positive, refuse, unless, unless_missing, useless
+from upturn.training.run_settings import Keep, plan_problems, watch_problems
 from upturn.training.settings import Decay, OptimiserSettings
-from upturn.training.watched import Keep, plan_problems, watch_problems
+from upturn.training.validators import is_not_negative, is_positive, refuse, unless, unless_missing, useless
 
 PairLoss = Literal["sigmoid", "ipo"]
 """``sigmoid``: DPO's. ``ipo``: a square around a fixed margin, for preferences that are certain."""

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from upturn.training.advantages.settings import AdvantageSettings
+from upturn.training.advantages import AdvantageSettings
 from upturn.training.policy_settings import DynamicSamplingSettings, MismatchSettings, ObjectiveSettings
-from upturn.training.requirement import (
+from upturn.training.run_settings import Keep, plan_problems, watch_problems
+from upturn.training.validators import (
     is_not_negative,
     is_positive,
     is_rate,
@@ -18,7 +19,6 @@ from upturn.training.requirement import (
     unless_missing,
     useless,
 )
-from upturn.training.watched import Keep, plan_problems, watch_problems
 
 Decay = Literal["none", "linear", "cosine"]
 Packing = Literal["tree", "padded"]

@@ -30,8 +30,8 @@ from upturn.models.shipped import load_local
 from upturn.records import Action, AgentVersion, JsonValue, Observation, Task, Trajectory, Turn
 from upturn.training import OptimiserSettings, policy_rows, supervised_rows
 from upturn.training.losses import CrossEntropy
+from upturn.training.optimisation.trainer import Trainer
 from upturn.training.stream import Stream
-from upturn.training.trainer import Trainer
 
 END = 0
 TASK = Task("t", "go", "f", "e")

@@ -8,8 +8,8 @@ import pytest
 
 from upturn.environments.errands import FAMILIES, ErrandsEnvironment, ErrandsVerifier, compose, make_task
 from upturn.environments.errands.baseline import oracle
-from upturn.environments.player import Player, following
-from upturn.environments.player import play as play_in
+from upturn.environments.scripted_policy import Player, following
+from upturn.environments.scripted_policy import play as play_in
 from upturn.records import (
     Action,
     Evaluation,

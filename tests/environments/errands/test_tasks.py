@@ -19,7 +19,7 @@ from upturn.environments.errands import (
 from upturn.environments.errands.baseline import nothing, oracle, random_player, success_rate
 from upturn.environments.errands.family import CLOSERS, OPENERS
 from upturn.environments.errands.kit import ErrandsKit
-from upturn.environments.player import following, play
+from upturn.environments.scripted_policy import following, play
 from upturn.errors import UnknownNameError
 from upturn.records import Split, Task, fields_json, from_json, to_json
 

@@ -1,4 +1,6 @@
-"""Attempts at tasks of the office."""
+"""Attempts at tasks of the office, and a small workspace whose every item a test can name: four people,
+a group, mails, events, chats and files.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
@@ -6,9 +8,20 @@ from typing import TypeAlias
 import pytest
 
 from upturn.environments.office import OfficeKit
-from upturn.environments.office.family import Scenario
+from upturn.environments.office.apps import apply
+from upturn.environments.office.apps.operation import Effect
+from upturn.environments.office.generation.family import Scenario
+from upturn.environments.office.state import Persona, Table, Wish, Workspace
+from upturn.environments.office.state.chat import Channel, Chat, Post
+from upturn.environments.office.state.deck import Deck, Slide
+from upturn.environments.office.state.document import Document, Paragraph
+from upturn.environments.office.state.event import Attendee, Event
+from upturn.environments.office.state.file import Content, File, Page, PlainText
+from upturn.environments.office.state.mail import Mail
+from upturn.environments.office.state.person import Group, Person
+from upturn.environments.office.state.workbook import Book, Sheet
 from upturn.environments.office.tasks import compose, make_task
-from upturn.environments.workspace import Wish
+from upturn.models import read_call
 from upturn.records import Action, Evaluation, JsonValue, Outcome, Task, Trajectory, Turn
 
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
@@ -77,3 +90,120 @@ def attempted(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Evalua
         final_state=environment.state(),
     )
     return trajectory, kit.verifier.verify(task, trajectory)
+
+
+Do = Callable[..., Effect]
+Desk = Callable[..., Workspace]
+Ask = Callable[[str], tuple[str, str, str]]
+
+PEOPLE = ("ann.lee", "bob.ray", "cid.moe", "dana.fox")
+
+
+def mail(number: int, sender: str, subject: str, body: str = "see you", **further: object) -> Mail:
+    """A mail to ann.lee in the inbox, sent at 8:``number`` on a Monday."""
+    given: dict[str, object] = {
+        "id": f"m{number}",
+        "folder": "inbox",
+        "sender": sender,
+        "to": ("ann.lee",),
+        "subject": subject,
+        "body": body,
+        "at": f"2026-03-02 08:{number}",
+    }
+    return Mail(**{**given, **further})  # type: ignore[arg-type]  # by name, each of its type
+
+
+MAILS = (
+    mail(10, "bob.ray", "budget for q3", "the number is 420"),
+    mail(11, "cid.moe", "lunch", is_read=True),
+    mail(12, "eva@fabrikam.example", "offer", "we offer 12 chairs", cc=("bob.ray",)),
+    mail(13, "bob.ray", "re: budget for q3", "now it is 430", thread="m10"),
+    mail(14, "dana.fox", "contract draft", "between us", label="privileged"),
+)
+
+EVENTS = (
+    Event("e20", "review", "2026-03-02 09:30", "2026-03-02 10:30", "ann.lee", (Attendee("bob.ray", "accepted"),)),
+    Event("e21", "lunch", "2026-03-02 12:00", "2026-03-02 13:00", "cid.moe", (Attendee("ann.lee"),)),
+    Event("e22", "secret talk", "2026-03-02 15:00", "2026-03-02 16:00", "bob.ray", (Attendee("cid.moe"),)),
+    Event("e23", "demo", "2026-03-03 11:00", "2026-03-03 12:00", "ann.lee", place="room 4", body="bring slides"),
+)
+CHATS = (
+    Chat("c30", ("ann.lee", "bob.ray"), (Post("bob.ray", "did you see the budget?", "2026-02-27 16:00"),)),
+    Chat("c31", ("bob.ray", "cid.moe"), (Post("cid.moe", "not for ann", "2026-02-27 17:00"),)),
+)
+CHANNELS = (
+    Channel(
+        "c40",
+        "marketing",
+        "launch",
+        ("ann.lee", "cid.moe"),
+        (Post("cid.moe", "launch is on 9 March", "2026-02-26 09:00"), Post("ann.lee", "noted", "2026-02-26 09:05")),
+    ),
+)
+
+
+def file(number: int, path: str, content: Content, owner: str = "ann.lee", **further: object) -> File:
+    """A file that its owner wrote in February."""
+    given: dict[str, object] = {"owner": owner, "by": owner, "at": "2026-02-10 10:00"}
+    return File(f"f{number}", path, content, **{**given, **further})  # type: ignore[arg-type]  # by name
+
+
+FILES = (
+    file(50, "/finance/q3.xlsx", Book({"Q3": Sheet({"A1": "item", "B1": "amount", "A2": "rent", "B2": "40"})})),
+    file(51, "/people/ann.lee/plan.docx", Document((Paragraph("Plan", "title"), Paragraph("we begin in may")))),
+    file(52, "/finance/talk.pptx", Deck((Slide(title="Start"),)), "bob.ray", rights={"ann.lee": "read"}),
+    file(53, "/people/bob.ray/own.txt", PlainText("bob's own"), "bob.ray"),
+    file(
+        54, "/legal/case.txt", PlainText("x" * 1_600), "dana.fox", rights={"everyone": "read"}, label="privileged"
+    ),
+    file(55, "/finance/shared.txt", PlainText("old"), "bob.ray", rights={"everyone": "edit"}),
+    file(56, "/finance/gone.txt", PlainText("gone"), is_deleted=True),
+)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """Makes Ann's workspace on Monday at nine, for the user that is given."""
+
+    def made(persona: Persona | None = None) -> Workspace:
+        return Workspace(
+            owner="ann.lee",
+            begun="2026-03-02 09:00",
+            people=Table({id_: Person(id_, id_.replace(".", " ").title()) for id_ in PEOPLE}),
+            groups=Table({"sales": Group("sales", "Sales", ("bob.ray", "cid.moe"))}),
+            mails=Table({each.id: each for each in MAILS}),
+            events=Table({each.id: each for each in EVENTS}),
+            chats=Table({each.id: each for each in CHATS}),
+            channels=Table({each.id: each for each in CHANNELS}),
+            files=Table({each.id: each for each in FILES}),
+            pages=Table({"p60": Page("p60", "holidays", "closed on friday", "dana.fox", "2026-02-20 10:00")}),
+            persona=persona or Persona(),
+        )
+
+    return made
+
+
+@pytest.fixture
+def do() -> Do:
+    """Makes calls one after another; gives the last one's effect."""
+
+    def done(workspace: Workspace, *calls: str) -> Effect:
+        effect = Effect(workspace, "")
+        for call in calls:
+            action = read_call(call)
+            assert action is not None, call
+            effect = apply(effect.workspace, action)
+        return effect
+
+    return done
+
+
+@pytest.fixture
+def asked_first() -> Ask:
+    """The calls that show a call to the user, wait for agreement, and make it."""
+
+    def calls(call: str) -> tuple[str, str, str]:
+        escaped = call.replace("\\", "\\\\").replace(";", "\\;").replace("=", "\\=")
+        return f"user.preview statement=I am about to do this; call={escaped}", "user.confirm", call
+
+    return calls

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from upturn.environments.action import MALFORMED, action_text
 from upturn.environments.environment import Info, Step, is_potential
 from upturn.environments.office import OfficeKit
+from upturn.environments.office.apps import tools
+from upturn.environments.office.apps.safety import HARD, SOFT
 from upturn.environments.office.renaming import renamed
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.environments.office.verifier import progress
 from upturn.environments.stepwise import read_action
-from upturn.environments.workspace import tools
-from upturn.environments.workspace.safety import HARD, SOFT
 from upturn.errors import UnknownNameError
 from upturn.records import Action, Observation, Task, Trajectory, Turn, fields_json
 from upturn.records.json import JsonValue

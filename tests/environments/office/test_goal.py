@@ -3,7 +3,7 @@
 from typing import Any
 
 from upturn.environments.office.goal import unmet
-from upturn.environments.workspace import Workspace
+from upturn.environments.office.state import Workspace
 
 DESK = Workspace("ann.lee", "2026-03-02 09:00")
 

@@ -8,9 +8,9 @@ import pytest
 from upturn.environments import check_environment, resolve_kit
 from upturn.environments.checker import PROBES
 from upturn.environments.office import OfficeKit
-from upturn.environments.office.family import agreed, call
+from upturn.environments.office.generation.family import agreed, call
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
-from upturn.environments.player import play
+from upturn.environments.scripted_policy import play
 from upturn.models import read_call, write_call
 from upturn.records import Action, Evaluation, Split, Task, Trajectory
 

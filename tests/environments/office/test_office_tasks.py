@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import pytest
 
-from upturn.environments.office.family import FINISH, agreed, call, refusal
-from upturn.environments.workspace.clock import later, minutes_between
+from upturn.environments.office.generation.family import FINISH, agreed, call, refusal
+from upturn.environments.office.state.clock import later, minutes_between
 from upturn.records import Action, Evaluation, Task, Trajectory
 
 from .conftest import cases

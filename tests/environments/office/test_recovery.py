@@ -7,11 +7,13 @@ from typing import Any, TypeAlias
 import pytest
 
 from upturn.environments.checker import PROBES, check_environment
-from upturn.environments.office import OfficeKit, compound_tasks, fault_tasks
-from upturn.environments.office.family import Draft, Family, Scenario, agreed, call
+from upturn.environments.office import OfficeKit
+from upturn.environments.office.families import compound as compound_tasks
+from upturn.environments.office.families import fault as fault_tasks
+from upturn.environments.office.generation.family import Draft, Family, Scenario, agreed, call
 from upturn.environments.office.recovery import Recovery, recovery
+from upturn.environments.office.state.person import is_outside
 from upturn.environments.office.tasks import compose, make_task
-from upturn.environments.workspace.person import is_outside
 from upturn.errors import WorldError
 from upturn.records import Action, Evaluation, Task, Trajectory, from_json, to_json
 

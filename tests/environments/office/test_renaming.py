@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from upturn.environments.office.family import call
+from upturn.environments.office.apps import tools
+from upturn.environments.office.generation.family import call
 from upturn.environments.office.kit import OfficeKit, RenamedKit
-from upturn.environments.office.milestone import passage
+from upturn.environments.office.partial_credit import passage
 from upturn.environments.office.renaming import KEY, meant, names_from, names_of, renamed, told
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
-from upturn.environments.player import following, play
-from upturn.environments.workspace import tools
+from upturn.environments.scripted_policy import following, play
 from upturn.errors import WorldError
 from upturn.models import read_call, write_call
 from upturn.records import Action, Observation, Task, Trajectory, Turn

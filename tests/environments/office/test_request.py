@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from upturn.environments.office.request import briefing, request
+from upturn.environments.office.state import Table, Workspace
+from upturn.environments.office.state.person import Person
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
-from upturn.environments.workspace import Table, Workspace
-from upturn.environments.workspace.person import Person
 
 
 def test_an_agent_is_told_whom_it_works_for_and_when_it_is() -> None:

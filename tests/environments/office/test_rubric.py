@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upturn.environments import resolve_kit
-from upturn.environments.office.family import call
+from upturn.environments.office.apps import tools
+from upturn.environments.office.generation.family import call
 from upturn.environments.office.rubric import RubricVerifier, RubricWeights
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
-from upturn.environments.workspace import tools
 from upturn.errors import ConfigError
 from upturn.records import Action, Evaluation, Task, Trajectory
 

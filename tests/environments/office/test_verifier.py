@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 import pytest
 
-from upturn.environments.office.family import Scenario, call
-from upturn.environments.office.task_file import DOCUMENTS
+from upturn.environments.office.generation.family import Scenario, call
+from upturn.environments.office.generation.task_file import DOCUMENTS
 from upturn.environments.office.tasks import compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
 

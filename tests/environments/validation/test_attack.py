@@ -9,7 +9,7 @@ from upturn.environments.office import OfficeKit
 from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.validation.attack import PANEL, Attempted, attempts
 from upturn.environments.validation.case import Case, make_case
-from upturn.environments.validation.word import Habits
+from upturn.environments.validation.schema_sampling import Habits
 from upturn.records import Evaluation, Task, Trajectory
 
 

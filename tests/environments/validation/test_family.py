@@ -10,11 +10,11 @@ import pytest
 
 from upturn.environments import Info, Player, Step, check_environment
 from upturn.environments.errands.kit import ErrandsKit
-from upturn.environments.player import following
+from upturn.environments.scripted_policy import following
 from upturn.environments.validation import PANEL, Check, Plan, unchecked, validate_family, validate_kit
 from upturn.environments.validation.case import make_case
 from upturn.environments.validation.mutation import mutation_kills
-from upturn.environments.validation.word import Habits
+from upturn.environments.validation.schema_sampling import Habits
 from upturn.models import write_call
 from upturn.records import Action, Evaluation, GateResult, JsonValue, Observation, Split, Task, Tool, Trajectory
 from upturn.rewards import evaluation_id, verdict_of

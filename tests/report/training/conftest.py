@@ -12,10 +12,10 @@ from upturn.records import Observation, Task, Trajectory
 from upturn.report.training import TrainingReport
 from upturn.training import TrainingOutcome
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
-from upturn.training.curriculum import Curriculum
 from upturn.training.curriculum_settings import CurriculumSettings
-from upturn.training.curve import Curve, CurvePoint
-from upturn.training.place import CURVE_FILE, RunDescription, RunPlan, write_description, write_outcome
+from upturn.training.data.curriculum import Curriculum
+from upturn.training.runs.curve import Curve, CurvePoint
+from upturn.training.runs.run_folder import CURVE_FILE, RunDescription, RunPlan, write_description, write_outcome
 
 PLAN = RunPlan(60, 5, 1, "best", target_score=0.95, patience=4, cost_limits={"safety": 0.05})
 IDENTITY = {

@@ -7,7 +7,7 @@ from upturn.report.training import TrainingReport
 from upturn.report.training.curriculum_panel import curriculum_panels, promotions
 from upturn.report.training.drawing import draw
 from upturn.report.training.panel import panels
-from upturn.training.curve import CurvePoint
+from upturn.training.runs.curve import CurvePoint
 
 
 def test_success_mix_and_what_was_forgotten_have_pictures_by_level(by_level: TrainingReport) -> None:

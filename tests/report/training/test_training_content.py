@@ -8,8 +8,8 @@ import pytest
 
 from upturn.errors import TrainingError
 from upturn.report.training import TrainingReport, read_training
-from upturn.training.curve import CurvePoint
-from upturn.training.place import CURVE_FILE, DESCRIPTION_FILE, OUTCOME_FILE, RunPlan
+from upturn.training.runs.curve import CurvePoint
+from upturn.training.runs.run_folder import CURVE_FILE, DESCRIPTION_FILE, OUTCOME_FILE, RunPlan
 
 Save = Callable[[TrainingReport, Path], Path]
 

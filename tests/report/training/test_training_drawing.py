@@ -11,7 +11,7 @@ from upturn.report import canvas
 from upturn.report.training import TrainingReport
 from upturn.report.training.drawing import draw, smoothed, thinned
 from upturn.report.training.panel import panels
-from upturn.training.curve import CurvePoint
+from upturn.training.runs.curve import CurvePoint
 
 
 def test_means_of_stretches_stand_for_more_points_than_fit() -> None:

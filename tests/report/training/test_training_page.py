@@ -10,7 +10,7 @@ import pytest
 
 from upturn.report.training import PAGE_FILE, TrainingReport, render_training, write_training_report
 from upturn.report.training.page import figures
-from upturn.training.curve import CurvePoint
+from upturn.training.runs.curve import CurvePoint
 
 VOID = {"meta", "use", "path", "br"}
 HOSTILE = "</code></svg><script>alert('x')</script>"

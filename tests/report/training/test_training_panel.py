@@ -7,7 +7,7 @@ import pytest
 from upturn.report.training import TrainingReport
 from upturn.report.training.panel import panels
 from upturn.report.training.panel_kind import Panel
-from upturn.training.curve import CurvePoint
+from upturn.training.runs.curve import CurvePoint
 
 
 def names(report: TrainingReport) -> list[str]:

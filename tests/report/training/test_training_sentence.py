@@ -7,9 +7,9 @@ import pytest
 from upturn.report.training import TrainingReport
 from upturn.report.training.sentence import change, ending, keeping, measuring, status, tiles
 from upturn.training import TrainingOutcome
-from upturn.training.curve import CurvePoint
 from upturn.training.outcome import StopReason
-from upturn.training.place import RunPlan
+from upturn.training.runs.curve import CurvePoint
+from upturn.training.runs.run_folder import RunPlan
 
 
 def ended(report: TrainingReport, stopped: StopReason, units: int, best: float | None = 0.9) -> TrainingReport:

@@ -6,17 +6,20 @@ from collections.abc import Callable
 import pytest
 
 from upturn.errors import ConfigError, TrainingError
-from upturn.training import AdvantageSettings, GroupRelative, ScoredGroup, ScoredTrajectory, advantage_of
+from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.advantage import Need
 from upturn.training.advantages import (
+    AdvantageSettings,
     Combined,
     Estimator,
     FirstDivergence,
+    GroupRelative,
     MonteCarloDelta,
     Shaped,
     StateAnchored,
     TreeSiblings,
     TurnRelative,
+    advantage_of,
 )
 
 MakeGroup = Callable[..., ScoredGroup]

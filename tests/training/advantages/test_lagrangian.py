@@ -10,9 +10,15 @@ import torch
 
 from upturn.errors import ConfigError
 from upturn.records import Task, Trajectory
-from upturn.training import AdvantageSettings, GroupRelative, GrpoSettings, ScoredGroup, ScoredTrajectory
-from upturn.training.advantages import Constrained, LagrangianSettings, Multipliers
-from upturn.training.policy_gradient import PolicyGradient
+from upturn.training import GrpoSettings, ScoredGroup, ScoredTrajectory
+from upturn.training.advantages import (
+    AdvantageSettings,
+    Constrained,
+    GroupRelative,
+    LagrangianSettings,
+    Multipliers,
+)
+from upturn.training.algorithms.policy_gradient import PolicyGradient
 
 Make = Callable[..., Trajectory]
 SAFETY = LagrangianSettings({"safety": 0.25})

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from upturn.records import TokenRow
-from upturn.training import GroupRelative, ScoredGroup, ScoredTrajectory
-from upturn.training.advantages import rescaled
+from upturn.training import ScoredGroup, ScoredTrajectory
+from upturn.training.advantages import GroupRelative, rescaled
 
 MakeGroup = Callable[..., ScoredGroup]
 MakeMember = Callable[..., ScoredTrajectory]

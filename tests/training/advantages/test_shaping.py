@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upturn.errors import TrainingError
-from upturn.training import GroupRelative, ScoredGroup, ScoredTrajectory
-from upturn.training.advantages import Shaped, TurnRelative, shaped_rewards
+from upturn.training import ScoredGroup, ScoredTrajectory
+from upturn.training.advantages import GroupRelative, Shaped, TurnRelative, shaped_rewards
 
 MakeGroup = Callable[..., ScoredGroup]
 MakeMember = Callable[..., ScoredTrajectory]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from upturn.errors import TrainingError
 from upturn.records import Observation, Task, Trajectory, Turn
-from upturn.training import GroupRelative, ScoredGroup, ScoredTrajectory
-from upturn.training.advantages import Baseline
+from upturn.training import ScoredGroup, ScoredTrajectory
+from upturn.training.advantages import Baseline, GroupRelative
 
 QUICK = settings(deadline=None, max_examples=40)
 TASK = Task("task", "do it", "toy", "toy")

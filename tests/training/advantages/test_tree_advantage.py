@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from upturn.errors import TrainingError
 from upturn.records import TokenRow
-from upturn.training import GroupRelative, ScoredGroup, ScoredTrajectory
-from upturn.training.advantages import TreeSiblings, shared_histories
+from upturn.training import ScoredGroup, ScoredTrajectory
+from upturn.training.advantages import GroupRelative, TreeSiblings, shared_histories
 
 MakeGroup = Callable[..., ScoredGroup]
 MakeMember = Callable[..., ScoredTrajectory]

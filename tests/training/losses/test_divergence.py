@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from upturn.training.kl import k3
 from upturn.training.loss import TokenBatch
 from upturn.training.losses import ClippedPolicy, WithKl, kl_estimates
+from upturn.training.losses.kl import k3
 from upturn.training.policy_settings import KlEstimator
 
 Tokens = Callable[..., TokenBatch]

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from upturn.environments.errands import FAMILIES as ERRAND_FAMILIES
-from upturn.environments.office.family import call
+from upturn.environments.office.generation.family import call
+from upturn.environments.office.state.simulated_user import PATIENCE
 from upturn.environments.office.tasks import FAMILIES as OFFICE_FAMILIES
 from upturn.environments.office.tasks import LATER
-from upturn.environments.workspace.persona import PATIENCE
 from upturn.errors import UnknownNameError
 from upturn.models import CompactRenderer, write_call
 from upturn.models.shipped import load_local

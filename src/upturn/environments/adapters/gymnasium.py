@@ -18,7 +18,7 @@ except ImportError as exc:
 
 from upturn.environments.adapters.gymnasium_space import CallSpace, TextSpace, structured
 from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
-from upturn.environments.player import MAX_TURNS
+from upturn.environments.scripted_policy import MAX_TURNS
 from upturn.environments.stepwise import StepwiseAttempt, TaskChoice, info_fields, record_fields
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task

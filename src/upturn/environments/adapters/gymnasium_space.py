@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 
 from upturn.environments.action import recordable_action
-from upturn.environments.validation.word import number_within
+from upturn.environments.validation import number_within
 from upturn.models import write_call
 from upturn.records import Action, JsonValue, Tool
 

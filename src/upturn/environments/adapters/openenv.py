@@ -31,7 +31,7 @@ from pydantic import ValidationError
 from upturn.environments.adapters.openenv_types import KitAction, KitObservation, KitState, TaskRequest
 from upturn.environments.environment import blocks
 from upturn.environments.kit import EnvironmentKit, resolve_kit
-from upturn.environments.player import MAX_TURNS
+from upturn.environments.scripted_policy import MAX_TURNS
 from upturn.environments.stepwise import StepwiseAttempt, TaskChoice, info_fields, record_fields
 from upturn.errors import UnknownNameError
 from upturn.records import Action, Task

@@ -21,7 +21,7 @@ except ImportError as exc:
 from upturn.environments.environment import blocks
 from upturn.environments.judgement import judge
 from upturn.environments.kit import resolve_kit, tools_of
-from upturn.environments.player import MAX_TURNS
+from upturn.environments.scripted_policy import MAX_TURNS
 from upturn.environments.stepwise import StepwiseAttempt, TaskChoice, record_fields
 from upturn.errors import WorldError
 from upturn.models import tools_prompt

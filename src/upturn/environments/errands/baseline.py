@@ -9,7 +9,7 @@ from upturn.environments.errands.tasks import compose, make_task
 from upturn.environments.errands.verifier import ErrandsVerifier
 from upturn.environments.errands.workspace import DAYS, FOLDERS, Workspace
 from upturn.environments.errands.world import ITEMS, PHRASES, TITLES, TOPICS
-from upturn.environments.player import Player, play
+from upturn.environments.scripted_policy import Player, play
 from upturn.records import Action, Observation, Split, Task, Turn
 
 

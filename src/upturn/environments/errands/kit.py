@@ -7,8 +7,8 @@ from upturn.environments.errands.environment import ErrandsEnvironment
 from upturn.environments.errands.tasks import FAMILIES, compose, task_stream
 from upturn.environments.errands.tools import errands_tools
 from upturn.environments.errands.verifier import ErrandsVerifier, may_differ
-from upturn.environments.player import Player, following
-from upturn.environments.proof import CANARY_LENGTH
+from upturn.environments.oracle_protocol import CANARY_LENGTH
+from upturn.environments.scripted_policy import Player, following
 from upturn.models import write_call
 from upturn.records import Action, JsonValue, Split, Task
 

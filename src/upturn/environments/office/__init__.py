@@ -1,5 +1,27 @@
 """The office: tasks across the apps of one workspace, and whoever judges them."""
 
 from upturn.environments.office.kit import OfficeKit
+from upturn.environments.office.measure import Measure, measure
+from upturn.environments.office.rubric import RubricVerifier
+from upturn.environments.office.suites import RECIPES, Suite, freeze, suite_named, tasks_of, write_suite
+from upturn.environments.office.tasks import FAMILIES, LATER, compose, family_named, make_task
+from upturn.environments.office.timing import TimedKit
 
-__all__ = ["OfficeKit"]
+__all__ = [
+    "FAMILIES",
+    "LATER",
+    "RECIPES",
+    "Measure",
+    "OfficeKit",
+    "RubricVerifier",
+    "Suite",
+    "TimedKit",
+    "compose",
+    "family_named",
+    "freeze",
+    "make_task",
+    "measure",
+    "suite_named",
+    "tasks_of",
+    "write_suite",
+]

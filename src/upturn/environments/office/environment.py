@@ -6,23 +6,20 @@ from typing import NamedTuple, cast
 
 from upturn.environments.action import typed_action
 from upturn.environments.environment import Info, Step
-from upturn.environments.office.family import Scenario
-from upturn.environments.office.order import has_order
+from upturn.environments.office.apps import SOFT
+from upturn.environments.office.faults import FaultState, Outcome, attempted
+from upturn.environments.office.generation import Scenario, has_order
 from upturn.environments.office.recovery import fault_log
-from upturn.environments.office.tasks import compose
-from upturn.environments.office.verifier import progress
-from upturn.environments.workspace import (
-    FaultState,
+from upturn.environments.office.state import (
     OperationError,
-    Outcome,
     Workspace,
-    attempted,
     changes,
     has_same_items,
     is_alike,
     state_hash,
 )
-from upturn.environments.workspace.safety import SOFT
+from upturn.environments.office.tasks import compose
+from upturn.environments.office.verifier import progress
 from upturn.errors import WorldError
 from upturn.records import Action, JsonValue, Observation, Task
 

@@ -4,11 +4,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from upturn.environments.workspace import Workspace
-from upturn.environments.workspace.book import Book, Sheet
-from upturn.environments.workspace.calculation import Key
-from upturn.environments.workspace.cell import is_formula
-from upturn.environments.workspace.equivalence import alike
+from upturn.environments.office.formulas import Key, alike
+from upturn.environments.office.state import Book, Sheet, Workspace, is_formula
 from upturn.records import JsonValue
 
 _SAID = ("mails/", "events/", "chats/", "channels/")

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from upturn.environments.environment import Environment
+from upturn.environments.office.apps import tools
+from upturn.environments.office.canary import secrets
 from upturn.environments.office.environment import OfficeEnvironment
-from upturn.environments.office.family import agreed, call
+from upturn.environments.office.generation import agreed, call
 from upturn.environments.office.renaming import RenamedEnvironment, names_of, renamed, told
 from upturn.environments.office.rubric import RubricVerifier
-from upturn.environments.office.secret import secrets
+from upturn.environments.office.state import PATIENCE
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
 from upturn.environments.office.world import world_hash
-from upturn.environments.player import Player, following
-from upturn.environments.workspace import tools
-from upturn.environments.workspace.persona import PATIENCE
+from upturn.environments.scripted_policy import Player, following
 from upturn.models import read_call, write_call
 from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
 

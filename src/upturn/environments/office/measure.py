@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from upturn.environments.office.family import Draft
-from upturn.environments.office.milestone import Passage, passage
+from upturn.environments.office.generation import Draft
+from upturn.environments.office.partial_credit import Passage, passage
 from upturn.environments.office.recovery import recovery
 from upturn.environments.office.tasks import compose, family_named
 from upturn.records import Evaluation, Task, Trajectory

@@ -9,8 +9,8 @@ recovered.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from upturn.environments.workspace import FaultState, Workspace, changes
-from upturn.environments.workspace.fault_state import Injected
+from upturn.environments.office.faults import FaultState, Injected
+from upturn.environments.office.state import Workspace, changes
 from upturn.errors import WorldError
 from upturn.records import JsonValue, Task, Trajectory
 

@@ -17,10 +17,10 @@ from random import Random
 
 from upturn.environments.action import typed_action
 from upturn.environments.environment import Info, Step
+from upturn.environments.office.apps import APPS, action_of, tools
 from upturn.environments.office.environment import OfficeEnvironment
-from upturn.environments.office.profile import DRAWN
-from upturn.environments.workspace import OperationError, tools
-from upturn.environments.workspace.apps import APPS, action_of
+from upturn.environments.office.generation import DRAWN
+from upturn.environments.office.state import OperationError
 from upturn.errors import WorldError
 from upturn.models import write_call
 from upturn.records import Action, JsonValue, Observation, Task

@@ -2,9 +2,7 @@
 
 from random import Random
 
-from upturn.environments.workspace import Workspace
-from upturn.environments.workspace.clock import moment
-from upturn.environments.workspace.person import COMPANY
+from upturn.environments.office.state import COMPANY, Workspace, moment
 
 OPENERS = ("", "", "please ", "hi, ", "when you can: ", "quick one: ", "one more thing: ")
 CLOSERS = ("", "", ", thanks", ", please", ", thank you")

@@ -14,7 +14,7 @@ the original pays for something else than work:
 
 from dataclasses import dataclass, fields, replace
 
-from upturn.environments.office.milestone import passage
+from upturn.environments.office.partial_credit import passage
 from upturn.environments.office.tasks import compose
 from upturn.environments.office.verifier import OfficeVerifier
 from upturn.errors import ConfigError

@@ -5,37 +5,41 @@ from dataclasses import replace
 from functools import lru_cache
 from random import Random
 
-from upturn.environments.office import (
-    appointment_tasks,
-    book_mail_tasks,
-    calendar_change_tasks,
-    calendar_tasks,
-    channel_tasks,
-    compound_tasks,
-    cross_tasks,
-    deck_tasks,
-    excel_tasks,
-    fault_tasks,
-    formatting_tasks,
-    library_tasks,
-    mail_reading_tasks,
-    mail_sorting_tasks,
-    mail_writing_tasks,
-    obstacle_tasks,
-    order_tasks,
-    people_tasks,
-    safety_tasks,
-    teams_tasks,
-    workflow_tasks,
+from upturn.environments.office.apps import checked, operation_of
+from upturn.environments.office.families import appointment as appointment_tasks
+from upturn.environments.office.families import book_mail as book_mail_tasks
+from upturn.environments.office.families import calendar as calendar_tasks
+from upturn.environments.office.families import calendar_change as calendar_change_tasks
+from upturn.environments.office.families import channel as channel_tasks
+from upturn.environments.office.families import compound as compound_tasks
+from upturn.environments.office.families import cross_app as cross_tasks
+from upturn.environments.office.families import deck as deck_tasks
+from upturn.environments.office.families import excel as excel_tasks
+from upturn.environments.office.families import fault as fault_tasks
+from upturn.environments.office.families import formatting as formatting_tasks
+from upturn.environments.office.families import injected_order as order_tasks
+from upturn.environments.office.families import library as library_tasks
+from upturn.environments.office.families import mail_reading as mail_reading_tasks
+from upturn.environments.office.families import mail_sorting as mail_sorting_tasks
+from upturn.environments.office.families import mail_writing as mail_writing_tasks
+from upturn.environments.office.families import obstacle as obstacle_tasks
+from upturn.environments.office.families import people as people_tasks
+from upturn.environments.office.families import safety as safety_tasks
+from upturn.environments.office.families import teams as teams_tasks
+from upturn.environments.office.families import workflow as workflow_tasks
+from upturn.environments.office.faults import FaultState
+from upturn.environments.office.generation import (
+    DRAWN,
+    Draft,
+    Family,
+    Performed,
+    Scenario,
+    Scene,
+    profile,
+    wish_for,
 )
-from upturn.environments.office.family import Draft, Family, Performed, Scenario
-from upturn.environments.office.fault_oracle import wish_for
-from upturn.environments.office.profile import DRAWN, profile
 from upturn.environments.office.request import briefing, request
-from upturn.environments.office.scene import Scene
-from upturn.environments.workspace import FaultState, OperationError, Persona, Workspace, changes
-from upturn.environments.workspace.apps import operation_of
-from upturn.environments.workspace.operation import checked
+from upturn.environments.office.state import OperationError, Persona, Workspace, changes
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from upturn.environments.office.family import Draft, Scenario
+from upturn.environments.office.generation import DOCUMENTS, REASONS, Draft, Scenario
 from upturn.environments.office.goal import unmet
 from upturn.environments.office.recovery import are_denials_heard
-from upturn.environments.office.task_file import DOCUMENTS, REASONS
 from upturn.environments.office.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
 from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of

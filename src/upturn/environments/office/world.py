@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Iterator
 
-from upturn.environments.office.family import Scenario
-from upturn.environments.workspace.workspace import TABLES
+from upturn.environments.office.generation import Scenario
+from upturn.environments.office.state import TABLES
 
 
 def written(scenario: Scenario) -> Iterator[bytes]:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from upturn.environments.player import Player, following, play
+from upturn.environments.scripted_policy import Player, following, play
 from upturn.environments.validation.case import MOST_TURNS, REFUSALS, Case, is_refused
 from upturn.environments.validation.mutation import is_perfect
-from upturn.environments.validation.word import text_parameters
+from upturn.environments.validation.schema_sampling import text_parameters
 from upturn.models import write_call
 from upturn.records import Action, JsonValue, Tool, Trajectory
 

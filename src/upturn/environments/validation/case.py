@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from upturn.environments.environment import Environment, Step
 from upturn.environments.kit import EnvironmentKit, tools_of
-from upturn.environments.player import Player, play
-from upturn.environments.proof import ProvenKit, oracle_of
-from upturn.environments.validation.word import Habits, Vocabulary, text_parameters
+from upturn.environments.oracle_protocol import ProvenKit, oracle_of
+from upturn.environments.scripted_policy import Player, play
+from upturn.environments.validation.schema_sampling import Habits, Vocabulary, text_parameters
 from upturn.records import Action, Evaluation, Observation, Task, Tool, Trajectory, Turn
 
 MOST_TURNS = 200

@@ -13,14 +13,14 @@ from random import Random
 from typing import NamedTuple
 
 from upturn.environments.kit import EnvironmentKit
-from upturn.environments.player import following, play
-from upturn.environments.proof import content_hash, world_of
+from upturn.environments.oracle_protocol import content_hash, world_of
+from upturn.environments.scripted_policy import following, play
 from upturn.environments.validation.attack import PANEL, Attempted, attempts, own_attempts, written
 from upturn.environments.validation.case import Case, actions_of, make_case, random_player
+from upturn.environments.validation.determinism import isolation_difference, replay_difference
 from upturn.environments.validation.leak import earned_by, first_leak, leak_of, short_canaries
 from upturn.environments.validation.mutation import mutation_kills
-from upturn.environments.validation.sameness import isolation_difference, replay_difference
-from upturn.environments.validation.word import Habits
+from upturn.environments.validation.schema_sampling import Habits
 from upturn.errors import described
 from upturn.records import Evaluation, Split, Task, Trajectory
 

@@ -10,8 +10,8 @@ from multiprocessing import get_context
 
 from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
 from upturn.environments.validation.attack import NEEDS_ORACLE, PANEL
+from upturn.environments.validation.determinism import digests, digests_elsewhere
 from upturn.environments.validation.family import Check, FamilyReport, Plan, validate_family
-from upturn.environments.validation.sameness import digests, digests_elsewhere
 from upturn.errors import WorldError, described
 
 _DIGESTED = 1

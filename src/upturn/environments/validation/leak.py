@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from upturn.environments.proof import CANARY_LENGTH
+from upturn.environments.oracle_protocol import CANARY_LENGTH
 from upturn.errors import RecordError
-from upturn.models import write_call
-from upturn.models.call import value_text
+from upturn.models import value_text, write_call
 from upturn.records import Action, Observation, Trajectory
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from upturn.environments.player import following, play
+from upturn.environments.scripted_policy import following, play
 from upturn.environments.validation.case import MOST_TURNS, Case, Solved, is_refused
 from upturn.records import JsonValue, Trajectory
 

@@ -8,6 +8,18 @@ from upturn.pool.formats.conversation import A_NAME, Conversation, Defaults, Lin
 from upturn.pool.formats.tau_bench import read_tau_bench
 
 READERS: Mapping[str, Callable[[Path, Defaults], Lines]] = {"tau-bench": read_tau_bench, "chat": read_chat}
+
 """A reader yields every line or row of a file: parsed, or with the reason why not."""
 
-__all__ = ["A_NAME", "READERS", "Conversation", "Defaults", "Line", "LineError", "Lines", "is_name", "text_lines"]
+__all__ = [
+    "A_NAME",
+    "Conversation",
+    "Defaults",
+    "Line",
+    "LineError",
+    "Lines",
+    "is_name",
+    "read_chat",
+    "read_tau_bench",
+    "text_lines",
+]

@@ -2,5 +2,16 @@
 
 from upturn.report.training.content import TrainingReport, read_training
 from upturn.report.training.page import PAGE_FILE, render_training, write_training_report
+from upturn.report.training.sentence import beginning, ending, keeping, measuring
 
-__all__ = ["PAGE_FILE", "TrainingReport", "read_training", "render_training", "write_training_report"]
+__all__ = [
+    "PAGE_FILE",
+    "TrainingReport",
+    "beginning",
+    "ending",
+    "keeping",
+    "measuring",
+    "read_training",
+    "render_training",
+    "write_training_report",
+]

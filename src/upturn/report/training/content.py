@@ -4,13 +4,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from upturn.records import record
-from upturn.training.curve import CurvePoint, read_curve
-from upturn.training.outcome import TrainingOutcome
-from upturn.training.place import (
+from upturn.training import TrainingOutcome
+from upturn.training.runs import (
     CURVE_FILE,
     DESCRIPTION_FILE,
     WARM_UP_FOLDER,
+    CurvePoint,
     RunDescription,
+    read_curve,
     read_description,
     read_outcome,
 )

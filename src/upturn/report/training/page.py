@@ -10,7 +10,7 @@ from upturn.report.training import sentence
 from upturn.report.training.content import TrainingReport, read_training
 from upturn.report.training.drawing import draw
 from upturn.report.training.panel import panels
-from upturn.training.metric import metric_of
+from upturn.training.runs import metric_of
 
 PAGE_FILE = "report.html"
 

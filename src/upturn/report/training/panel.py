@@ -6,7 +6,7 @@ from typing import NamedTuple
 from upturn.report.training.content import TrainingReport
 from upturn.report.training.curriculum_panel import NOT_DRAWN, curriculum_panels
 from upturn.report.training.panel_kind import Line, Panel, Scale
-from upturn.training.metric import PHASES, metric_of
+from upturn.training.runs import PHASES, metric_of
 
 
 class _Loss(NamedTuple):

@@ -5,8 +5,7 @@ from typing import assert_never
 from upturn.report.number import duration, number
 from upturn.report.sentence import NO_CHANGE
 from upturn.report.training.content import TrainingReport, broken_limits
-from upturn.training.curve import CurvePoint
-from upturn.training.metric import seconds_of
+from upturn.training.runs import CurvePoint, seconds_of
 
 UNITS = {"iteration": "iterations", "optimiser step": "optimiser steps", "round": "rounds"}
 

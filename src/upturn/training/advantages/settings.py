@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from upturn.training.requirement import is_not_negative, is_positive, refuse, unless, unless_missing, useless
+from upturn.training.validators import is_not_negative, is_positive, refuse, unless, unless_missing, useless
 
 Estimator = Literal["trajectory", "turn", "state", "tree", "monte_carlo", "divergence"]
 Baseline = Literal["group_mean", "leave_one_out", "none"]

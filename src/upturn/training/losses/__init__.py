@@ -3,27 +3,59 @@
 ``policy_objective`` makes the one that settings describe.
 """
 
-from upturn.training.losses.cispo import BoundedWeights
-from upturn.training.losses.clipped import ClippedPolicy, clipped_policy_losses
-from upturn.training.losses.divergence import WithKl, kl_estimates
-from upturn.training.losses.gspo import SequencePolicy
-from upturn.training.losses.off_policy import WithoutStale
-from upturn.training.losses.policy import policy_objective
-from upturn.training.losses.preference import PairedPreference, RatedPreference, pair_losses
-from upturn.training.losses.ratio import log_ratios, probability_ratios
-from upturn.training.losses.supervised import CrossEntropy, cross_entropy_losses
+from typing import TYPE_CHECKING
+
+from upturn.lazy_names import lazy_names
+from upturn.training.losses.kl import AdaptiveCoefficient, k3
+
+if TYPE_CHECKING:
+    from upturn.training.losses.cispo import BoundedWeights
+    from upturn.training.losses.clipped import ClippedPolicy, clipped_policy_losses
+    from upturn.training.losses.divergence import WithKl, kl_estimates
+    from upturn.training.losses.gspo import SequencePolicy
+    from upturn.training.losses.off_policy import WithoutStale
+    from upturn.training.losses.policy import policy_objective
+    from upturn.training.losses.preference import PairedPreference, RatedPreference, pair_losses
+    from upturn.training.losses.ratio import log_ratios, probability_ratios
+    from upturn.training.losses.supervised import CrossEntropy, cross_entropy_losses
+    from upturn.training.losses.value import SquaredError
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "BoundedWeights": "cispo",
+            "ClippedPolicy": "clipped",
+            "clipped_policy_losses": "clipped",
+            "WithKl": "divergence",
+            "kl_estimates": "divergence",
+            "SequencePolicy": "gspo",
+            "WithoutStale": "off_policy",
+            "policy_objective": "policy",
+            "PairedPreference": "preference",
+            "RatedPreference": "preference",
+            "pair_losses": "preference",
+            "log_ratios": "ratio",
+            "probability_ratios": "ratio",
+            "CrossEntropy": "supervised",
+            "cross_entropy_losses": "supervised",
+            "SquaredError": "value",
+        },
+    )
 
 __all__ = [
+    "AdaptiveCoefficient",
     "BoundedWeights",
     "ClippedPolicy",
     "CrossEntropy",
     "PairedPreference",
     "RatedPreference",
     "SequencePolicy",
+    "SquaredError",
     "WithKl",
     "WithoutStale",
     "clipped_policy_losses",
     "cross_entropy_losses",
+    "k3",
     "kl_estimates",
     "log_ratios",
     "pair_losses",

@@ -16,8 +16,8 @@ from typing import assert_never
 
 from torch import Tensor
 
-from upturn.training.kl import k3
 from upturn.training.loss import Objective, TokenBatch, TokenStatistics, quiet, total
+from upturn.training.losses.kl import k3
 from upturn.training.policy_settings import KlEstimator
 
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from upturn.training.kl import k3
 from upturn.training.loss import TokenBatch, TokenStatistics, quiet
+from upturn.training.losses.kl import k3
 
 
 def log_ratios(batch: TokenBatch) -> Tensor:

@@ -1,22 +1,10 @@
 """How the shipped models are made: their tokenizers, their schedules, and the demonstrations of every step."""
 
-from collections.abc import Mapping
-
-from upturn.errors import UnknownNameError
 from upturn.training.pretraining.build import new_model, pretrain
 from upturn.training.pretraining.course import Course
+from upturn.training.pretraining.courses import COURSES, course_named
 from upturn.training.pretraining.errands_course import ERRANDS
 from upturn.training.pretraining.office_course import OFFICE
 from upturn.training.pretraining.phase import Phase
 
-COURSES: Mapping[str, Course] = {course.model: course for course in (OFFICE, ERRANDS)}
-
-
-def course_named(model: str) -> Course:
-    """The course of a shipped model, or UnknownNameError listing the known ones."""
-    if model not in COURSES:
-        raise UnknownNameError(f"no course makes a model {model!r}; known: {', '.join(COURSES)}")
-    return COURSES[model]
-
-
-__all__ = ["COURSES", "Course", "Phase", "course_named", "new_model", "pretrain"]
+__all__ = ["COURSES", "ERRANDS", "OFFICE", "Course", "Phase", "course_named", "new_model", "pretrain"]

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upturn.models import CompactRenderer
-from upturn.training.curve import CurvePoint
 from upturn.training.pretraining.course import Course
 from upturn.training.pretraining.steps import PretrainingSteps
+from upturn.training.runs import CurvePoint
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,9 +42,9 @@ def pretrain(
     """The trained model and its tokenizer; resumes from ``folder``. ``progress`` gets steps done and the loss."""
     from tokenizers import Tokenizer
 
-    from upturn.training.run import Run, RunPlace, RunPlan, identity_of
+    from upturn.training.optimisation import Trainer
+    from upturn.training.runs import Run, RunPlace, RunPlan, identity_of
     from upturn.training.settings import OptimiserSettings
-    from upturn.training.trainer import Trainer
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tokenizer.json"

@@ -4,22 +4,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from upturn.environments.errands import FAMILIES, ErrandsEnvironment, compose, make_task
-from upturn.environments.errands.environment import apply
-from upturn.environments.errands.family import CLOSERS, FINISH, OPENERS, call
-from upturn.environments.errands.level2 import FUNCTIONS
-from upturn.environments.errands.level3 import PRICES, PROPOSALS
-from upturn.environments.errands.operation import OperationError
-from upturn.environments.errands.workspace import DAYS, Workspace
-from upturn.environments.errands.world import (
+from upturn.environments.errands import (
+    CLOSERS,
+    DAYS,
+    FAMILIES,
     FILING_FOLDERS,
+    FINISH,
+    FUNCTIONS,
     ITEMS,
     NAMES,
+    OPENERS,
     PHRASES,
+    PRICES,
+    PROPOSALS,
     SHEETS,
     TITLES,
     TOPICS,
+    ErrandsEnvironment,
+    OperationError,
+    Workspace,
     World,
+    apply,
+    call,
+    compose,
+    make_task,
 )
 from upturn.records import Action, Observation
 from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Step, Walk, walked

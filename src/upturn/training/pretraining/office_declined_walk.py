@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
-from upturn.environments.office.family import agreed, refusal
-from upturn.environments.office.kit import OfficeKit
-from upturn.environments.office.tasks import compose
-from upturn.environments.workspace.persona import PATIENCE
+from upturn.environments.office import OfficeKit, compose
+from upturn.environments.office.generation import agreed, refusal
+from upturn.environments.office.state import PATIENCE
 from upturn.records import Action, Task
 from upturn.training.pretraining.demonstration import Walk, walked
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from upturn.environments.office.family import answer
+from upturn.environments.office.generation import answer
 from upturn.records import Observation
 from upturn.training.pretraining.demonstration import Step, Walk
 

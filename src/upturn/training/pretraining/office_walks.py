@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-from upturn.environments.office.family import answer, call
-from upturn.environments.office.kit import OfficeKit
-from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
-from upturn.models.call import value_text
+from upturn.environments.office import FAMILIES, LATER, OfficeKit, compose, make_task
+from upturn.environments.office.generation import answer, call
+from upturn.models import value_text
 from upturn.records import Action, Observation, Task
 from upturn.training.pretraining.demonstration import PRETRAINING_STREAM, Step, Walk, walked
 from upturn.training.pretraining.office_declined_walk import declined_walk

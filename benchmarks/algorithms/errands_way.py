@@ -1,0 +1,93 @@
+"""The ways of learning that are compared in errands, with their settings there."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from transformers import PreTrainedModel
+
+from upturn.training import (
+    CriticSettings,
+    DpoRoundsSettings,
+    GrpoSettings,
+    ImitationSettings,
+    OptimiserSettings,
+    PpoSettings,
+    ScoredGroup,
+    imitation,
+)
+from upturn.training.algorithms import run_grpo, run_imitation
+from upturn.training.algorithms.online_dpo import run_dpo_rounds
+from upturn.training.algorithms.ppo import run_ppo
+from upturn.training.data import HintedGroup
+
+_ENDLESS = 1_000
+"""Rounds: the budget of tokens ends a run."""
+
+
+class Attempts(Protocol):
+    """What a way may ask for."""
+
+    def collect(self, round_: int, /) -> list[ScoredGroup]:
+        """Fresh attempts."""
+
+    def second(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
+        """Attempts with help at tasks that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way of learning as it is set in errands."""
+
+    settings: Any
+    """Of its algorithm: a dataclass."""
+    learn: Callable[[PreTrainedModel, Attempts, Any, Mapping[str, Any]], object]
+    """``(model, attempts, settings, run)``; ``run``: seed, folder and evaluation."""
+    round_share: float = 0.0
+    """Of the budget that one round samples at least; 0 = one batch of tasks."""
+
+
+def _grpo(model: PreTrainedModel, attempts: Attempts, settings: GrpoSettings, run: Mapping[str, Any]) -> object:
+    return run_grpo(model, attempts.collect, settings, **run)
+
+
+def _ppo(model: PreTrainedModel, attempts: Attempts, settings: PpoSettings, run: Mapping[str, Any]) -> object:
+    return run_ppo(model, attempts.collect, settings, **run)
+
+
+def _dpo_rounds(
+    model: PreTrainedModel, attempts: Attempts, settings: DpoRoundsSettings, run: Mapping[str, Any]
+) -> object:
+    return run_dpo_rounds(model, attempts.collect, settings, **run)
+
+
+def _imitation(
+    model: PreTrainedModel, attempts: Attempts, settings: ImitationSettings, run: Mapping[str, Any]
+) -> object:
+    second = None if settings.second is None else attempts.second
+    return run_imitation(model, attempts.collect, settings, second=second, **run)
+
+
+_RATE = OptimiserSettings(learning_rate=3e-4)
+WAYS: Mapping[str, Way] = {
+    "grpo": Way(GrpoSettings(iterations=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _grpo),
+    "ppo": Way(
+        PpoSettings(
+            iterations=_ENDLESS,
+            optimiser=_RATE,
+            critic=CriticSettings(learning_rate=1e-3),
+            evaluate_every=3,
+            keep="final",
+        ),
+        _ppo,
+    ),
+    "dpo_rounds": Way(
+        DpoRoundsSettings(rounds=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _dpo_rounds
+    ),
+    "star": Way(
+        replace(imitation("star"), rounds=_ENDLESS, decay="linear", keep="final"), _imitation, round_share=1 / 6
+    ),
+    "rejection": Way(replace(imitation("rejection"), decay="linear", keep="final"), _imitation, round_share=1.0),
+}
+"""By name. GRPO as in ``upturn bench credit``; others with its learning rate where they step as often, and with
+those of their presets where they train whole passes."""

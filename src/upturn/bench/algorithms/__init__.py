@@ -1,1 +1,0 @@
-"""What each way of learning reaches, on toys with known answers and in errands."""

@@ -1,0 +1,100 @@
+"""All apps together: which operations there are, and what an action does to a workspace."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from upturn.environments.office.apps import calendar, excel, outlook, powerpoint, sharepoint, teams, user, word
+from upturn.environments.office.apps.operation import App, Effect, Operation, Parameters, checked, tool
+from upturn.environments.office.apps.safety import check_batch, check_traps, unconfirmed
+from upturn.environments.office.apps.user import Preview, said
+from upturn.environments.office.state import OperationError, Workspace, fingerprint
+from upturn.models import JSON, read_call
+from upturn.records import Action, Tool
+
+APPS: Mapping[str, App] = {
+    each.target: each
+    for each in (
+        *(outlook.APP, calendar.APP, excel.APP, word.APP, powerpoint.APP, teams.APP),
+        *(sharepoint.APP, user.APP),
+    )
+}
+
+
+@user.APP.operation(Preview, seconds=5.0)
+def preview(workspace: Workspace, asked: Preview) -> Effect:
+    """Shows what the call would do; whether the user agrees is told by ``user.confirm``."""
+    action = action_of(asked.call)
+    operation = operation_of(action)
+    given = checked(operation, action)
+    check_batch(given, is_shown=True)
+    impact = operation.impact(workspace, given)
+    if impact is None:
+        raise OperationError(
+            "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
+        )
+    shown = said(workspace, "preview", asked.statement).evolved(shown=canonical(operation, given))
+    return Effect(shown, f"shown to the user:\n{impact.preview}", impact.costs)
+
+
+def operation_of(action: Action) -> Operation[Any]:
+    """The operation that an action names; raises OperationError where there is none."""
+    if not action.target and not action.operation:
+        raise OperationError(
+            "malformed",
+            "write one call: target.operation name=value; name=value, each name once; "
+            "in values ; = and \\ are written \\; \\= and \\\\",
+        )
+    app = APPS.get(action.target)
+    if app is None:
+        raise OperationError("unknown_target", f"unknown app {action.target[:80]!r}; known: {', '.join(APPS)}")
+    found = app.operations.get(action.operation)
+    if found is None:
+        known = ", ".join(app.operations)
+        raise OperationError(
+            "unknown_operation", f"{action.target} has no {action.operation[:80]!r}; it has: {known}"
+        )
+    return found
+
+
+def canonical(operation: Operation[Any], asked: Parameters) -> Action:
+    """The action in one form, whatever the agent wrote: defaults left out, values as their types have them, people
+    by their ids."""
+    return Action(operation.target, operation.name, asked.model_dump(mode="json", exclude_defaults=True))
+
+
+def apply(workspace: Workspace, action: Action) -> Effect:
+    """The action's effect; raises OperationError for anything that is refused, and then nothing has changed."""
+    operation = operation_of(action)
+    asked = checked(operation, action)
+    check_batch(asked)
+    if workspace.persona.traps:
+        check_traps(workspace, canonical(operation, asked))
+    impact = operation.impact(workspace, asked)
+    if impact is not None:
+        agreed = fingerprint(canonical(operation, asked))
+        if agreed not in workspace.confirmed:
+            raise unconfirmed(impact)
+        workspace = workspace.evolved(confirmed=workspace.confirmed - {agreed})
+    effect = operation.run(workspace, asked)
+    passed = effect.workspace.evolved(elapsed=effect.workspace.elapsed + operation.seconds)
+    return effect._replace(workspace=passed)
+
+
+@cache
+def tools() -> tuple[Tool, ...]:
+    """One for each operation, in the order of the apps; written once, which takes some 40 ms."""
+    return tuple(tool(each) for app in APPS.values() for each in app.operations.values())
+
+
+def action_of(call: str) -> Action:
+    """The action that a call says, as text or a JSON object; raises OperationError (``bad_value``) for neither."""
+    found = JSON.read(call) if call.lstrip().startswith("{") else None
+    action = read_call(call) if found is None else found.action
+    if action is None:
+        raise OperationError(
+            "bad_value",
+            "call must be written as it will be made, such as app.operation name=value, or as a JSON object with "
+            f"target_app, operation and an object of parameters; got {call[:60]!r}",
+        )
+    return action

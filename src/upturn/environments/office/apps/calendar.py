@@ -1,0 +1,313 @@
+"""The calendar: what is on, who is free, making and changing events, inviting people."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from upturn.environments.office.apps.operation import (
+    App,
+    Effect,
+    Id,
+    Impact,
+    Moment,
+    PageNumber,
+    Parameters,
+    People,
+    Text,
+    listing,
+)
+from upturn.environments.office.state import (
+    Attendee,
+    Event,
+    OperationError,
+    Workspace,
+    day_of,
+    is_outside,
+    later,
+    minutes_between,
+    named_day,
+    outsiders,
+    principals,
+)
+
+APP = App("calendar")
+OPENS, CLOSES = "08:00", "18:00"
+"""Between these, people can be asked to come."""
+_LONGEST = 14 * 24 * 60
+
+Day = Annotated[
+    str,
+    AfterValidator(named_day),
+    Field(description="such as 2026-03-02"),
+]
+
+
+class List(Parameters):
+    """Shows the user's events of a day, or of several days, by time."""
+
+    day: Day
+    until: Day | None = Field(None, description="the last day; left out = the same one")
+    title: str = Field("", description="words that the title contains")
+    page: PageNumber = 1
+
+
+class Read(Parameters):
+    """Shows an event with everybody who is invited and what they answered."""
+
+    id: Id
+
+
+class FreeBusy(Parameters):
+    """Shows when people are free on a day, all of them at once, between 08:00 and 18:00."""
+
+    people: People
+    day: Day
+    minutes: int = Field(30, ge=15, le=600, description="that they are to be free at a stretch")
+
+
+class Create(Parameters):
+    """Enters an event into the user's calendar and invites people to it."""
+
+    title: Text
+    start: Moment
+    end: Moment
+    people: People | None = None
+    place: str = ""
+    body: str = ""
+    is_online: bool = False
+
+
+class Move(Parameters):
+    """Moves an event that the user organises; everybody invited has to answer again."""
+
+    id: Id
+    start: Moment
+    end: Moment | None = Field(None, description="left out = it stays as long as it was")
+
+
+class Invite(Parameters):
+    """Invites more people to an event that the user organises."""
+
+    id: Id
+    people: People
+
+
+class Respond(Parameters):
+    """Answers an invitation."""
+
+    id: Id
+    response: Literal["accepted", "tentative", "declined"]
+
+
+class Cancel(Parameters):
+    """Cancels an event that the user organises, and tells everybody invited; the user has to agree first."""
+
+    id: Id
+    message: str = ""
+
+
+def event_of(workspace: Workspace, id_: str) -> Event:
+    """One that stands in the owner's calendar; raises OperationError for others, whether there are any or not."""
+    found = workspace.events.get(id_)
+    if found is None or not found.concerns(workspace.owner):
+        raise OperationError("not_found", f"no event {id_!r} in your calendar; calendar.list finds ids")
+    return found
+
+
+def _organised(workspace: Workspace, id_: str) -> Event:
+    """Raises OperationError for events of others and for cancelled ones."""
+    found = event_of(workspace, id_)
+    if found.organizer != workspace.owner:
+        raise OperationError("forbidden", f"{id_} is organised by {found.organizer}; calendar.respond answers them")
+    if found.is_cancelled:
+        raise OperationError("bad_value", f"{id_} is cancelled already")
+    return found
+
+
+def _invitation(workspace: Workspace, id_: str) -> Event:
+    """One that the owner is invited to, also where they declined; raises OperationError for others."""
+    found = workspace.events.get(id_)
+    if found is not None and any(each.person == workspace.owner for each in found.attendees):
+        return found
+    event_of(workspace, id_)
+    raise OperationError("bad_value", f"you are not invited to {id_}; you organise it")
+
+
+def _line(event: Event) -> str:
+    signs = f"{' online' if event.is_online else ''}{' cancelled' if event.is_cancelled else ''}"
+    end = event.end[11:] if day_of(event.end) == day_of(event.start) else event.end
+    return f"{event.id} {event.start}-{end} {event.title}{signs}"
+
+
+@APP.operation(List, is_reading=True)
+def list_(workspace: Workspace, asked: List) -> Effect:
+    """Ids, times and titles."""
+    if asked.until is not None and asked.until < asked.day:
+        raise OperationError("bad_value", f"until: {asked.until} comes before {asked.day}")
+    first, last = f"{asked.day} 00:00", f"{asked.until or asked.day} 24"  # after every moment of that day, as text
+    words = asked.title.lower()
+    found = [
+        event
+        for event in workspace.events.values()
+        if event.start <= last
+        and (event.start >= first or event.end > first)
+        and event.concerns(workspace.owner)
+        and words in event.title.lower()
+    ]
+    found.sort(key=lambda event: (event.start, event.id))
+    return Effect(workspace, listing([_line(event) for event in found], page=asked.page, empty="no events"))
+
+
+@APP.operation(Read, is_reading=True)
+def read(workspace: Workspace, asked: Read) -> Effect:
+    """The whole event."""
+    return Effect(workspace, shown(event_of(workspace, asked.id)))
+
+
+def shown(event: Event) -> str:
+    """As text, with everything that it has."""
+    lines = [_line(event), f"by {event.organizer}"]
+    if event.attendees:
+        lines.append("with " + ", ".join(f"{each.person} ({each.response})" for each in event.attendees))
+    lines += [f"at {event.place}"] if event.place else []
+    lines += [event.body] if event.body else []
+    return "\n".join(lines)
+
+
+@APP.operation(FreeBusy, is_reading=True)
+def free_busy(workspace: Workspace, asked: FreeBusy) -> Effect:
+    """Spans in which all are free."""
+    people = principals(workspace, asked.people)
+    outside = [each for each in people if is_outside(each)]
+    if outside:
+        raise OperationError("forbidden", f"calendars of people outside cannot be seen: {', '.join(outside)}")
+    everybody = frozenset().union(*(workspace.members(each) for each in people))
+    busy = [event for event in workspace.events.values() if any(event.concerns(each) for each in everybody)]
+    spans = free_spans(busy, f"{asked.day} {OPENS}", f"{asked.day} {CLOSES}", minutes=asked.minutes)
+    return Effect(workspace, "\n".join(f"{start[11:]}-{end[11:]}" for start, end in spans) or "no time is free")
+
+
+def free_spans(events: Iterable[Event], start: str, end: str, *, minutes: int) -> list[tuple[str, str]]:
+    """The longest spans of at least so many minutes within [start, end] that no event overlaps, in order."""
+    found: list[tuple[str, str]] = []
+    begin = start
+    overlapping = sorted((each.start, each.end) for each in events if each.overlaps(start, end))
+    for busy_from, busy_until in [*overlapping, (end, end)]:
+        if busy_from > begin and minutes_between(begin, min(busy_from, end)) >= minutes:
+            found.append((begin, min(busy_from, end)))
+        begin = max(begin, busy_until)
+    return found
+
+
+def made(workspace: Workspace, asked: Create) -> Event:
+    """The event that is asked for, without an id of its own; raises OperationError for times that cannot be."""
+    _check_span(asked.start, asked.end)
+    return Event(
+        id="event",
+        title=asked.title,
+        start=asked.start,
+        end=asked.end,
+        organizer=workspace.owner,
+        attendees=_attendees(workspace, asked.people or ()),
+        place=asked.place,
+        body=asked.body,
+        is_online=asked.is_online,
+    )
+
+
+def _check_span(start: str, end: str) -> None:
+    length = minutes_between(start, end)
+    if not 0 < length <= _LONGEST:
+        raise OperationError("bad_value", f"end must come after start, within two weeks; got {start} to {end}")
+
+
+def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, ...]:
+    """Everybody behind the ids but the owner, sorted."""
+    found = frozenset().union(*(workspace.members(each) for each in principals(workspace, tuple(people))))
+    return tuple(Attendee(each) for each in sorted(found) if each != workspace.owner)
+
+
+def telling(workspace: Workspace, event: Event) -> Impact | None:
+    """Agreement is needed where somebody outside is told of the event, or of what becomes of it."""
+    outside = _outside(workspace, event)
+    return Impact("send", shown(event), outside) if outside else None
+
+
+def _outside(workspace: Workspace, event: Event) -> tuple[str, ...]:
+    return outsiders(workspace, (event.organizer, *(each.person for each in event.attendees)))
+
+
+def entered(workspace: Workspace, event: Event) -> Effect:
+    """The event under an id of its own; the answer is the id, with what it overlaps in the owner's calendar."""
+    taken, id_ = workspace.fresh("e")
+    done = replace(event, id=id_)
+    clashes = [
+        each.id
+        for each in workspace.events.values()
+        if each.overlaps(event.start, event.end) and each.concerns(workspace.owner)
+    ]
+    told = f"{id_}, overlaps {', '.join(sorted(clashes))}" if clashes else id_
+    return Effect(taken.with_items(done), told)
+
+
+@APP.operation(Create, impact=lambda workspace, asked: telling(workspace, made(workspace, asked)))
+def create(workspace: Workspace, asked: Create) -> Effect:
+    """A new event; the answer is its id."""
+    return entered(workspace, made(workspace, asked))
+
+
+def _moved(workspace: Workspace, asked: Move) -> Event:
+    event = _organised(workspace, asked.id)
+    end = asked.end or later(asked.start, minutes=minutes_between(event.start, event.end))
+    _check_span(asked.start, end)
+    again = tuple(Attendee(each.person) for each in event.attendees)
+    return replace(event, start=asked.start, end=end, attendees=again)
+
+
+@APP.operation(Move, impact=lambda workspace, asked: telling(workspace, _moved(workspace, asked)))
+def move(workspace: Workspace, asked: Move) -> Effect:
+    """To another time; who was invited has not answered then."""
+    return Effect(workspace.with_items(_moved(workspace, asked)), "moved")
+
+
+def _invited(workspace: Workspace, asked: Invite) -> Event:
+    event = _organised(workspace, asked.id)
+    there = {each.person for each in event.attendees}
+    more = [each for each in _attendees(workspace, asked.people) if each.person not in there]
+    return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda each: each.person)))
+
+
+@APP.operation(Invite, impact=lambda workspace, asked: telling(workspace, _invited(workspace, asked)))
+def invite(workspace: Workspace, asked: Invite) -> Effect:
+    """Who is invited already stays as they are."""
+    return Effect(workspace.with_items(_invited(workspace, asked)), "invited")
+
+
+def _answered(workspace: Workspace, asked: Respond) -> Event:
+    event = _invitation(workspace, asked.id)
+    answered = tuple(
+        Attendee(each.person, asked.response) if each.person == workspace.owner else each
+        for each in event.attendees
+    )
+    return replace(event, attendees=answered)
+
+
+@APP.operation(Respond, impact=lambda workspace, asked: telling(workspace, _answered(workspace, asked)))
+def respond(workspace: Workspace, asked: Respond) -> Effect:
+    """Changes the owner's answer, also one that took the event out of their calendar."""
+    return Effect(workspace.with_items(_answered(workspace, asked)), asked.response)
+
+
+def _cancelling(workspace: Workspace, asked: Cancel) -> Impact:
+    event = _organised(workspace, asked.id)
+    return Impact("delete", "\n".join((shown(event), asked.message)).strip(), _outside(workspace, event))
+
+
+@APP.operation(Cancel, impact=_cancelling)
+def cancel(workspace: Workspace, asked: Cancel) -> Effect:
+    """The event stays in the calendar, as cancelled, with the message as its text."""
+    event = _organised(workspace, asked.id)
+    gone = replace(event, is_cancelled=True, body=asked.message or event.body)
+    return Effect(workspace.with_items(gone), "cancelled")

@@ -1,0 +1,52 @@
+"""How files are found and written: what every app that has files shares."""
+
+from dataclasses import replace
+from typing import TypeVar
+
+from upturn.environments.office.apps.operation import Effect
+from upturn.environments.office.apps.safety import check_right, has_right, sensitivity
+from upturn.environments.office.state import Content, File, OperationError, Version, Workspace
+
+ContentT = TypeVar("ContentT", bound=Content)
+
+
+def file_of(workspace: Workspace, id_: str) -> File:
+    """A file that the owner may read and that is not in the recycle bin; raises OperationError for others."""
+    found = workspace.files.get(id_)
+    if found is None or found.is_deleted:
+        raise OperationError("not_found", f"no file {id_!r}; sharepoint.search finds ids")
+    check_right(workspace, found, "read")
+    return found
+
+
+def opened(workspace: Workspace, id_: str, kind: type[ContentT], *, noun: str) -> tuple[File, ContentT]:
+    """The file with its content; raises OperationError where the content is of another kind than ``noun``."""
+    found = file_of(workspace, id_)
+    if not isinstance(found.content, kind):
+        raise OperationError("bad_value", f"{found.name} is no {noun}")
+    return found, found.content
+
+
+def rewritten(workspace: Workspace, file: File, content: Content) -> Workspace:
+    """The workspace in which the file has this content; what it had is kept as a version.
+
+    Raises OperationError where the owner may not edit it.
+    """
+    check_right(workspace, file, "edit")
+    before = Version(file.content, file.by, file.at)
+    return workspace.with_items(
+        replace(file, content=content, by=workspace.owner, at=workspace.now, versions=(*file.versions, before))
+    )
+
+
+def saved(workspace: Workspace, file: File, content: Content, text: str) -> Effect:
+    """The file has this content, as ``rewritten``; it costs what opening the file does, which goes before."""
+    return Effect(rewritten(workspace, file, content), text, sensitivity(workspace, file.id, file.label))
+
+
+def readable(workspace: Workspace) -> list[File]:
+    """All files that the owner may read and that are not in the recycle bin, by path."""
+    found = [
+        each for each in workspace.files.values() if not each.is_deleted and has_right(workspace, each, "read")
+    ]
+    return sorted(found, key=lambda each: each.path)

@@ -1,0 +1,441 @@
+"""Workbooks: looking at sheets, writing cells and formulas, arranging, summing up and formatting them.
+
+A workbook is the content of a file. Looking at it needs the right to read it, everything else the right to edit it;
+opening what is sensitive costs, whatever is done with it. Every change keeps what the file was as a version; what
+changes nothing keeps none. Cells hold texts in one form (007 is 7, ``= sum( b2:b5 )`` is ``=SUM(B2:B5)``), so that
+two ways of writing the same are the same.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from upturn.environments.office.apps.cell_block import MAX_WRITTEN, CellText, Rows
+from upturn.environments.office.apps.macro import MACROS, MacroName
+from upturn.environments.office.apps.open_workbook import (
+    Opened,
+    changed,
+    entered,
+    formula_tree,
+    sheet_like,
+    told_values,
+    with_entered,
+    workbook,
+)
+from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, Text, listing, paged
+from upturn.environments.office.apps.pivot import pivoted
+from upturn.environments.office.apps.sheet_view import cell_list, look_of, outline, rows_of, short
+from upturn.environments.office.apps.table_arrangement import (
+    Order,
+    column_of,
+    reordered,
+    sorting_order,
+    table_in,
+    visible_rows,
+    with_formats,
+)
+from upturn.environments.office.formulas import moved, quoted, shown_in, value_of, written
+from upturn.environments.office.state import (
+    Aggregate,
+    Area,
+    CellFormat,
+    Chart,
+    ChartKind,
+    OperationError,
+    Pivot,
+    Place,
+    Sheet,
+    Workspace,
+    area_of,
+    column_letters,
+    is_formula,
+    place_of,
+)
+
+APP = App("excel")
+_MAX_SHEETS = 50
+_SHEET_NAME = re.compile(r"[^\\/?*:\[\]\x00-\x1f]{1,31}")
+_COLOURS = {
+    "yellow": "FFFF00",
+    "green": "92D050",
+    "red": "FF0000",
+    "orange": "FFC000",
+    "blue": "00B0F0",
+    "grey": "BFBFBF",
+    "none": "",
+}
+_FILL = re.compile(r"[0-9A-F]{6}")
+
+Cell = Annotated[str, AfterValidator(lambda text: place_of(text).address), Field(description="such as B3")]
+Cells = Annotated[
+    str, AfterValidator(lambda text: area_of(text).text), Field(description="such as A1:B4, B3 or B:D")
+]
+NumberFormat = Literal["general", "0", "0.00", "0%", "0.0%", "#,##0", "#,##0.00", "yyyy-mm-dd"]
+
+
+def _colour(text: str) -> str:
+    found = _COLOURS.get(text.lower(), text.removeprefix("#").upper())
+    if found and not _FILL.fullmatch(found):
+        raise OperationError(
+            "bad_value", f"fill is one of {', '.join(_COLOURS)}, or six hex digits; got {text[:60]!r}"
+        )
+    return found
+
+
+class OfBook(Parameters):
+    """What every operation on a workbook is given."""
+
+    id: Id = Field(description="of the file")
+
+
+class OfSheet(OfBook):
+    """What every operation on one of its sheets is given."""
+
+    sheet: Id | None = Field(None, description="left out = the only one")
+
+
+class Open(OfBook):
+    """Shows the sheets of a workbook: what they take up, their headers and first rows."""
+
+    page: PageNumber = 1
+
+
+class ReadRange(OfSheet):
+    """Shows the cells of a range; rows that a filter hides are left out."""
+
+    range: Cells | None = Field(None, description="such as A1:B4; left out = all that is used")
+    show: Literal["values", "formulas", "formats"] = "values"
+    page: PageNumber = 1
+
+
+class Find(OfSheet):
+    """Finds cells by what they show, in all sheets or one."""
+
+    text: Text
+    is_whole: bool = Field(False, description="whether the cell shows nothing else")
+    sheet: Id | None = Field(None, description="left out = all")
+    page: PageNumber = 1
+
+
+class WriteRange(OfSheet):
+    """Writes a block of values or formulas, from a cell to the right and down."""
+
+    at: Cell = Field(description="the upper left cell, such as B3")
+    rows: Rows
+
+
+class InsertFormula(OfSheet):
+    """Writes a formula into a cell, or into all cells of a range, each naming cells as far away as the first."""
+
+    range: Cells
+    formula: CellText = Field(min_length=1, description="such as =SUM(B2:B5)")
+
+
+class CreateChart(OfSheet):
+    """Draws a range whose first row is its header."""
+
+    kind: ChartKind
+    range: Cells
+    title: CellText = ""
+
+
+class PivotTable(OfSheet):
+    """Sums up a table by one of its columns, into cells from ``at`` on."""
+
+    rows: Text = Field(description="header or letter of the column whose values become rows")
+    values: Text = Field(description="header or letter of the column that is summed up")
+    how: Aggregate = "sum"
+    at: Cell
+    to_sheet: Id | None = Field(None, description="where it is written; left out = the same sheet")
+    range: Cells | None = Field(None, description="the table with its header; left out = all that is used")
+
+
+class Sort(OfSheet):
+    """Puts the rows of a table into the order of one column."""
+
+    by: Text = Field(description="header or letter of the column")
+    order: Order = "asc"
+    range: Cells | None = Field(None, description="the table with its header; left out = all that is used")
+    has_header: bool = Field(True, description="whether the first row stays where it is")
+
+
+class Filter(OfSheet):
+    """Shows only rows that have this value in a column; without a value shows all again."""
+
+    column: Text = Field(description="header or letter")
+    value: CellText = ""
+
+
+class Format(OfSheet):
+    """Changes how cells look; what is not given stays."""
+
+    range: Cells
+    bold: bool | None = None
+    italic: bool | None = None
+    fill: Annotated[str, AfterValidator(_colour)] | None = Field(
+        None, description="yellow, green, red, orange, blue, grey, none, or six hex digits"
+    )
+    number: NumberFormat | None = None
+
+
+class AddSheet(OfBook):
+    """Adds an empty sheet behind the others."""
+
+    name: Text
+
+
+class RunMacro(OfSheet):  # noqa: D101  # below
+    name: MacroName
+    range: Cells | None = Field(None, description="the table with its header; left out = all that is used")
+
+
+RunMacro.__doc__ = f"Runs a macro on a table: {'; '.join(f'{name} {each.about}' for name, each in MACROS.items())}."
+
+
+@APP.operation(Open, is_reading=True)
+def open_(workspace: Workspace, asked: Open) -> Effect:
+    """Sheets as their extent, header and first rows."""
+    found = workbook(workspace, asked.id, "read")
+    shown = paged(list(found.book.sheets), page=asked.page, shown=5)
+    lines = [line for name in shown.items for line in outline(found.book, name)]
+    return found.told("\n".join((found.file.path, *lines, *([shown.note] if shown.note else []))))
+
+
+@APP.operation(ReadRange, is_reading=True)
+def read_range(workspace: Workspace, asked: ReadRange) -> Effect:
+    """One row a line, cells between ``|``; of one cell what it shows."""
+    found = workbook(workspace, asked.id, "read")
+    name = found.named(asked.sheet)
+    sheet = found.book.sheets[name]
+    area = None if asked.range is None else area_of(asked.range)
+    if area is not None and area.size == 1 and asked.show == "values":
+        return found.told(shown_in(found.book, name, area.text) or "empty")
+    used = sheet.used.area if area is None else sheet.used.area and area.within(sheet.used.area)
+    if used is None:
+        return found.told("empty")
+    if asked.show == "values":
+        return found.told(rows_of(found.book, name, used, page=asked.page))
+    if asked.show == "formulas":
+        texts = {at: sheet.cells[at] for at in sheet.used.formulas}
+    else:
+        texts = {at: look_of(each) for at, each in sheet.formats.items()}
+    return found.told(cell_list(texts, used, page=asked.page, empty=f"no {asked.show}"))
+
+
+@APP.operation(Find, is_reading=True)
+def find(workspace: Workspace, asked: Find) -> Effect:
+    """Sheets, addresses and what they show."""
+    found = workbook(workspace, asked.id, "read")
+    names: Sequence[str] = list(found.book.sheets) if asked.sheet is None else [found.named(asked.sheet)]
+    wanted = asked.text.casefold()
+    hits = []
+    for name in names:
+        sheet = found.book.sheets[name]
+        for address, text in sheet.cells.items():
+            shown = shown_in(found.book, name, address) if is_formula(text) else text.removeprefix("'")
+            folded = shown.casefold()
+            if wanted == folded or (not asked.is_whole and wanted in folded):
+                place = place_of(address)
+                hits.append((name, place.row, place.column, f"{quoted(name)}!{address}: {short(shown)}"))
+    order = {name: at for at, name in enumerate(names)}
+    hits.sort(key=lambda hit: (order[hit[0]], *hit[1:3]))
+    return found.told(listing([hit[-1] for hit in hits], page=asked.page, shown=20, empty="no such cells"))
+
+
+@APP.operation(WriteRange)
+def write_range(workspace: Workspace, asked: WriteRange) -> Effect:
+    """What formulas among the cells show."""
+    found = workbook(workspace, asked.id, "edit")
+    name = found.named(asked.sheet)
+    area = _block_area(place_of(asked.at), asked.rows)
+    texts = {
+        f"{column_letters(area.first.column + column)}{area.first.row + row}": entered(found.book, name, text)
+        for row, cells in enumerate(asked.rows)
+        for column, text in enumerate(cells)
+    }
+    return _written(found, name, texts, f"wrote {area.text}")
+
+
+def _block_area(first: Place, rows: tuple[tuple[str, ...], ...]) -> Area:
+    widths = {len(row) for row in rows}
+    if len(widths) > 1 or 0 in widths:
+        raise OperationError("bad_value", f"rows must be equally long, got {sorted(widths)} cells")
+    area = Area(first, Place(first.column + len(rows[0]) - 1, first.row + len(rows) - 1))
+    _check_writable(area)
+    return area
+
+
+def _check_writable(area: Area) -> None:
+    if area.size > MAX_WRITTEN:
+        raise OperationError("bad_value", f"at most {MAX_WRITTEN} cells at once, got {area.size}")
+    if not area.last.is_on_sheet:
+        raise OperationError("bad_value", f"no sheet reaches to {area.last.address}")
+
+
+def _written(found: Opened, name: str, texts: dict[str, str], told: str) -> Effect:
+    book = with_entered(found.book, name, texts)
+    values = told_values(book, name, texts)
+    return found.saved(book, f"{told}; {values}" if values else told)
+
+
+@APP.operation(InsertFormula)
+def insert_formula(workspace: Workspace, asked: InsertFormula) -> Effect:
+    """What the cells show then."""
+    found = workbook(workspace, asked.id, "edit")
+    name, area = found.named(asked.sheet), area_of(asked.range)
+    _check_writable(area)
+    tree = formula_tree(found.book, name, asked.formula if asked.formula.startswith("=") else f"={asked.formula}")
+    texts = {
+        f"{column_letters(column)}{row}": written(
+            moved(tree, columns=column - area.first.column, rows=row - area.first.row)
+        )
+        for row in area.rows
+        for column in area.columns
+    }
+    return _written(found, name, texts, f"wrote {area.text}")
+
+
+@APP.operation(CreateChart)
+def create_chart(workspace: Workspace, asked: CreateChart) -> Effect:
+    """The chart on the sheet."""
+    found = workbook(workspace, asked.id, "edit")
+    name = found.named(asked.sheet)
+    table = table_in(found.book.sheets[name], area_of(asked.range))
+    values = (value_of(found.book, name, at) for _, at in found.book.sheets[name].filled(table))
+    if table.height < 2 or not any(isinstance(value, float) for value in values):
+        raise OperationError("bad_value", f"a chart needs a header and numbers below it; {asked.range} has none")
+    sheet = found.book.sheets[name]
+    charts = (*sheet.charts, Chart(asked.kind, asked.range, asked.title))
+    return found.saved(
+        found.book.with_sheet(name, replace(sheet, charts=charts)), f"{asked.kind} chart of {asked.range} on {name}"
+    )
+
+
+@APP.operation(PivotTable)
+def pivot_table(workspace: Workspace, asked: PivotTable) -> Effect:
+    """Where it is, with its total."""
+    found = workbook(workspace, asked.id, "edit")
+    name = found.named(asked.sheet)
+    target = name if asked.to_sheet is None else found.named(asked.to_sheet)
+    source = table_in(found.book.sheets[name], None if asked.range is None else area_of(asked.range))
+    rows, values = (column_of(found.book, name, source, text) for text in (asked.rows, asked.values))
+    table = pivoted(found.book, name, source, rows=rows, values=values, how=asked.how)
+    area = _block_area(place_of(asked.at), tuple(map(tuple, table)))
+    sheet = found.book.sheets[target]
+    taken = next((address for _, address in sheet.filled(area)), None)
+    if taken is not None:
+        raise OperationError("bad_value", f"{area.text} is needed and {taken} is not empty; choose another at")
+    first, last = (Place(column, source.first.row).address for column in (rows, values))
+    pivot = Pivot(
+        source.text if target == name else f"{quoted(name)}!{source.text}",
+        shown_in(found.book, name, first) or first,
+        shown_in(found.book, name, last) or last,
+        asked.how,
+        asked.at,
+    )
+    cells = {
+        f"{column_letters(area.first.column + column)}{area.first.row + row}": text
+        for row, texts in enumerate(table)
+        for column, text in enumerate(texts)
+    }
+    after = replace(sheet.with_cells(cells), pivots=(*sheet.pivots, pivot))
+    return found.saved(found.book.with_sheet(target, after), f"pivot table in {area.text}; total {table[-1][1]}")
+
+
+@APP.operation(Sort)
+def sort(workspace: Workspace, asked: Sort) -> Effect:
+    """The rows in order; formulas move with them."""
+    found = workbook(workspace, asked.id, "edit")
+    name = found.named(asked.sheet)
+    sheet = found.book.sheets[name]
+    table = table_in(sheet, None if asked.range is None else area_of(asked.range))
+    column = column_of(found.book, name, table, asked.by)
+    body = table.below(1) if asked.has_header else table
+    if body is None:
+        raise OperationError("bad_value", f"{table.text} has no rows below its header")
+    order = sorting_order(found.book, name, body, column=column, order=asked.order)
+    after = reordered(sheet, body, order)
+    book = changed(found.book, name, after, after.used.formulas)
+    return found.saved(book, f"sorted {body.text} by {asked.by}, {asked.order}")
+
+
+@APP.operation(Filter)
+def filter_(workspace: Workspace, asked: Filter) -> Effect:
+    """How many rows are in sight."""
+    found = workbook(workspace, asked.id, "edit")
+    name = found.named(asked.sheet)
+    sheet = found.book.sheets[name]
+    table = table_in(sheet, None)
+    letters = column_letters(column_of(found.book, name, table, asked.column))
+    kept = {column: value for column, value in sheet.filters.items() if column != letters}
+    if asked.value:
+        values = [shown_in(found.book, name, f"{letters}{row}") for row in table.rows[1:]]
+        value = next((each for each in values if each.casefold() == asked.value.casefold()), None)
+        if value is None:
+            known = ", ".join(dict.fromkeys(values))
+            raise OperationError("not_found", f"no row has {asked.value[:60]!r} there; there are: {known[:200]}")
+        kept[letters] = value
+    after = replace(sheet, filters=kept)
+    book = found.book.with_sheet(name, after)
+    seen = visible_rows(book, name, table.rows[1:])
+    return found.saved(book, f"{len(seen)} of {table.height - 1} rows are shown")
+
+
+@APP.operation(Format)
+def format_(workspace: Workspace, asked: Format) -> Effect:
+    """The cells' looks."""
+    found = workbook(workspace, asked.id, "edit")
+    name, area = found.named(asked.sheet), area_of(asked.range)
+    if not asked.model_fields_set & {"bold", "italic", "fill", "number"}:
+        raise OperationError("missing_parameter", "give at least one of bold, italic, fill, number")
+    sheet = found.book.sheets[name]
+    if area.size > MAX_WRITTEN:
+        area = (sheet.used.area and area.within(sheet.used.area)) or area
+    _check_writable(area)
+    addresses = [Place(column, row).address for row in area.rows for column in area.columns]
+    formats = {address: _with_look(sheet.formats.get(address, CellFormat()), asked) for address in addresses}
+    return found.saved(found.book.with_sheet(name, with_formats(sheet, formats)), f"formatted {area.text}")
+
+
+def _with_look(before: CellFormat, asked: Format) -> CellFormat | None:
+    """None = as it is by default."""
+    after = CellFormat(
+        before.is_bold if asked.bold is None else asked.bold or None,
+        before.is_italic if asked.italic is None else asked.italic or None,
+        before.fill if asked.fill is None else asked.fill or None,
+        before.number if asked.number is None else (None if asked.number == "general" else asked.number),
+    )
+    return None if after == CellFormat() else after
+
+
+@APP.operation(AddSheet)
+def add_sheet(workspace: Workspace, asked: AddSheet) -> Effect:
+    """The sheet, empty."""
+    found = workbook(workspace, asked.id, "edit")
+    if not _SHEET_NAME.fullmatch(asked.name) or asked.name[0] == "'" or asked.name[-1] == "'":
+        raise OperationError(
+            "bad_value", f"names have 1 to 31 characters, none of \\ / ? * : [ ]; got {asked.name[:60]!r}"
+        )
+    if (taken := sheet_like(found.book, asked.name)) is not None:
+        raise OperationError("bad_value", f"there is a sheet {taken!r} already")
+    if len(found.book.sheets) >= _MAX_SHEETS:
+        raise OperationError("bad_value", f"a workbook has at most {_MAX_SHEETS} sheets")
+    return found.saved(found.book.with_sheet(asked.name, Sheet({})), f"added {asked.name}")
+
+
+@APP.operation(RunMacro)
+def run_macro(workspace: Workspace, asked: RunMacro) -> Effect:
+    """How many cells are other than before."""
+    found = workbook(workspace, asked.id, "edit")
+    name = found.named(asked.sheet)
+    sheet = found.book.sheets[name]
+    table = table_in(sheet, None if asked.range is None else area_of(asked.range))
+    after = MACROS[asked.name].run(found.book, name, table)
+    book = changed(found.book, name, after, after.used.formulas)
+    different = sum(
+        sheet.cells.get(address) != after.cells.get(address) for address in {**sheet.cells, **after.cells}
+    )
+    return found.saved(book, f"{asked.name} on {table.text}: {different} cells changed")

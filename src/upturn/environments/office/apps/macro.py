@@ -1,0 +1,153 @@
+"""Macros: named, safe changes of a table, each a pure function. There are no others, and none can be written."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from upturn.environments.office.apps.table_arrangement import reordered, with_formats
+from upturn.environments.office.formulas import shown_in, sorting_key, trimmed, value_of
+from upturn.environments.office.state import (
+    Area,
+    Book,
+    CellFormat,
+    OperationError,
+    Place,
+    Sheet,
+    cell_text,
+    column_letters,
+    is_formula,
+    tidy,
+)
+
+MacroName = Literal[
+    "trim_text",
+    "text_to_numbers",
+    "remove_duplicates",
+    "remove_empty_rows",
+    "fill_blanks_with_zero",
+    "fill_down",
+    "total_row",
+    "values_only",
+    "bold_header",
+    "freeze_header",
+]
+TOTAL = "Total"
+_WRITTEN_NUMBER = re.compile(
+    r"'?\s*(-?)\s*[$€£]?\s*([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)\s*[€£]?\s*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """One macro."""
+
+    run: Callable[[Book, str, Area], Sheet]
+    """Of a book, a sheet's name and a table in it, whose first row is its header, the sheet afterwards."""
+    about: str
+    """What it does, as agents are told."""
+
+
+def _texts(change: Callable[[str], str]) -> Callable[[Book, str, Area], Sheet]:
+    """Changes every cell that is no formula."""
+
+    def run(book: Book, name: str, table: Area) -> Sheet:
+        sheet = book.sheets[name]
+        cells = {address: sheet.cells[address] for _, address in sheet.filled(table)}
+        return sheet.with_cells({at: change(text) for at, text in cells.items() if not is_formula(text)})
+
+    return run
+
+
+def _as_number(text: str) -> str:
+    """The number that a text such as 1,200 or $5 stands for, or the text itself."""
+    match = _WRITTEN_NUMBER.fullmatch(text)
+    return tidy(f"{match[1]}{match[2].replace(',', '')}") if match is not None else text
+
+
+def _remove_duplicates(book: Book, name: str, table: Area) -> Sheet:
+    seen: set[tuple[tuple[int, float | str], ...]] = set()
+    kept = [table.first.row]
+    for row in table.rows[1:]:
+        values = [value_of(book, name, Place(column, row).address) for column in table.columns]
+        key = tuple(map(sorting_key, values))
+        if key not in seen:
+            seen.add(key)
+            kept.append(row)
+    return reordered(book.sheets[name], table, kept)
+
+
+def _remove_empty_rows(book: Book, name: str, table: Area) -> Sheet:
+    sheet = book.sheets[name]
+    filled = {place.row for place, _ in sheet.filled(table)}
+    return reordered(sheet, table, [row for row in table.rows if row in filled])
+
+
+def _fill_with_zero(book: Book, name: str, table: Area) -> Sheet:
+    sheet = book.sheets[name]
+    addresses = (Place(column, row).address for row in table.rows[1:] for column in table.columns)
+    return sheet.with_cells({address: "0" for address in addresses if address not in sheet.cells})
+
+
+def _fill_down(book: Book, name: str, table: Area) -> Sheet:
+    sheet = book.sheets[name]
+    texts: dict[str, str] = {}
+    for column in table.columns:
+        above = ""
+        for row in table.rows[1:]:
+            address = Place(column, row).address
+            if address in sheet.cells:
+                above = cell_text(value_of(book, name, address))
+            elif above:
+                texts[address] = above
+    return sheet.with_cells(texts)
+
+
+def _total_row(book: Book, name: str, table: Area) -> Sheet:
+    sheet, below = book.sheets[name], table.last.row + 1
+    if table.height < 2:
+        raise OperationError("bad_value", f"{table.text} has no rows below its header")
+    if shown_in(book, name, table.first._replace(row=table.last.row).address) == TOTAL:
+        raise OperationError("bad_value", f"row {table.last.row} is a total already")
+    texts = {Place(table.first.column, below).address: TOTAL}
+    for column in list(table.columns)[1:]:
+        letters = column_letters(column)
+        values = [value_of(book, name, f"{letters}{row}") for row in table.rows[1:]]
+        if any(isinstance(value, float) for value in values):
+            texts[f"{letters}{below}"] = f"=SUM({letters}{table.first.row + 1}:{letters}{table.last.row})"
+    taken = [address for address in texts if address in sheet.cells]
+    if taken or not Place(1, below).is_on_sheet:
+        raise OperationError("bad_value", f"there is no room for a total below {table.text}: {', '.join(taken)}")
+    return sheet.with_cells(texts)
+
+
+def _values_only(book: Book, name: str, table: Area) -> Sheet:
+    formulas = book.sheets[name].used.formulas
+    inside = [address for address, place in formulas.items() if place in table]
+    return book.sheets[name].with_cells({each: cell_text(value_of(book, name, each)) for each in inside})
+
+
+def _bold_header(book: Book, name: str, table: Area) -> Sheet:
+    sheet = book.sheets[name]
+    addresses = [Place(column, table.first.row).address for column in table.columns]
+    formats = {each: replace(sheet.formats.get(each, CellFormat()), is_bold=True) for each in addresses}
+    return with_formats(sheet, formats)
+
+
+def _freeze_header(book: Book, name: str, table: Area) -> Sheet:
+    return replace(book.sheets[name], frozen_rows=table.first.row)
+
+
+MACROS: Mapping[MacroName, Macro] = {
+    "trim_text": Macro(_texts(lambda text: tidy(trimmed(text))), "takes needless blanks out of texts"),
+    "text_to_numbers": Macro(_texts(_as_number), "makes numbers of texts such as 1,200 or $5"),
+    "remove_duplicates": Macro(_remove_duplicates, "takes out rows that say the same as one above"),
+    "remove_empty_rows": Macro(_remove_empty_rows, "takes out rows without anything in them"),
+    "fill_blanks_with_zero": Macro(_fill_with_zero, "writes 0 into empty cells below the header"),
+    "fill_down": Macro(_fill_down, "writes what stands above into empty cells below the header"),
+    "total_row": Macro(_total_row, "writes Total and the sums of columns of numbers below the table"),
+    "values_only": Macro(_values_only, "replaces formulas by what they show"),
+    "bold_header": Macro(_bold_header, "makes the first row bold"),
+    "freeze_header": Macro(_freeze_header, "keeps the first row in sight"),
+}
+assert set(MACROS) == set(get_args(MacroName))

@@ -1,0 +1,134 @@
+"""Workbooks among the files of a workspace: opening one with the right to it, entering cells, saving it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from upturn.environments.office.apps.drive import opened, rewritten
+from upturn.environments.office.apps.operation import Effect
+from upturn.environments.office.apps.safety import check_right, sensitivity
+from upturn.environments.office.formulas import (
+    MAX_WORK,
+    FormulaError,
+    Node,
+    Reference,
+    cycle_of,
+    mapped,
+    parsed,
+    quoted,
+    shown_in,
+    work_of,
+    written,
+)
+from upturn.environments.office.state import Book, File, OperationError, Right, Sheet, Workspace, is_formula, tidy
+
+_MANY = 8
+"""Formulas whose values are told after one action."""
+
+
+class Opened(NamedTuple):
+    """A workbook that may be read, or edited where that was asked for."""
+
+    workspace: Workspace
+    file: File
+    book: Book
+    costs: Mapping[str, float]
+    """Of opening it."""
+
+    def named(self, sheet: str | None) -> str:
+        """A sheet's name as the book has it; None = the only sheet. Raises OperationError where there is none."""
+        names = ", ".join(self.book.sheets)
+        if sheet is None:
+            if len(self.book.sheets) != 1:
+                raise OperationError("missing_parameter", f"sheet is required; {self.file.id} has: {names}")
+            return next(iter(self.book.sheets))
+        found = sheet_like(self.book, sheet)
+        if found is None:
+            raise OperationError("not_found", f"{self.file.id} has no sheet {sheet!r}; it has: {names}")
+        return found
+
+    def told(self, text: str) -> Effect:
+        """Nothing changes."""
+        return Effect(self.workspace, text, self.costs)
+
+    def saved(self, book: Book, text: str) -> Effect:
+        """The file has this content; a version is kept unless it is as it was."""
+        if all(self.book.sheets.get(name) == sheet for name, sheet in book.sheets.items()):
+            return self.told(text)
+        return Effect(rewritten(self.workspace, self.file, book), text, self.costs)
+
+
+def workbook(workspace: Workspace, id_: str, right: Right) -> Opened:
+    """The workbook; raises OperationError where there is none, or no such right to it."""
+    file, book = opened(workspace, id_, Book, noun="workbook")
+    check_right(workspace, file, right)
+    return Opened(workspace, file, book, sensitivity(workspace, file.id, file.label))
+
+
+def sheet_like(book: Book, name: str) -> str | None:
+    """The name of the sheet in the case that the book has it in; None = there is no such sheet."""
+    if name in book.sheets:
+        return name
+    return next((each for each in book.sheets if each.casefold() == name.casefold()), None)
+
+
+def entered(book: Book, name: str, text: str) -> str:
+    """What a cell of the sheet holds when this is typed in; raises OperationError for unreadable formulas."""
+    if not is_formula(text):
+        return tidy(text)
+    return written(formula_tree(book, name, text))
+
+
+def formula_tree(book: Book, name: str, text: str) -> Node:
+    """A formula for a cell of the sheet, whose own name it does not need; raises OperationError as ``entered``."""
+
+    def known(reference: Reference) -> Reference:
+        if reference.sheet is None:
+            return reference
+        found = sheet_like(book, reference.sheet)
+        if found is None:
+            names = ", ".join(map(quoted, book.sheets))
+            raise OperationError("bad_formula", f"there is no sheet {reference.sheet!r}; there are: {names}")
+        return replace(reference, sheet=None if found == name else found)
+
+    try:
+        return mapped(parsed(text).tree, known)
+    except FormulaError as exc:
+        raise OperationError(
+            "bad_formula", f"{text[:60]!r}: {exc}; a text that begins with = is written with ' before it"
+        ) from None
+
+
+def with_entered(book: Book, name: str, texts: Mapping[str, str]) -> Book:
+    """The book with these texts by address, each as ``entered`` gives it; raises OperationError as ``changed``."""
+    return changed(book, name, book.sheets[name].with_cells(texts), texts)
+
+
+def changed(before: Book, name: str, sheet: Sheet, addresses: Iterable[str]) -> Book:
+    """The book with this sheet new.
+
+    Raises OperationError where one of these cells needs itself, and where there is more to compute than
+    ``MAX_WORK`` and than before.
+    """
+    book = before.with_sheet(name, sheet)
+    work = work_of(book)
+    if work > MAX_WORK and work > work_of(before):
+        raise OperationError(
+            "bad_formula",
+            f"its formulas would read {work:,} cells and signs in all, at most are {MAX_WORK:,}; "
+            "name smaller ranges, or write fewer formulas",
+        )
+    ring = cycle_of(book, ((name, address) for address in addresses))
+    if ring:
+        cells = [address if sheet == name else f"{quoted(sheet)}!{address}" for sheet, address in ring]
+        shown = [*cells[:_MANY], *(["…"] if len(cells) > _MANY else []), cells[0]]
+        raise OperationError("bad_formula", f"that would be a ring: {' → '.join(shown)}")
+    return book
+
+
+def told_values(book: Book, name: str, addresses: Iterable[str]) -> str:
+    """What the first few of these cells show, for those that are formulas; empty for none."""
+    formulas = [each for each in addresses if is_formula(book.sheets[name].cells.get(each, ""))]
+    told = [f"{each} shows {shown_in(book, name, each) or 'nothing'}" for each in formulas[:_MANY]]
+    more = [f"and {len(formulas) - _MANY} more formulas"] if len(formulas) > _MANY else []
+    return "; ".join((*told, *more))

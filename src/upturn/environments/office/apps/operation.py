@@ -1,0 +1,234 @@
+"""The contract of an operation: typed parameters, what it does, and what an agent gets instead.
+
+The parameters of an operation are a pydantic model, from which its tool schema is made too. Agents that write plain
+text give every value as text, so numbers, moments and lists are read from text as well. Order of checks: target and
+operation exist, parameters are known, complete and of their type; then the operation runs, and may still refuse.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from upturn.environments.office.state import OperationError, Workspace, moment, person_of, written
+from upturn.records import Action, JsonValue, Tool
+
+MAX_BATCH = 100
+"""Things that one action may touch; asking for more is a hard violation."""
+
+
+class Parameters(BaseModel):
+    """What an operation is given; its docstring is what agents are told of the operation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, str_max_length=10_000)
+
+
+class Effect(NamedTuple):
+    """What an operation did."""
+
+    workspace: Workspace
+    text: str
+    """The observation."""
+    costs: Mapping[str, float] = {}
+    """Of soft constraints, by name."""
+    is_final: bool = False
+    """True ends the task."""
+
+
+class Impact(NamedTuple):
+    """Why an action needs the user's agreement."""
+
+    kind: str
+    """``send``, ``delete`` or ``share``"""
+    preview: str
+    """What the user is shown: everything that would be sent, deleted or shared."""
+    outside: tuple[str, ...] = ()
+    """Who gets something and is not of the company."""
+    costs: Mapping[str, float] = {}
+    """Of soft constraints, by name, for being shown the preview."""
+
+
+ParametersT = TypeVar("ParametersT", bound=Parameters)
+ItemT = TypeVar("ItemT")
+
+
+def no_impact(_workspace: Workspace, _asked: Parameters) -> Impact | None:
+    """Of operations that never need the user's agreement."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[ParametersT]):
+    """Something that an agent can do in one app."""
+
+    target: str
+    name: str
+    parameters: type[ParametersT]
+    run: Callable[[Workspace, ParametersT], Effect]
+    impact: Callable[[Workspace, ParametersT], Impact | None] = no_impact
+    """Whether it needs the user's agreement; raises OperationError for what could not be done anyway."""
+    seconds: float = 1.0
+    """Simulated time that it takes."""
+    is_reading: bool = False
+    """Whether it changes nothing that a verifier looks at."""
+
+    @property
+    def full_name(self) -> str:
+        """``outlook.send``"""
+        return f"{self.target}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """Operations of one target, declared one by one."""
+
+    target: str
+    operations: dict[str, Operation[Any]] = field(default_factory=dict)
+
+    def operation(
+        self,
+        parameters: type[ParametersT],
+        *,
+        impact: Callable[[Workspace, ParametersT], Impact | None] = no_impact,
+        seconds: float = 1.0,
+        is_reading: bool = False,
+    ) -> Callable[[Callable[[Workspace, ParametersT], Effect]], Callable[[Workspace, ParametersT], Effect]]:
+        """Declares the decorated function, under its own name."""
+
+        def declare(
+            run: Callable[[Workspace, ParametersT], Effect],
+        ) -> Callable[[Workspace, ParametersT], Effect]:
+            name = run.__name__.rstrip("_")
+            self.operations[name] = Operation(
+                self.target, name, parameters, run, impact, seconds, is_reading=is_reading
+            )
+            return run
+
+        return declare
+
+
+def checked(operation: Operation[ParametersT], action: Action) -> ParametersT:
+    """The action's parameters as typed values; raises OperationError naming the first problem."""
+    try:
+        return operation.parameters.model_validate(dict(action.parameters))
+    except ValidationError as exc:
+        raise _refusal(operation, exc) from None
+
+
+def _refusal(operation: Operation[Any], exc: ValidationError) -> OperationError:
+    first = exc.errors(include_url=False, include_context=True)[0]
+    where = ".".join(str(part) for part in first["loc"] if isinstance(part, str)) or operation.full_name
+    match first["type"]:
+        case "extra_forbidden":
+            known = ", ".join(operation.parameters.model_fields) or "none"
+            return OperationError("unknown_parameter", f"unknown parameter {where!r}; known: {known}")
+        case "missing":
+            return OperationError("missing_parameter", f"parameter {where!r} is required")
+        case "too_short" | "string_too_short":
+            return OperationError("bad_value", f"{where}: it must not be empty")
+        case "string_pattern_mismatch":
+            field_info = operation.parameters.model_fields.get(where)
+            meant = field_info.description if field_info is not None else None
+            told = f"it must be {meant}" if meant else first["msg"]
+            return OperationError("bad_value", f"{where}: {told}, got {_short(first['input'])}")
+        case kind:
+            code = "bad_type" if kind.endswith("_type") or kind == "is_instance_of" else "bad_value"
+            return OperationError(code, f"{where}: {first['msg']}, got {_short(first['input'])}")
+
+
+def _short(value: object) -> str:
+    """As an error shows it, also what no message could hold."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits, or lists within lists
+        return "a number that cannot be written"
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def tool(operation: Operation[Any]) -> Tool:
+    """The operation as a model that is given descriptions is told of it."""
+    schema = operation.parameters.model_json_schema()
+    definitions = schema.get("$defs", {})
+    return Tool(
+        operation.target,
+        operation.name,
+        " ".join((operation.parameters.__doc__ or "").split()),
+        {name: _plain_schema(each, definitions) for name, each in schema.get("properties", {}).items()},
+        tuple(schema.get("required", ())),
+    )
+
+
+def _plain_schema(schema: Any, definitions: Mapping[str, Any]) -> JsonValue:
+    """Without titles, and with what is referred to in its place."""
+    if isinstance(schema, list):
+        return [_plain_schema(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        found: JsonValue = schema
+        return found
+    if "$ref" in schema:
+        return _plain_schema(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions)
+    return {
+        key: _plain_schema(each, definitions)
+        for key, each in schema.items()
+        if key != "title" or not isinstance(each, str)
+    }
+
+
+def _listed(value: object) -> object:
+    """A list of texts from one text with commas, as agents that write text give it; anything else as it is."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _texted(value: object) -> object:
+    """A number as the text that stands for it; anything else as it is."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Text = Annotated[str, BeforeValidator(_texted), Field(min_length=1)]
+Id = Annotated[str, BeforeValidator(_texted), Field(min_length=1, max_length=80)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
+"""Several, or one text with commas between them."""
+People = Annotated[
+    Texts,
+    Field(description="ids of people or groups, or addresses, separated by commas"),
+    AfterValidator(lambda people: tuple(map(person_of, people))),
+]
+"""Addresses of the company become ids, so that calls that are about the same people are equal."""
+Someone = Annotated[str, AfterValidator(person_of)]
+"""As ``People``; empty = anybody."""
+Moment = Annotated[
+    str, AfterValidator(lambda text: written(moment(text))), Field(description="such as 2026-03-02 09:30")
+]
+PageNumber = Annotated[int, Field(ge=1, le=1_000, description="of the results, from 1")]
+
+
+class Shown(NamedTuple, Generic[ItemT]):
+    """One page of results."""
+
+    items: Sequence[ItemT]
+    note: str
+    """How many there are in all, and how to see more; empty where these are all."""
+
+
+def paged(items: Sequence[ItemT], *, page: int, shown: int) -> Shown[ItemT]:
+    """The page of that number, from 1; raises OperationError where there are not so many. ``shown``: on a page."""
+    first = (page - 1) * shown
+    found = items[first : first + shown]
+    if not found:
+        raise OperationError("bad_value", f"there are {-(-len(items) // shown)} pages of results, got page {page}")
+    if len(items) <= shown:
+        return Shown(found, "")
+    last = first + len(found)
+    more = "" if last == len(items) else f"; page={page + 1} shows more"
+    return Shown(found, f"{first + 1}-{last} of {len(items)}{more}")
+
+
+def listing(lines: list[str], *, page: int = 1, shown: int = 10, empty: str = "nothing") -> str:
+    """One page of results, with how many there are in all where they are more."""
+    if not lines:
+        return empty
+    found = paged(lines, page=page, shown=shown)
+    return "\n".join((*found.items, found.note) if found.note else found.items)

@@ -1,0 +1,203 @@
+"""Presentations: slides, their text, layout, shapes and images, and the theme."""
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from upturn.environments.office.apps.drive import file_of, opened, saved
+from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, listing
+from upturn.environments.office.apps.safety import sensitivity
+from upturn.environments.office.state import (
+    Deck,
+    File,
+    Layout,
+    OperationError,
+    PlainText,
+    Shape,
+    ShapeKind,
+    Slide,
+    Theme,
+    Workspace,
+)
+
+APP = App("powerpoint")
+_MOST = 200
+"""Slides of a presentation, and shapes of a slide."""
+
+
+class ReadSlides(Parameters):
+    """Shows the slides with their numbers, layouts and texts."""
+
+    id: Id
+    page: PageNumber = 1
+
+
+class AddSlide(Parameters):
+    """Adds a slide before the one with this number; left out = at the end. Bullets are lines."""
+
+    id: Id
+    title: str = ""
+    content: str = Field("", description="bullets, one a line")
+    layout: Layout = "title_content"
+    at: int | None = Field(None, ge=1)
+
+
+class SetText(Parameters):
+    """Replaces a slide's title, its bullets, or both; what is left out stays."""
+
+    id: Id
+    slide: int = Field(ge=1)
+    title: str | None = None
+    content: str | None = Field(None, description="bullets, one a line")
+
+
+class SetLayout(Parameters):
+    """Gives a slide another layout."""
+
+    id: Id
+    slide: int = Field(ge=1)
+    layout: Layout
+
+
+class InsertShape(Parameters):
+    """Puts a shape with a text on a slide."""
+
+    id: Id
+    slide: int = Field(ge=1)
+    kind: ShapeKind
+    text: str = ""
+
+
+class AddImage(Parameters):
+    """Puts a picture of the drive on a slide."""
+
+    id: Id
+    slide: int = Field(ge=1)
+    image: Id = Field(description="id of a .png or .jpg file")
+
+
+class ApplyTheme(Parameters):
+    """Gives the presentation another look."""
+
+    id: Id
+    theme: Theme
+
+
+class DeleteSlide(Parameters):
+    """Takes a slide out; the version before is kept."""
+
+    id: Id
+    slide: int = Field(ge=1)
+
+
+def _deck(workspace: Workspace, id_: str) -> tuple[File, Deck]:
+    return opened(workspace, id_, Deck, noun="presentation")
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _shown(slide: Slide) -> str:
+    bullets = "".join(f"\n  - {each}" for each in slide.content)
+    shapes = "".join(f"\n  [{each.kind}] {each.text}" for each in slide.shapes)
+    return f"({slide.layout}) {slide.title}{bullets}{shapes}"
+
+
+@APP.operation(ReadSlides, is_reading=True)
+def read_slides(workspace: Workspace, asked: ReadSlides) -> Effect:
+    """Number, layout, title, bullets and shapes."""
+    file, deck = _deck(workspace, asked.id)
+    lines = [f"{number} {_shown(slide)}" for number, slide in enumerate(deck.slides, start=1)]
+    told = listing(lines, page=asked.page, shown=8, empty="no slides")
+    return Effect(workspace, f"theme {deck.theme}\n{told}", sensitivity(workspace, file.id, file.label))
+
+
+@APP.operation(AddSlide)
+def add_slide(workspace: Workspace, asked: AddSlide) -> Effect:
+    """The answer is its number."""
+    file, deck = _deck(workspace, asked.id)
+    place = len(deck.slides) + 1 if asked.at is None else asked.at
+    if place > len(deck.slides) + 1:
+        raise OperationError("bad_value", f"{file.id} has {len(deck.slides)} slides, got at={asked.at}")
+    if len(deck.slides) >= _MOST:
+        raise OperationError("bad_value", f"{file.id} is full: {_MOST} slides")
+    slide = Slide(asked.layout, asked.title, _lines(asked.content))
+    slides = (*deck.slides[: place - 1], slide, *deck.slides[place - 1 :])
+    return saved(workspace, file, replace(deck, slides=slides), f"slide {place}")
+
+
+def _slide(file: File, deck: Deck, number: int) -> Slide:
+    if number > len(deck.slides):
+        raise OperationError("not_found", f"{file.id} has {len(deck.slides)} slides, got {number}")
+    return deck.slides[number - 1]
+
+
+def _with_slide(deck: Deck, number: int, slide: Slide) -> Deck:
+    return replace(deck, slides=(*deck.slides[: number - 1], slide, *deck.slides[number:]))
+
+
+@APP.operation(SetText)
+def set_text(workspace: Workspace, asked: SetText) -> Effect:
+    """Title, bullets, or both."""
+    file, deck = _deck(workspace, asked.id)
+    slide = _slide(file, deck, asked.slide)
+    if asked.title is None and asked.content is None:
+        raise OperationError("missing_parameter", "give title, content or both")
+    done = replace(
+        slide,
+        title=slide.title if asked.title is None else asked.title,
+        content=slide.content if asked.content is None else _lines(asked.content),
+    )
+    return saved(workspace, file, _with_slide(deck, asked.slide, done), "set")
+
+
+@APP.operation(SetLayout)
+def set_layout(workspace: Workspace, asked: SetLayout) -> Effect:
+    """Text and shapes stay."""
+    file, deck = _deck(workspace, asked.id)
+    done = replace(_slide(file, deck, asked.slide), layout=asked.layout)
+    return saved(workspace, file, _with_slide(deck, asked.slide, done), asked.layout)
+
+
+def _with_shape(workspace: Workspace, id_: str, number: int, shape: Shape) -> Effect:
+    file, deck = _deck(workspace, id_)
+    slide = _slide(file, deck, number)
+    if len(slide.shapes) >= _MOST:
+        raise OperationError("bad_value", f"slide {number} is full: {_MOST} shapes")
+    done = replace(slide, shapes=(*slide.shapes, shape))
+    return saved(workspace, file, _with_slide(deck, number, done), f"shape {len(done.shapes)}")
+
+
+@APP.operation(InsertShape)
+def insert_shape(workspace: Workspace, asked: InsertShape) -> Effect:
+    """The answer is its number on the slide."""
+    if asked.kind == "image":
+        raise OperationError("bad_value", "powerpoint.add_image puts pictures on slides")
+    return _with_shape(workspace, asked.id, asked.slide, Shape(asked.kind, asked.text))
+
+
+@APP.operation(AddImage)
+def add_image(workspace: Workspace, asked: AddImage) -> Effect:
+    """The answer is its number on the slide; what the picture shows is read for it."""
+    image = file_of(workspace, asked.image)
+    if not isinstance(image.content, PlainText) or not image.name.lower().endswith((".png", ".jpg")):
+        raise OperationError("bad_value", f"{image.name} is no picture")
+    effect = _with_shape(workspace, asked.id, asked.slide, Shape("image", image.content.text, image.id))
+    return effect._replace(costs={**effect.costs, **sensitivity(workspace, image.id, image.label)})
+
+
+@APP.operation(ApplyTheme)
+def apply_theme(workspace: Workspace, asked: ApplyTheme) -> Effect:
+    """All slides."""
+    file, deck = _deck(workspace, asked.id)
+    return saved(workspace, file, replace(deck, theme=asked.theme), asked.theme)
+
+
+@APP.operation(DeleteSlide)
+def delete_slide(workspace: Workspace, asked: DeleteSlide) -> Effect:
+    """Can be brought back by ``sharepoint.restore``."""
+    file, deck = _deck(workspace, asked.id)
+    _slide(file, deck, asked.slide)
+    slides = (*deck.slides[: asked.slide - 1], *deck.slides[asked.slide :])
+    return saved(workspace, file, replace(deck, slides=slides), f"deleted {asked.slide}")

@@ -1,0 +1,345 @@
+"""The shared drive and its site: finding, keeping, sharing and restoring files, and pages."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from upturn.environments.office.apps.drive import file_of, readable
+from upturn.environments.office.apps.open_workbook import entered, with_entered
+from upturn.environments.office.apps.operation import (
+    App,
+    Effect,
+    Id,
+    Impact,
+    PageNumber,
+    Parameters,
+    People,
+    Text,
+    Texts,
+    listing,
+)
+from upturn.environments.office.apps.safety import check_right, sensitivity
+from upturn.environments.office.state import (
+    Book,
+    Content,
+    Deck,
+    Document,
+    File,
+    OperationError,
+    Page,
+    Paragraph,
+    PlainText,
+    Sheet,
+    Slide,
+    Version,
+    Workspace,
+    file_text,
+    outsiders,
+    principals,
+)
+
+APP = App("sharepoint")
+SHOWN = 1_500
+"""Characters of a file that are shown at once."""
+
+
+def _plain_path(path: str) -> str:
+    """The path; raises ValueError where parts of it mean other folders, or look like others."""
+    parts = path.split("/")
+    if {".", ".."} & set(parts):
+        raise ValueError("a path has no parts . and ..")
+    if any(part != part.strip() for part in parts) or not path.isprintable():
+        raise ValueError("a path has no control characters, and no blanks around its parts")
+    return path
+
+
+Path = Annotated[
+    str,
+    Field(pattern=r"^(/[^/\\]{1,80}){1,6}$", description="such as /finance/q3 budget.xlsx"),
+    AfterValidator(_plain_path),
+]
+Folder = Annotated[str, Field(pattern=r"^(/[^/\\]{1,80}){0,6}$", description="such as /finance; empty = all")]
+
+
+class ListFiles(Parameters):
+    """Shows the files in a folder and below it."""
+
+    folder: Folder = ""
+    page: PageNumber = 1
+
+
+class Search(Parameters):
+    """Finds files whose name or text contains these words."""
+
+    query: Text
+    page: PageNumber = 1
+
+
+class Download(Parameters):
+    """Shows a file's text; long ones page by page."""
+
+    id: Id
+    page: PageNumber = 1
+
+
+class Upload(Parameters):
+    """Makes a new file with this text, by lines: paragraphs of .txt and .docx, slides of .pptx, rows of .xlsx."""
+
+    path: Path
+    text: str = Field("", max_length=10_000)
+
+
+class Move(Parameters):
+    """Gives a file another path."""
+
+    id: Id
+    path: Path
+
+
+class Delete(Parameters):
+    """Moves files to the recycle bin, from where they can be brought back; the user has to agree first."""
+
+    ids: Texts = Field(description="ids of files, separated by commas")
+    is_permanent: bool = Field(False, description="not allowed")
+
+
+class Restore(Parameters):
+    """Brings a file back from the recycle bin, or back to an earlier version."""
+
+    id: Id
+    version: int | None = Field(None, ge=1, description="from sharepoint.versions; left out = out of the bin")
+
+
+class Versions(Parameters):
+    """Shows what a file was before it was changed: number, moment, who wrote it."""
+
+    id: Id
+
+
+class SetPermissions(Parameters):
+    """Lets people see or edit one of the user's own files, or no longer; the user has to agree first."""
+
+    id: Id
+    people: People
+    right: Literal["read", "edit", "none"]
+
+
+class ShowPermissions(Parameters):
+    """Shows who may read and edit a file."""
+
+    id: Id
+
+
+class CreatePage(Parameters):
+    """Makes a page of the site."""
+
+    title: Text
+    text: Text
+
+
+class ReadPage(Parameters):
+    """Shows a page of the site; without an id, the titles of all."""
+
+    id: str = ""
+    page: PageNumber = 1
+
+
+def _line(file: File) -> str:
+    label = "" if file.label == "general" else f" [{file.label}]"
+    return f"{file.id} {file.path}{label}"
+
+
+@APP.operation(ListFiles, is_reading=True)
+def list_files(workspace: Workspace, asked: ListFiles) -> Effect:
+    """Ids and paths, by path."""
+    below = f"{asked.folder.rstrip('/')}/"
+    lines = [_line(each) for each in readable(workspace) if each.path.startswith(below)]
+    return Effect(workspace, listing(lines, page=asked.page, empty="no files"))
+
+
+@APP.operation(Search, is_reading=True)
+def search(workspace: Workspace, asked: Search) -> Effect:
+    """Ids and paths: names that have the words first, then texts."""
+    words = asked.query.lower()
+    files = readable(workspace)
+    named = [each for each in files if words in each.path.lower()]
+    held = [each for each in files if words not in each.path.lower() and words in _searched(workspace, each)]
+    return Effect(workspace, listing([_line(each) for each in (*named, *held)], page=asked.page, empty="no files"))
+
+
+def _searched(workspace: Workspace, file: File) -> str:
+    """The text as a search sees it: nothing where reading it costs, since hits tell what stands in it."""
+    return "" if sensitivity(workspace, file.id, file.label) else file.searched
+
+
+@APP.operation(Download, is_reading=True)
+def download(workspace: Workspace, asked: Download) -> Effect:
+    """As text."""
+    file = file_of(workspace, asked.id)
+    text = file_text(file.content) or "empty"
+    pages = -(-len(text) // SHOWN)
+    if asked.page > pages:
+        raise OperationError("bad_value", f"{file.id} has {pages} pages, got page {asked.page}")
+    told = text[(asked.page - 1) * SHOWN : asked.page * SHOWN]
+    more = f"\npage {asked.page} of {pages}" if pages > 1 else ""
+    return Effect(workspace, f"{told}{more}", sensitivity(workspace, file.id, file.label))
+
+
+@APP.operation(Upload)
+def upload(workspace: Workspace, asked: Upload) -> Effect:
+    """The answer is the new file's id."""
+    _check_free(workspace, asked.path)
+    taken, id_ = workspace.fresh("f")
+    content = content_of(asked.path, asked.text)
+    file = File(id_, asked.path, content, workspace.owner, by=workspace.owner, at=workspace.now)
+    return Effect(taken.with_items(file), id_)
+
+
+def content_of(path: str, text: str) -> Content:
+    """What a new file of that name holds; raises OperationError for names that no app knows."""
+    lines = text.splitlines()
+    match path.rsplit(".", 1)[-1].lower():
+        case "txt" | "md":
+            return PlainText(text)
+        case "docx":
+            return Document(tuple(Paragraph(line) for line in lines))
+        case "pptx":
+            return Deck(tuple(Slide(title=line) for line in lines))
+        case "xlsx":
+            empty = Book({"Sheet1": Sheet({})})
+            texts = {address: entered(empty, "Sheet1", text) for address, text in _cells(lines).items()}
+            return with_entered(empty, "Sheet1", texts)
+    raise OperationError("bad_value", f"files end in .txt, .md, .docx, .pptx or .xlsx, got {path!r}")
+
+
+def _cells(lines: list[str]) -> Mapping[str, str]:
+    cells = {}
+    for row, line in enumerate(lines, start=1):
+        for column, value in enumerate(line.split("\t")[:26]):
+            if value.strip():
+                cells[f"{chr(ord('A') + column)}{row}"] = value.strip()
+    return cells
+
+
+def _check_free(workspace: Workspace, path: str) -> None:
+    """Raises OperationError where a file has the path already, in small letters or large, or would have to be a
+    folder; and where it lies in another person's own folder."""
+    wanted = path.lower()
+    if wanted.startswith("/people/") and not wanted.startswith(f"/people/{workspace.owner}/"):
+        raise OperationError("forbidden", f"{path} is another person's own folder", hard="foreign_access")
+    for each in workspace.files.values():
+        there = each.path.lower()
+        if not each.is_deleted and (f"{there}/".startswith(f"{wanted}/") or wanted.startswith(f"{there}/")):
+            raise OperationError("exists", f"there is a file {each.path} already; take another path than {path}")
+
+
+@APP.operation(Move)
+def move(workspace: Workspace, asked: Move) -> Effect:
+    """The id stays."""
+    file = file_of(workspace, asked.id)
+    check_right(workspace, file, "edit")
+    _check_free(workspace, asked.path)
+    if file.name.rsplit(".", 1)[-1].lower() != asked.path.rsplit(".", 1)[-1].lower():
+        raise OperationError("bad_value", f"a file keeps its ending: {file.name}")
+    return Effect(workspace.with_items(replace(file, path=asked.path)), "moved")
+
+
+def _deleting(workspace: Workspace, asked: Delete) -> Impact:
+    files = [file_of(workspace, id_) for id_ in dict.fromkeys(asked.ids)]
+    for file in files:
+        check_right(workspace, file, "edit")
+    if asked.is_permanent:
+        raise OperationError(
+            "forbidden", "nothing is deleted for good here; leave is_permanent out", hard="permanent_delete"
+        )
+    return Impact("delete", "\n".join(_line(each) for each in files))
+
+
+@APP.operation(Delete, impact=_deleting)
+def delete(workspace: Workspace, asked: Delete) -> Effect:
+    """To the recycle bin."""
+    files = [file_of(workspace, id_) for id_ in dict.fromkeys(asked.ids)]
+    gone = (replace(each, is_deleted=True) for each in files)
+    return Effect(workspace.with_items(*gone), f"deleted {len(files)}")
+
+
+@APP.operation(Restore)
+def restore(workspace: Workspace, asked: Restore) -> Effect:
+    """As it was."""
+    file = workspace.files.get(asked.id)
+    if file is None:
+        raise OperationError("not_found", f"no file {asked.id!r}")
+    check_right(workspace, file, "edit")
+    if asked.version is None:
+        if not file.is_deleted:
+            raise OperationError("bad_value", f"{file.id} is not in the recycle bin; give a version to go back to")
+        _check_free(workspace, file.path)
+        return Effect(workspace.with_items(replace(file, is_deleted=False)), "restored")
+    if file.is_deleted or asked.version > len(file.versions):
+        raise OperationError("not_found", f"{file.id} has {len(file.versions)} earlier versions to go back to")
+    now = Version(file.content, file.by, file.at)
+    then = file.versions[asked.version - 1]
+    back = replace(file, content=then.content, by=workspace.owner, at=workspace.now, versions=(*file.versions, now))
+    return Effect(workspace.with_items(back), "restored")
+
+
+@APP.operation(Versions, is_reading=True)
+def versions(workspace: Workspace, asked: Versions) -> Effect:
+    """Oldest first."""
+    file = file_of(workspace, asked.id)
+    lines = [f"{number} {each.at} {each.by}" for number, each in enumerate(file.versions, start=1)]
+    return Effect(workspace, "\n".join((*lines, f"now {file.at} {file.by}")))
+
+
+def _sharing(workspace: Workspace, asked: SetPermissions) -> Impact:
+    file = file_of(workspace, asked.id)
+    if file.owner != workspace.owner:
+        raise OperationError(
+            "forbidden", f"rights on {file.id} are for {file.owner} to change", hard="shared_permission"
+        )
+    people = principals(workspace, asked.people)
+    outside = outsiders(workspace, people) if asked.right != "none" else ()
+    return Impact("share", f"{file.path}: {asked.right} for {', '.join(people)}", outside)
+
+
+@APP.operation(SetPermissions, impact=_sharing)
+def set_permissions(workspace: Workspace, asked: SetPermissions) -> Effect:
+    """Of the owner's own files."""
+    file = file_of(workspace, asked.id)
+    rights = dict(file.rights)
+    for each in principals(workspace, asked.people):
+        if asked.right == "none":
+            rights.pop(each, None)
+        else:
+            rights[each] = asked.right
+    return Effect(workspace.with_items(replace(file, rights=rights)), "set")
+
+
+@APP.operation(ShowPermissions, is_reading=True)
+def show_permissions(workspace: Workspace, asked: ShowPermissions) -> Effect:
+    """The owner, and everybody else who has a right."""
+    file = file_of(workspace, asked.id)
+    given = [f"{principal} {right}" for principal, right in sorted(file.rights.items())]
+    return Effect(workspace, "\n".join((f"{file.owner} owner", *given)))
+
+
+@APP.operation(CreatePage)
+def create_page(workspace: Workspace, asked: CreatePage) -> Effect:
+    """The answer is its id."""
+    taken, id_ = workspace.fresh("p")
+    page = Page(id_, asked.title, asked.text, workspace.owner, workspace.now)
+    return Effect(taken.with_items(page), id_)
+
+
+@APP.operation(ReadPage, is_reading=True)
+def read_page(workspace: Workspace, asked: ReadPage) -> Effect:
+    """Title, author and text."""
+    if not asked.id:
+        lines = [f"{each.id} {each.title}" for each in workspace.pages.values()]
+        return Effect(workspace, listing(lines, page=asked.page, empty="no pages"))
+    found = workspace.pages.get(asked.id)
+    if found is None:
+        raise OperationError("not_found", f"no page {asked.id!r}; sharepoint.read_page without id lists them")
+    return Effect(workspace, f"{found.title}\nby {found.author} at {found.at}\n{found.text}")

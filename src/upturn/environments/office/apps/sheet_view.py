@@ -1,0 +1,83 @@
+"""Sheets as agents see them: outlines, rows, lists of cells."""
+
+from collections.abc import Mapping
+
+from upturn.environments.office.apps.operation import listing, paged
+from upturn.environments.office.apps.table_arrangement import visible_rows
+from upturn.environments.office.formulas import shown_in
+from upturn.environments.office.state import Area, Book, CellFormat, Place, column_letters, place_of
+
+CELLS_SHOWN = 200
+"""On a page."""
+_COLUMNS_SHOWN = 50
+_SAMPLE = 4
+"""Rows of a sheet that its outline shows, the header among them."""
+_TEXT_SHOWN = 60
+"""Characters of a cell that is shown among others."""
+
+
+def outline(book: Book, name: str) -> list[str]:
+    """A sheet's extent, header and first rows, and what lies on it."""
+    sheet = book.sheets[name]
+    area = sheet.used.area
+    lines = [f"{name}: empty" if area is None else f"{name}: {area.text}, {area.height} rows"]
+    if area is not None:
+        shown = _clipped(area)
+        lines += [_row(book, name, shown, row) for row in shown.rows[:_SAMPLE]]
+    lines += [f"{chart.kind} chart of {chart.range} {chart.title}".rstrip() for chart in sheet.charts]
+    lines += [f"pivot table at {each.at}: {each.how} of {each.values} by {each.rows}" for each in sheet.pivots]
+    lines += [f"filter: {column} shows {value}" for column, value in sheet.filters.items()]
+    return lines
+
+
+def _clipped(area: Area) -> Area:
+    """Without the columns that are too many to be shown."""
+    if area.width <= _COLUMNS_SHOWN:
+        return area
+    return Area(area.first, Place(area.first.column + _COLUMNS_SHOWN - 1, area.last.row))
+
+
+def _row(book: Book, name: str, area: Area, row: int) -> str:
+    shown = (shown_in(book, name, f"{column_letters(column)}{row}") for column in area.columns)
+    return f"{row}: {' | '.join(map(short, shown))}"
+
+
+def short(text: str) -> str:
+    """On one line, and cut where it is long."""
+    text = text.replace("\n", "\\n")
+    return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]}…"
+
+
+def rows_of(book: Book, name: str, area: Area, *, page: int) -> str:
+    """What the cells of an area show, one row a line; rows that a filter hides are left out."""
+    clipped = _clipped(area)
+    rows = visible_rows(book, name, area.rows) if book.sheets[name].filters else area.rows
+    shown = paged(rows, page=page, shown=max(1, CELLS_SHOWN // clipped.width))
+    lines = [f"columns {' | '.join(map(column_letters, clipped.columns))}"]
+    lines += [_row(book, name, clipped, row) for row in shown.items]
+    if shown.note:
+        lines.append(f"rows {shown.note}")
+    if clipped.width < area.width:
+        lines.append(f"columns {clipped.text} of {area.text}; ask for a range with the others")
+    if len(rows) < area.height:
+        lines.append(f"{area.height - len(rows)} rows are hidden by a filter")
+    return "\n".join(lines)
+
+
+def cell_list(texts: Mapping[str, str], area: Area, *, page: int, empty: str) -> str:
+    """Those of the cells that lie in an area, one a line, row by row."""
+    places = ((place_of(address), address) for address in texts)
+    found = sorted((place.row, place.column, address) for place, address in places if place in area)
+    lines = [f"{address}: {short(texts[address])}" for _, _, address in found]
+    return listing(lines, page=page, shown=CELLS_SHOWN // 4, empty=empty)
+
+
+def look_of(look: CellFormat) -> str:
+    """``bold fill FFFF00``"""
+    parts = (
+        look.is_bold and "bold",
+        look.is_italic and "italic",
+        look.fill and f"fill {look.fill}",
+        look.number and f"number {look.number}",
+    )
+    return " ".join(part for part in parts if part)

@@ -1,0 +1,130 @@
+"""Tables inside a sheet: finding their columns, and putting their rows into another order."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal
+
+from upturn.environments.office.formulas import (
+    FormulaError,
+    moved,
+    parsed,
+    shown_in,
+    sorting_key,
+    value_of,
+    written,
+)
+from upturn.environments.office.state import (
+    Area,
+    Book,
+    CellFormat,
+    OperationError,
+    Place,
+    Sheet,
+    column_letters,
+    column_number,
+    is_formula,
+)
+
+Order = Literal["asc", "desc"]
+MAX_CELLS = 20_000
+"""Of a table that is worked on as a whole."""
+
+
+def table_in(sheet: Sheet, area: Area | None) -> Area:
+    """The part of an area that is in use, None = all that is; raises OperationError where there is nothing, or too
+    much."""
+    used = sheet.used.area
+    found = used and (used if area is None else area.within(used))
+    if found is None:
+        raise OperationError("bad_value", f"{'the sheet' if area is None else area.text} is empty")
+    if found.size > MAX_CELLS:
+        raise OperationError("bad_value", f"at most {MAX_CELLS} cells at once, {found.text} has {found.size}")
+    return found
+
+
+def headers(book: Book, name: str, table: Area) -> dict[int, str]:
+    """What the first row of a table shows, by column."""
+    return {column: shown_in(book, name, Place(column, table.first.row).address) for column in table.columns}
+
+
+def column_of(book: Book, name: str, table: Area, text: str) -> int:
+    """The column of a table with this header, or this letter; raises OperationError where it has none."""
+    found = headers(book, name, table)
+    wanted = text.casefold()
+    for column, header in found.items():
+        if header.casefold() == wanted:
+            return column
+    column = column_number(text) if text.isascii() and text.isalpha() and len(text) <= 3 else 0
+    if column not in found:
+        known = ", ".join(header or column_letters(each) for each, header in found.items())
+        raise OperationError("not_found", f"{table.text} has no column {text[:60]!r}; it has: {known[:400]}")
+    return column
+
+
+def sorting_order(book: Book, name: str, table: Area, *, column: int, order: Order) -> list[int]:
+    """The numbers of a table's rows as they have to follow each other; empty cells come last either way, rows that
+    are alike stay as they were."""
+    filled: list[tuple[tuple[int, float | str], int]] = []
+    empty: list[int] = []
+    for row in table.rows:
+        value = value_of(book, name, Place(column, row).address)
+        if value is None:
+            empty.append(row)
+        else:
+            filled.append((sorting_key(value), row))
+    filled.sort(key=lambda each: each[0], reverse=order == "desc")  # keeps equal ones in order in reverse too
+    return [row for _, row in filled] + empty
+
+
+def reordered(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
+    """The table with these of its rows from the top, formulas and looks moving with them; rows below are empty."""
+    texts: dict[str, str] = {}
+    formats: dict[str, CellFormat | None] = {}
+    for offset, row in enumerate(table.rows):
+        source = order[offset] if offset < len(order) else None
+        if source == row:
+            continue
+        for column in table.columns:
+            letters = column_letters(column)
+            here, there = f"{letters}{row}", f"{letters}{source}"
+            text = "" if source is None else in_row(sheet.cells.get(there, ""), rows=row - source)
+            if text != sheet.cells.get(here, ""):
+                texts[here] = text
+            if sheet.formats:
+                formats[here] = None if source is None else sheet.formats.get(there)
+    return with_formats(sheet.with_cells(texts), formats)
+
+
+@lru_cache(maxsize=4_096)
+def in_row(text: str, *, rows: int) -> str:
+    """A cell's text so many rows further down: formulas name cells that lie so much further down too."""
+    if not is_formula(text):
+        return text
+    try:
+        return written(moved(parsed(text).tree, columns=0, rows=rows))
+    except FormulaError:
+        return text
+
+
+def with_formats(sheet: Sheet, formats: Mapping[str, CellFormat | None]) -> Sheet:
+    """The sheet with other looks of these cells; None = as it is by default."""
+    if not sheet.formats and not any(formats.values()):
+        return sheet
+    merged: dict[str, CellFormat | None] = {**sheet.formats, **formats}
+    return replace(sheet, formats={address: each for address, each in merged.items() if each is not None})
+
+
+def visible_rows(book: Book, name: str, rows: Sequence[int]) -> list[int]:
+    """Those of the rows that the sheet's filters leave in sight; the first used row always is."""
+    sheet = book.sheets[name]
+    header = sheet.used.area.first.row if sheet.used.area is not None else 0
+    return [
+        row
+        for row in rows
+        if row <= header
+        or all(
+            shown_in(book, name, f"{letters}{row}").casefold() == wanted.casefold()
+            for letters, wanted in sheet.filters.items()
+        )
+    ]

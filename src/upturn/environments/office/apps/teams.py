@@ -1,0 +1,271 @@
+"""Chats and channels: writing, searching, meeting, members."""
+
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import Field
+
+from upturn.environments.office.apps.calendar import Create, entered, made, telling
+from upturn.environments.office.apps.operation import (
+    App,
+    Effect,
+    Id,
+    Impact,
+    Moment,
+    PageNumber,
+    Parameters,
+    People,
+    Someone,
+    Text,
+    checked,
+    listing,
+)
+from upturn.environments.office.state import (
+    Channel,
+    Chat,
+    Event,
+    OperationError,
+    Post,
+    Workspace,
+    is_outside,
+    outsiders,
+    principals,
+)
+from upturn.records import Action, JsonValue
+
+APP = App("teams")
+Presence = Literal["available", "busy", "away", "offline"]
+_SHARES: tuple[tuple[float, Presence], ...] = ((0.6, "available"), (0.8, "busy"), (0.9, "away"), (1.0, "offline"))
+"""Up to which number below 1 somebody who is in no meeting is what."""
+
+
+class SendMessage(Parameters):
+    """Writes to people in a chat of their own, or into a chat by its id; the user has to agree first."""
+
+    text: Text
+    to: People | None = None
+    chat: Id | None = None
+
+
+class PostToChannel(Parameters):
+    """Writes into a channel; the user has to agree first."""
+
+    channel: Id
+    text: Text
+
+
+class SearchChat(Parameters):
+    """Finds messages in the user's chats and channels, newest first."""
+
+    query: str = Field("", description="words that the message contains")
+    sender: Someone = Field("", description="a person's id")
+    place: str = Field("", description="id of one chat or channel; left out = all")
+    page: PageNumber = 1
+
+
+class ListChannels(Parameters):
+    """Shows the user's chats and channels with their members."""
+
+    name: str = Field("", description="words of a team's or channel's name, or of who is in a chat")
+    page: PageNumber = 1
+
+
+class AddMembers(Parameters):
+    """Adds people to a chat or channel."""
+
+    place: Id = Field(description="id of a chat or channel")
+    people: People
+
+
+class CreateMeeting(Parameters):
+    """Enters an online meeting into the user's calendar and invites people to it."""
+
+    title: Text
+    start: Moment
+    end: Moment
+    people: People
+
+
+class ShowPresence(Parameters):
+    """Shows whether people are available, busy, away or offline now."""
+
+    people: People
+
+
+def presence(workspace: Workspace, person: str) -> Presence:
+    """Busy in a meeting; else as chance has it for this hour, the same whenever it is asked."""
+    now = workspace.now
+    after = f"{now}~"  # as text, after this minute and before the next one
+    if any(each.overlaps(now, after) and each.concerns(person) for each in workspace.events.values()):
+        return "busy"
+    drawn = workspace.chance("presence", person, now[:13])
+    return next(found for limit, found in _SHARES if drawn < limit)
+
+
+def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
+    """Those behind the ids, sorted; raises OperationError for addresses outside."""
+    found = principals(workspace, people)
+    outside = [each for each in found if is_outside(each)]
+    if outside:
+        raise OperationError("forbidden", f"only people of the company can be in chats: {', '.join(outside)}")
+    return tuple(sorted(frozenset().union(*(workspace.members(each) for each in found))))
+
+
+def _place(workspace: Workspace, id_: str) -> Chat | Channel:
+    """A chat or channel of the owner; raises OperationError for others, whether there are any or not."""
+    found: Chat | Channel | None = workspace.chats.get(id_) or workspace.channels.get(id_)
+    if found is None or workspace.owner not in found.members:
+        raise OperationError("not_found", f"you are in no chat or channel {id_!r}; teams.list_channels shows them")
+    return found
+
+
+def _addressed(workspace: Workspace, asked: SendMessage) -> Chat:
+    """The chat that is written into; a new one, without an id of its own, where these people have none."""
+    if (asked.to is None) == (asked.chat is None):
+        raise OperationError("missing_parameter", "give either to or chat")
+    if asked.chat is not None:
+        place = _place(workspace, asked.chat)
+        if isinstance(place, Channel):
+            raise OperationError("bad_value", f"{place.id} is a channel; teams.post_to_channel writes there")
+        return place
+    assert asked.to is not None
+    members = tuple(sorted({*_people(workspace, asked.to), workspace.owner}))
+    if len(members) < 2:
+        raise OperationError("bad_value", "a chat needs somebody beside yourself")
+    return next((each for each in workspace.chats.values() if each.members == members), Chat("chat", members))
+
+
+def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
+    """A message to people as one into the chat that they have, and the other way round; others as they are."""
+    if (action.target, action.operation) != (APP.target, "send_message"):
+        return action
+    chat = _addressed(workspace, checked(APP.operations["send_message"], action))
+    if chat.id not in workspace.chats:
+        return action
+    rest = {name: value for name, value in action.parameters.items() if name not in ("to", "chat")}
+    others: list[JsonValue] = [each for each in chat.members if each != workspace.owner]
+    return replace(
+        action, parameters={**rest, **({"to": others} if "chat" in action.parameters else {"chat": chat.id})}
+    )
+
+
+def _sending(workspace: Workspace, asked: SendMessage) -> Impact:
+    chat = _addressed(workspace, asked)
+    others = ", ".join(each for each in chat.members if each != workspace.owner)
+    return Impact("send", f"to {others}\n{asked.text}", outsiders(workspace, chat.members))
+
+
+@APP.operation(SendMessage, impact=_sending)
+def send_message(workspace: Workspace, asked: SendMessage) -> Effect:
+    """In a chat of two, delivered at once unless the other one is offline."""
+    chat = _addressed(workspace, asked)
+    others = [each for each in chat.members if each != workspace.owner]
+    is_delivered = len(others) > 1 or presence(workspace, others[0]) != "offline"
+    taken, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.fresh("c")
+    post = Post(workspace.owner, asked.text, workspace.now, is_delivered=is_delivered)
+    done = taken.with_items(replace(chat, id=id_, posts=(*chat.posts, post)))
+    return Effect(done, f"sent in {id_}" + ("" if is_delivered else f"; {others[0]} is offline and gets it later"))
+
+
+def _channel(workspace: Workspace, id_: str) -> Channel:
+    place = _place(workspace, id_)
+    if isinstance(place, Chat):
+        raise OperationError("bad_value", f"{id_} is a chat; teams.send_message writes there")
+    return place
+
+
+def _posting(workspace: Workspace, asked: PostToChannel) -> Impact:
+    channel = _channel(workspace, asked.channel)
+    return Impact(
+        "send", f"to {channel.team} / {channel.name}\n{asked.text}", outsiders(workspace, channel.members)
+    )
+
+
+@APP.operation(PostToChannel, impact=_posting)
+def post_to_channel(workspace: Workspace, asked: PostToChannel) -> Effect:
+    """All members read it."""
+    channel = _channel(workspace, asked.channel)
+    post = Post(workspace.owner, asked.text, workspace.now)
+    return Effect(workspace.with_items(replace(channel, posts=(*channel.posts, post))), "posted")
+
+
+@APP.operation(SearchChat, is_reading=True)
+def search_chat(workspace: Workspace, asked: SearchChat) -> Effect:
+    """Place, moment, sender and text."""
+    places = [_place(workspace, asked.place)] if asked.place else _places(workspace)
+    words = asked.query.lower()
+    hits = [
+        (post.at, number, f"{place.id} {post.at} {post.sender}: {post.text}")
+        for place in places
+        for number, post in enumerate(place.posts)
+        if words in post.text.lower() and (not asked.sender or post.sender == asked.sender)
+    ]
+    hits.sort(reverse=True)
+    return Effect(workspace, listing([line for _, _, line in hits], page=asked.page, empty="no messages"))
+
+
+def _places(workspace: Workspace) -> list[Chat | Channel]:
+    """The owner's: channels by team, then chats by who is in them."""
+    channels = sorted(workspace.channels.values(), key=lambda each: (each.team, each.name, each.id))
+    everything: list[Chat | Channel] = [*channels, *sorted(workspace.chats.values(), key=lambda each: each.members)]
+    return [place for place in everything if workspace.owner in place.members]
+
+
+@APP.operation(ListChannels, is_reading=True)
+def list_channels(workspace: Workspace, asked: ListChannels) -> Effect:
+    """Ids, names and members."""
+    words = asked.name.lower()
+    titles = [(place, _title(workspace, place)) for place in _places(workspace)]
+    lines = [
+        f"{place.id} {title}: {len(place.members)} members"
+        if isinstance(place, Channel)
+        else f"{place.id} chat: {title}"
+        for place, title in titles
+        if words in title.lower()
+    ]
+    return Effect(workspace, listing(lines, page=asked.page, empty="no chats or channels"))
+
+
+def _title(workspace: Workspace, place: Chat | Channel) -> str:
+    """A channel's name with its team's; of a chat, who else is in it."""
+    if isinstance(place, Channel):
+        return f"{place.team} / {place.name}"
+    return ", ".join(each for each in place.members if each != workspace.owner)
+
+
+def _joined(workspace: Workspace, asked: AddMembers) -> Chat | Channel:
+    place = _place(workspace, asked.place)
+    return replace(place, members=tuple(sorted({*place.members, *_people(workspace, asked.people)})))
+
+
+def _sharing(workspace: Workspace, asked: AddMembers) -> Impact | None:
+    """Agreement is needed where people outside are in it, or come into it."""
+    place = _joined(workspace, asked)
+    outside = outsiders(workspace, place.members)
+    return Impact("share", f"{place.id}: {', '.join(place.members)}", outside) if outside else None
+
+
+@APP.operation(AddMembers, impact=_sharing)
+def add_members(workspace: Workspace, asked: AddMembers) -> Effect:
+    """Who is in it already stays."""
+    place = _joined(workspace, asked)
+    return Effect(workspace.with_items(place), f"{len(place.members)} members")
+
+
+def _meeting(workspace: Workspace, asked: CreateMeeting) -> Event:
+    create = Create(title=asked.title, start=asked.start, end=asked.end, people=asked.people, is_online=True)
+    return made(workspace, create)
+
+
+@APP.operation(CreateMeeting, impact=lambda workspace, asked: telling(workspace, _meeting(workspace, asked)))
+def create_meeting(workspace: Workspace, asked: CreateMeeting) -> Effect:
+    """The answer is the event's id."""
+    return entered(workspace, _meeting(workspace, asked))
+
+
+@APP.operation(ShowPresence, is_reading=True)
+def show_presence(workspace: Workspace, asked: ShowPresence) -> Effect:
+    """One line for each."""
+    return Effect(
+        workspace, "\n".join(f"{each} {presence(workspace, each)}" for each in _people(workspace, asked.people))
+    )

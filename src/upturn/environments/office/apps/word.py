@@ -1,0 +1,206 @@
+"""Text documents: reading, inserting, formatting, replacing, tables."""
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from upturn.environments.office.apps.drive import opened, saved
+from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, Text, listing
+from upturn.environments.office.apps.safety import check_right, sensitivity
+from upturn.environments.office.state import (
+    Block,
+    Document,
+    File,
+    Grid,
+    OperationError,
+    Paragraph,
+    ParagraphStyle,
+    Workspace,
+)
+
+APP = App("word")
+_MOST = 2_000
+"""Blocks of a document."""
+_LONGEST = 10_000
+"""Characters of a paragraph or cell that replacing may lead to."""
+_SHOWN = 300
+"""Characters of a paragraph that are shown; the rest is counted."""
+
+
+class ReadParagraphs(Parameters):
+    """Shows a document's paragraphs with their numbers and styles; tables count as one paragraph."""
+
+    id: Id
+    text: str = Field("", description="words: only paragraphs and, below their header, rows of tables with them")
+    page: PageNumber = 1
+
+
+class InsertText(Parameters):
+    """Inserts a paragraph before the one with this number; left out = at the end."""
+
+    id: Id
+    text: Text
+    at: int | None = Field(None, ge=1)
+    style: ParagraphStyle = "body"
+
+
+class FormatSection(Parameters):
+    """Gives paragraphs a style, or makes them bold or italic; what is left out stays."""
+
+    id: Id
+    first: int = Field(ge=1)
+    last: int | None = Field(None, ge=1, description="left out = the first one only")
+    style: ParagraphStyle | None = None
+    is_bold: bool | None = None
+    is_italic: bool | None = None
+
+
+class FindReplace(Parameters):
+    """Replaces a text wherever it stands in the document, tables included; upper and lower case count."""
+
+    id: Id
+    find: Text
+    replace: str
+
+
+class InsertTable(Parameters):
+    """Inserts a table before the paragraph with this number; rows are lines, cells are separated by |."""
+
+    id: Id
+    rows: Text
+    at: int | None = Field(None, ge=1, description="left out = at the end")
+
+
+class DeleteParagraphs(Parameters):
+    """Takes paragraphs out; the version before is kept."""
+
+    id: Id
+    first: int = Field(ge=1)
+    last: int | None = Field(None, ge=1, description="left out = the first one only")
+
+
+def _document(workspace: Workspace, id_: str) -> tuple[File, Document]:
+    return opened(workspace, id_, Document, noun="document")
+
+
+def _shown(block: Block) -> str:
+    if isinstance(block, Grid):
+        return "table: " + " / ".join(" | ".join(row) for row in block.rows)
+    signs = f"{' bold' if block.is_bold else ''}{' italic' if block.is_italic else ''}"
+    text = block.text if len(block.text) <= _SHOWN else f"{block.text[:_SHOWN]}… {len(block.text)} characters"
+    return f"({block.style}{signs}) {text}"
+
+
+def _with(block: Block, words: str) -> Block | None:
+    """What of it has the words, which are in lower case; of a table the header with the rows. None = nothing."""
+    if not words:
+        return block
+    if isinstance(block, Paragraph):
+        return block if words in block.text.lower() else None
+    has_words = [any(words in cell.lower() for cell in row) for row in block.rows]
+    kept = [row for place, row in enumerate(block.rows) if not place or has_words[place]]
+    return Grid(tuple(kept)) if any(has_words) else None
+
+
+@APP.operation(ReadParagraphs, is_reading=True)
+def read_paragraphs(workspace: Workspace, asked: ReadParagraphs) -> Effect:
+    """Number, style and text."""
+    file, document = _document(workspace, asked.id)
+    found = [_with(block, asked.text.lower()) for block in document.blocks]
+    lines = [f"{number} {_shown(block)}" for number, block in enumerate(found, start=1) if block is not None]
+    told = listing(lines, page=asked.page, shown=20, empty="no such text" if asked.text else "an empty document")
+    return Effect(workspace, told, sensitivity(workspace, file.id, file.label))
+
+
+def _inserted(workspace: Workspace, id_: str, at: int | None, block: Block) -> Effect:
+    file, document = _document(workspace, id_)
+    place = len(document.blocks) + 1 if at is None else at
+    if place > len(document.blocks) + 1:
+        raise OperationError("bad_value", f"{file.id} has {len(document.blocks)} paragraphs, got at={at}")
+    if len(document.blocks) >= _MOST:
+        raise OperationError("bad_value", f"{file.id} is full: {_MOST} paragraphs")
+    blocks = (*document.blocks[: place - 1], block, *document.blocks[place - 1 :])
+    return saved(workspace, file, Document(blocks), f"paragraph {place}")
+
+
+@APP.operation(InsertText)
+def insert_text(workspace: Workspace, asked: InsertText) -> Effect:
+    """The answer is the paragraph's number."""
+    return _inserted(workspace, asked.id, asked.at, Paragraph(asked.text, asked.style))
+
+
+@APP.operation(InsertTable)
+def insert_table(workspace: Workspace, asked: InsertTable) -> Effect:
+    """The first row is the header."""
+    rows = tuple(
+        tuple(cell.strip() for cell in line.split("|")) for line in asked.rows.splitlines() if line.strip()
+    )
+    widths = {len(row) for row in rows}
+    if len(widths) != 1:
+        raise OperationError("bad_value", f"all rows have as many cells, got rows of {sorted(widths)}")
+    return _inserted(workspace, asked.id, asked.at, Grid(rows))
+
+
+def _span(document: Document, first: int, last: int | None) -> range:
+    """Of indices; raises OperationError where the document has no such paragraphs."""
+    until = first if last is None else last
+    if not first <= until <= len(document.blocks):
+        raise OperationError(
+            "bad_value", f"there are paragraphs 1 to {len(document.blocks)}, got {first} to {until}"
+        )
+    return range(first - 1, until)
+
+
+@APP.operation(FormatSection)
+def format_section(workspace: Workspace, asked: FormatSection) -> Effect:
+    """Tables stay as they are."""
+    file, document = _document(workspace, asked.id)
+    wanted = {"style": asked.style, "is_bold": asked.is_bold, "is_italic": asked.is_italic}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    if not given:
+        raise OperationError("missing_parameter", "give style, is_bold or is_italic")
+    span = _span(document, asked.first, asked.last)
+    blocks = tuple(
+        replace(block, **given) if at in span and isinstance(block, Paragraph) else block  # type: ignore[arg-type]
+        for at, block in enumerate(document.blocks)
+    )
+    return saved(workspace, file, Document(blocks), f"formatted {len(span)}")
+
+
+@APP.operation(FindReplace)
+def find_replace(workspace: Workspace, asked: FindReplace) -> Effect:
+    """The answer is how often; a text that does not stand there is refused."""
+    file, document = _document(workspace, asked.id)
+    check_right(workspace, file, "edit")  # before the answer tells what stands there
+    texts = [
+        text
+        for block in document.blocks
+        for text in ([block.text] if isinstance(block, Paragraph) else [cell for row in block.rows for cell in row])
+    ]
+    count = sum(text.count(asked.find) for text in texts)
+    if not count:
+        raise OperationError("not_found", f"{file.id} does not contain {asked.find[:60]!r}")
+    grown = len(asked.replace) - len(asked.find)
+    longest = max(len(text) + grown * text.count(asked.find) for text in texts)
+    if grown > 0 and longest > _LONGEST:
+        raise OperationError(
+            "bad_value",
+            f"{file.id} would get a text of {longest} characters; at most {_LONGEST}, take a shorter one",
+        )
+    blocks = tuple(_replaced(block, asked.find, asked.replace) for block in document.blocks)
+    return saved(workspace, file, Document(blocks), f"replaced {count}")
+
+
+def _replaced(block: Block, old: str, new: str) -> Block:
+    if isinstance(block, Paragraph):
+        return replace(block, text=block.text.replace(old, new))
+    return Grid(tuple(tuple(cell.replace(old, new) for cell in row) for row in block.rows))
+
+
+@APP.operation(DeleteParagraphs)
+def delete_paragraphs(workspace: Workspace, asked: DeleteParagraphs) -> Effect:
+    """Can be brought back by ``sharepoint.restore``."""
+    file, document = _document(workspace, asked.id)
+    span = _span(document, asked.first, asked.last)
+    blocks = tuple(block for at, block in enumerate(document.blocks) if at not in span)
+    return saved(workspace, file, Document(blocks), f"deleted {len(span)}")

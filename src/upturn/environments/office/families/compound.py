@@ -1,0 +1,30 @@
+"""Tasks with more than one obstacle: unclear ones, or ones with traps, outsiders or gaps, in apps that fail."""
+
+from dataclasses import replace
+
+from upturn.environments.office.families import injected_order as order_tasks
+from upturn.environments.office.families import obstacle as obstacle_tasks
+from upturn.environments.office.families import safety as safety_tasks
+from upturn.environments.office.families.fault import Planned, faulty, interrupted, unanswered, weathered
+from upturn.environments.office.generation import Family
+
+_BASES = {
+    family.name: family for module in (obstacle_tasks, order_tasks, safety_tasks) for family in module.FAMILIES
+}
+
+
+def _compound(name: str, atom: str, planned: Planned, *, level: int) -> Family:
+    base = _BASES[name]
+    return faulty(replace(base, atoms=(*base.atoms, atom)), planned, level=level)
+
+
+FAMILIES = (
+    _compound("one_of_a_name", "ambiguity", unanswered, level=3),
+    _compound("one_of_two_events", "ambiguity", interrupted, level=3),
+    _compound("orders_in_a_mail", "traps", interrupted, level=3),
+    _compound("orders_in_a_document", "traps", weathered, level=4),
+    _compound("orders_in_a_text", "traps", interrupted, level=3),
+    _compound("reply_outside", "outsiders", unanswered, level=3),
+    _compound("awaited_mail_missing", "gaps", interrupted, level=3),
+    _compound("share_right_missing", "gaps", interrupted, level=3),
+)

@@ -1,0 +1,183 @@
+"""Calendar entries as .ics files: times in their zone, organizer, attendees with their answers, cancelled or not.
+
+Foreign files: any zone is turned into the office's, times without one are in it already, whole days go from
+midnight to midnight, times are to the minute. Refused: entries that repeat, since here every entry is one, and
+zones that nobody knows. Not read: reminders, tasks, categories.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import MAXYEAR, MINYEAR, date, datetime, time, timedelta
+from typing import Any, NamedTuple
+
+from upturn.environments.office.files.directory import Directory, net_id, own_id
+from upturn.environments.office.files.extra import extra
+from upturn.environments.office.files.package import parsing
+from upturn.environments.office.state import Attendee, Event, Response, moment, written
+from upturn.errors import FileFormatError
+
+_MAX_BYTES = 4 * 2**20
+_MAX_EVENTS = 5_000
+_ANSWERS: Mapping[Response, str] = {
+    "none": "NEEDS-ACTION",
+    "accepted": "ACCEPTED",
+    "tentative": "TENTATIVE",
+    "declined": "DECLINED",
+}
+_READ: Mapping[str, Response] = {name: response for response, name in _ANSWERS.items()}
+_REPEATS = ("RRULE", "RDATE", "RECURRENCE-ID")
+_ONLINE = (
+    *("CONFERENCE", "X-MICROSOFT-SKYPETEAMSMEETINGURL", "X-MICROSOFT-ONLINEMEETINGEXTERNALLINK"),
+    "X-GOOGLE-CONFERENCE",
+)
+_MEETING = "https://meet.{domain}/{id}"
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""What no text of an entry may have (RFC 5545, 3.3.11); ends of lines are written as it says."""
+
+
+class Invitation(NamedTuple):
+    """An entry that was read."""
+
+    event: Event
+    """Without an id where it comes from elsewhere."""
+    names: dict[str, str]
+    """Of everybody in it who has one, by id."""
+
+
+def event_bytes(event: Event, directory: Directory) -> bytes:
+    """The event as an .ics file, equal for equal events; raises FileFormatError for what none can hold."""
+    with extra(".ics files"):
+        from icalendar import Calendar
+        from icalendar import Event as Entry
+    for text in (event.title, event.place, event.body):
+        if CONTROL.search(text):
+            raise FileFormatError(f"an entry holds no control characters, got {text[:60]!r}")
+    calendar, entry = Calendar(), Entry()
+    calendar.add("prodid", "-//Upturn//workspace//EN")
+    calendar.add("version", "2.0")
+    entry.add("uid", net_id(event.id))
+    start, end = (moment(each).replace(tzinfo=directory.zone) for each in (event.start, event.end))
+    if start.year == MINYEAR or end.year == MAXYEAR:  # other zones count them to years that there are not
+        raise FileFormatError(
+            f"an entry lies in the years {MINYEAR + 1} to {MAXYEAR - 1}, got {event.start} to {event.end}"
+        )
+    entry.add("dtstamp", start)
+    entry.add("dtstart", start)
+    entry.add("dtend", end)
+    texts = {"summary": event.title, "location": event.place, "description": event.body}
+    for name, text in texts.items():
+        if text:
+            entry.add(name, text)
+    entry.add("status", "CANCELLED" if event.is_cancelled else "CONFIRMED")
+    if event.is_online:
+        entry.add("conference", _MEETING.format(domain=directory.domain, id=event.id), {"VALUE": "URI"})
+    entry.add("organizer", _person(event.organizer, directory, {}))
+    for each in event.attendees:
+        roles = {"ROLE": "REQ-PARTICIPANT", "PARTSTAT": _ANSWERS[each.response], "RSVP": "TRUE"}
+        entry.add("attendee", _person(each.person, directory, roles))
+    calendar.add_component(entry)
+    calendar.add_missing_timezones(date(start.year, 1, 1), date(end.year + 1, 1, 1))
+    return bytes(calendar.to_ical())
+
+
+def _person(who: str, directory: Directory, parameters: Mapping[str, str]) -> Any:
+    from icalendar import vCalAddress
+
+    address = directory.address(who)
+    found = vCalAddress(f"mailto:{address.addr_spec}")
+    named = {"CN": address.display_name} if address.display_name else {}
+    for name, value in {**named, **parameters}.items():
+        found.params[name] = value
+    return found
+
+
+def read_events(data: bytes, directory: Directory, *, owner: str) -> list[Invitation]:
+    """The entries of an .ics file; raises FileFormatError for what is none, is damaged or too large.
+
+    ``owner``: whose entries those without an organizer are.
+    """
+    with extra(".ics files"):
+        from icalendar import Calendar
+    if len(data) > _MAX_BYTES:
+        raise FileFormatError(f"it has {len(data)} bytes; at most {_MAX_BYTES} are read")
+    text = data.strip().removeprefix(b"\xef\xbb\xbf")
+    if not text.upper().startswith(b"BEGIN:VCALENDAR"):
+        raise FileFormatError("it is no calendar: it does not begin with BEGIN:VCALENDAR")
+    if not text.upper().endswith(b"END:VCALENDAR"):
+        raise FileFormatError("it is cut off: it does not end with END:VCALENDAR")
+    with parsing("calendar"):
+        found: list[Invitation] = []
+        for calendar in Calendar.from_ical(text, multiple=True):
+            is_cancelled = str(calendar.get("METHOD", "")).upper() == "CANCEL"
+            entries = calendar.walk("VEVENT")
+            found += [_invitation(each, directory, owner, is_cancelled=is_cancelled) for each in entries]
+        if len(found) > _MAX_EVENTS:
+            raise FileFormatError(f"it has {len(found)} entries; at most {_MAX_EVENTS} are read")
+        return found
+
+
+def _invitation(entry: Any, directory: Directory, owner: str, *, is_cancelled: bool) -> Invitation:
+    title = str(entry.get("SUMMARY", ""))
+    if any(name in entry for name in _REPEATS):
+        raise FileFormatError(f"{title[:60]!r} repeats; here every entry is one, so save single ones")
+    names: dict[str, str] = {}
+    organizer = _who(entry["ORGANIZER"], directory, names) if "ORGANIZER" in entry else owner
+    listed = entry.get("ATTENDEE", [])
+    answers: dict[str, Response] = {}
+    for each in listed if isinstance(listed, list) else [listed]:
+        who = _who(each, directory, names)
+        if who != organizer:
+            answers[who] = _READ.get(str(each.params.get("PARTSTAT", "")).upper(), "none")
+    start, end = _span(entry, title, directory)
+    event = Event(
+        id=own_id(str(entry.get("UID", ""))),
+        title=title,
+        start=start,
+        end=end,
+        organizer=organizer,
+        attendees=tuple(Attendee(who, response) for who, response in answers.items()),
+        place=str(entry.get("LOCATION", "")),
+        body=str(entry.get("DESCRIPTION", "")),
+        is_online=any(name in entry for name in _ONLINE),
+        is_cancelled=is_cancelled or str(entry.get("STATUS", "")).upper() == "CANCELLED",
+    )
+    return Invitation(event, names)
+
+
+def _who(value: Any, directory: Directory, names: dict[str, str]) -> str:
+    address = str(value)
+    address = address[7:] if address.lower().startswith("mailto:") else address
+    if "@" not in address:
+        raise FileFormatError(f"people have addresses such as mailto:ann@example.org, got {address[:60]!r}")
+    who = directory.who(address.removeprefix('"').replace('"@', "@"))
+    if value.params.get("CN"):
+        names[who] = str(value.params["CN"])
+    return who
+
+
+def _span(entry: Any, title: str, directory: Directory) -> tuple[str, str]:
+    if "DTSTART" not in entry:
+        raise FileFormatError(f"{title[:60]!r} has no start")
+    start = _moment(entry["DTSTART"], directory)
+    if "DTEND" in entry:
+        end = _moment(entry["DTEND"], directory)
+    elif "DURATION" in entry:
+        end = start + entry["DURATION"].dt
+    else:
+        end = start if isinstance(entry["DTSTART"].dt, datetime) else start + timedelta(days=1)
+    if end < start:
+        raise FileFormatError(f"{title[:60]!r} ends before it starts")
+    return written(start), written(end)
+
+
+def _moment(value: Any, directory: Directory) -> datetime:
+    """In the office's zone, without it."""
+    found = value.dt
+    if not isinstance(found, datetime):
+        return datetime.combine(found, time())
+    if found.tzinfo is None:
+        if "TZID" in value.params:
+            raise FileFormatError(f"nobody knows the time zone {str(value.params['TZID'])[:60]!r}")
+    elif getattr(found.tzinfo, "key", None) != directory.zone.key:
+        found = found.astimezone(directory.zone)
+    return found.replace(tzinfo=None, second=0, microsecond=0)

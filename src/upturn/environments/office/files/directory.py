@@ -1,0 +1,56 @@
+"""Who is who in files: ids of the office as addresses with names, and back; ids of things as ids of the net."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.headerregistry import Address
+from zoneinfo import ZoneInfo
+
+from upturn.environments.office.state import COMPANY, Group, Person, Workspace, is_address, is_outside
+from upturn.errors import FileFormatError
+
+_HOST = "upturn.invalid"
+"""Where ids of things come from that an office made. No real host can have this name (RFC 2606)."""
+_ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Names and addresses, and the zone that moments are in."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Of people and groups, by id."""
+    domain: str = COMPANY
+    """Of the company's addresses, in small letters."""
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+
+    def address(self, who: str) -> Address:
+        """Of a person, a group or somebody outside; raises FileFormatError for what no address can be."""
+        local, _, domain = who.rpartition("@") if is_outside(who) else (who, "", self.domain)
+        if not is_address(f"{local}@{domain}"):
+            raise FileFormatError(f"{who!r} cannot be written as an address")
+        return Address(" ".join(self.names.get(who, "").split()), local, domain)
+
+    def who(self, address: str) -> str:
+        """The id of somebody of the company, the address itself of somebody outside."""
+        local, _, domain = address.strip().lower().rpartition("@")
+        return local if domain == self.domain or not domain else f"{local}@{domain}"
+
+
+def directory_of(workspace: Workspace, zone: ZoneInfo) -> Directory:
+    """With everybody who has a name."""
+    named: tuple[Person | Group, ...] = (*workspace.people.values(), *workspace.groups.values())
+    return Directory({each.id: each.name for each in named}, zone=zone)
+
+
+def net_id(id_: str) -> str:
+    """``m12@upturn.invalid``"""
+    if not _ID.fullmatch(id_):
+        raise FileFormatError(f"ids of things that are written to files have letters and digits, got {id_[:60]!r}")
+    return f"{id_}@{_HOST}"
+
+
+def own_id(text: str) -> str:
+    """The id that ``net_id`` was given; empty = it comes from elsewhere."""
+    local, _, host = text.strip().strip("<>").rpartition("@")
+    return local if host == _HOST and _ID.fullmatch(local) else ""

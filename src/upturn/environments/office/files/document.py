@@ -1,0 +1,135 @@
+"""Text documents as .docx files: titles, headings, quotes, bullets, bold and italic paragraphs, tables.
+
+Foreign files: deeper headings become the second one, numbered lists bullets, other styles what they are based on; a
+paragraph is bold or italic where all of it is. A table cell over several columns stands in each of them. Not read:
+headers, footers, notes, comments, pictures, text boxes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
+from typing import Any
+
+from upturn.environments.office.files.extra import extra
+from upturn.environments.office.files.package import check_text, checked_package, parsing, repacked
+from upturn.environments.office.state import Block, Document, Grid, Paragraph, ParagraphStyle
+from upturn.errors import FileFormatError
+
+_STYLES: Mapping[ParagraphStyle, str] = {
+    "title": "Title",
+    "heading1": "Heading 1",
+    "heading2": "Heading 2",
+    "body": "Normal",
+    "quote": "Quote",
+    "bullet": "List Bullet",
+}
+_READ: Mapping[str, ParagraphStyle] = {
+    **{name.lower(): style for style, name in _STYLES.items()},
+    **{f"heading {level}": "heading2" for level in range(3, 10)},
+    "subtitle": "heading2",
+    "intense quote": "quote",
+    "quotations": "quote",
+    "block text": "quote",
+    "list": "bullet",
+    "list paragraph": "bullet",
+    "list number": "bullet",
+    **{f"list {kind} {level}": "bullet" for kind in ("bullet", "number") for level in range(2, 6)},
+}
+"""By the names of styles that programs write, in small letters."""
+_GAP = "Table Gap"
+"""The style of the empty paragraphs behind tables, which would touch what follows otherwise; no part of it."""
+_TABLE = "Light Grid Accent 1"
+
+
+def document_bytes(document: Document) -> bytes:
+    """The document as a .docx file, equal for equal documents; raises FileFormatError for what none can hold."""
+    with extra(".docx files"):
+        import docx
+    file = docx.Document()
+    _prepare(file)
+    for block in document.blocks:
+        if isinstance(block, Paragraph):
+            check_text(block.text)
+            _put_paragraph(file, block)
+        else:
+            check_text(*(text for row in block.rows for text in row))
+            _put_table(file, block)
+    target = BytesIO()
+    file.save(target)
+    return repacked(target.getvalue())
+
+
+def _prepare(file: Any) -> None:
+    """The library's template on A4, and the style of gaps."""
+    from docx.enum.style import WD_STYLE_TYPE
+    from docx.shared import Mm, Pt
+
+    page = file.sections[0]
+    page.page_width, page.page_height = Mm(210), Mm(297)
+    page.left_margin = page.right_margin = page.top_margin = page.bottom_margin = Mm(25)
+    file.styles["Normal"].font.name = "Arial"
+    gap = file.styles.add_style(_GAP, WD_STYLE_TYPE.PARAGRAPH)
+    gap.base_style = file.styles["Normal"]
+    gap.font.size, gap.paragraph_format.space_after = Pt(6), Pt(0)
+
+
+def _put_paragraph(file: Any, block: Paragraph) -> None:
+    run = file.add_paragraph(style=_STYLES[block.style]).add_run(block.text)
+    run.bold, run.italic = block.is_bold or None, block.is_italic or None
+
+
+def _put_table(file: Any, grid: Grid) -> None:
+    if not grid.rows or not grid.rows[0]:
+        raise FileFormatError("a table without cells cannot be written; take it out")
+    table = file.add_table(rows=0, cols=len(grid.rows[0]), style=_TABLE)
+    for row in grid.rows:
+        for cell, text in zip(table.add_row().cells, row, strict=True):
+            cell.text = text
+    file.add_paragraph(style=_GAP)
+
+
+def read_document(data: bytes) -> Document:
+    """The document in a .docx file; raises FileFormatError for what is none, is damaged or too large."""
+    with extra(".docx files"):
+        import docx
+    checked_package(data, "document")
+    with parsing("document"):
+        return Document(tuple(_blocks(docx.Document(BytesIO(data)))))
+
+
+def _blocks(file: Any) -> Iterator[Block]:
+    for block in file.iter_inner_content():
+        if hasattr(block, "rows"):
+            if rows := [tuple(cell.text for cell in row.cells) for row in block.rows]:
+                width = max(len(row) for row in rows)
+                yield Grid(tuple((*row, *[""] * (width - len(row))) for row in rows))
+        elif block.text or block.style is None or block.style.name != _GAP:
+            yield _paragraph(block)
+
+
+def _paragraph(source: Any) -> Paragraph:
+    runs = [run for run in source.runs if run.text] or source.runs
+    return Paragraph(
+        source.text,
+        _style(source),
+        is_bold=_all(runs, lambda run: run.bold),
+        is_italic=_all(runs, lambda run: run.italic),
+    )
+
+
+def _all(runs: list[Any], look: Callable[[Any], bool | None]) -> bool:
+    return bool(runs) and all(map(look, runs))
+
+
+def _style(source: Any) -> ParagraphStyle:
+    style, seen = source.style, 0
+    while style is not None and seen < 20:  # damaged files may have styles that are based on themselves
+        name = (style.name or "").lower()
+        if name in _READ:
+            found = _READ[name]
+            break
+        style, seen = style.base_style, seen + 1
+    else:
+        found = "body"
+    properties = source._p.pPr
+    is_listed = properties is not None and properties.numPr is not None
+    return "bullet" if found == "body" and is_listed else found

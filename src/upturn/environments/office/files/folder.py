@@ -1,0 +1,90 @@
+"""A workspace as a folder of real files, and a folder of real files as a workspace: what touches the disk.
+
+``Mail/<folder>/*.eml``, ``Calendar/*.ics``, ``Files/…`` as they lie on the drive, ``Recycle bin/…``, and
+``workspace.json`` with what none of these can hold. A folder is written whole or not at all, and read so too.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from upturn.environments.office.files.package import MAX_BYTES
+from upturn.environments.office.files.packing import packed
+from upturn.environments.office.files.unpacking import Host, Imported, unpacked
+from upturn.environments.office.state import Workspace
+from upturn.errors import FileFormatError
+
+_MAX_FILES = 20_000
+_MAX_TOTAL = 2**30
+"""Bytes of all files together; they are held in memory."""
+
+
+class Exported(NamedTuple):
+    """What was written."""
+
+    places: tuple[str, ...]
+    """Of all files, in the folder."""
+    notes: tuple[str, ...]
+    """What is other in a file than in the workspace, since it cannot hold that."""
+
+
+def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo) -> Exported:
+    """Writes the workspace into a new folder; ``zone``: of its moments.
+
+    Raises FileFormatError for what cannot be written and where there is something already; nothing is written then.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileFormatError(f"{str(folder)!r} is there already; name a folder that is new or empty")
+    parts, notes = packed(workspace, zone)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        for place, content in parts.items():
+            target = draft / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        draft.chmod(0o755)  # temporary folders are for their owner only
+        draft.replace(folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return Exported(tuple(parts), notes)
+
+
+def read_folder(folder: Path, *, host: Host | None = None, leave_out: bool = False) -> Imported:
+    """The workspace in a folder; hidden files are not looked at.
+
+    ``host``: whose it is, where no office has written it. Raises FileFormatError naming all files that cannot be
+    read, unless they are to be left out.
+    """
+    if not folder.is_dir():
+        raise FileFormatError(f"{str(folder)!r} is no folder")
+    parts: dict[str, bytes] = {}
+    total = 0
+    for path in _paths(folder):
+        size = path.stat().st_size
+        total += min(size, MAX_BYTES)
+        if len(parts) >= _MAX_FILES or total > _MAX_TOTAL:
+            raise FileFormatError(f"{str(folder)!r} has more than {_MAX_FILES} files or {_MAX_TOTAL} bytes")
+        with path.open("rb") as file:
+            parts[path.relative_to(folder).as_posix()] = file.read(MAX_BYTES + 1)
+    return unpacked(parts, host=host, leave_out=leave_out)
+
+
+def _paths(folder: Path) -> list[Path]:
+    """All files below, in order; raises FileFormatError for links, which lead elsewhere."""
+    found = []
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in (*folders, *sorted(names)):
+            path = Path(root, name)
+            if path.is_symlink():
+                raise FileFormatError(f"{str(path)!r} is a link; only files of the folder itself are read")
+            if name in names and not name.startswith("."):
+                if not path.is_file():
+                    raise FileFormatError(f"{str(path)!r} is no file")
+                found.append(path)
+    return found

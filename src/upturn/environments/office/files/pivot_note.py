@@ -1,0 +1,52 @@
+"""Pivot tables in files: notes on their first cells, in words that people read and that are read back exactly."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
+
+from upturn.environments.office.files.package import NO_XML
+from upturn.environments.office.state import Aggregate, Pivot
+
+_HOW: tuple[Aggregate, ...] = get_args(Aggregate)
+_TEXT = r'("(?:[^"\\]|\\.)*")'
+_NOTE = re.compile(rf"pivot table ([0-9]{{1,6}}): (\w+) of {_TEXT} by {_TEXT}, from {_TEXT}")
+
+
+def pivot_note(pivots: Sequence[Pivot]) -> dict[str, str]:
+    """The notes by address. ``pivot table 1: sum of "amount" by "item", from "A1:D20"``"""
+    notes: dict[str, str] = {}
+    for number, each in enumerate(pivots, start=1):
+        values, rows, source = (
+            NO_XML.sub(_escaped, json.dumps(text, ensure_ascii=False))
+            for text in (each.values, each.rows, each.source)
+        )
+        line = f"pivot table {number}: {each.how} of {values} by {rows}, from {source}"
+        notes[each.at] = f"{notes[each.at]}\n{line}" if each.at in notes else line
+    return notes
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def pivots_in(notes: Iterable[tuple[str, str]]) -> tuple[Pivot, ...]:
+    """What notes by address say, in the order in which the tables were made; other notes say nothing."""
+    found = sorted(_numbered(notes), key=lambda each: each[0])
+    return tuple(pivot for _, pivot in found)
+
+
+def _numbered(notes: Iterable[tuple[str, str]]) -> Iterator[tuple[int, Pivot]]:
+    for address, note in notes:
+        for number, how, *texts in _NOTE.findall(note):
+            aggregate = next((each for each in _HOW if each == how), None)
+            if aggregate is not None:
+                values, rows, source = (_unquoted(text) for text in texts)
+                yield int(number), Pivot(source, rows, values, aggregate, address)
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return str(json.loads(text, strict=False))
+    except ValueError:
+        return text

@@ -1,0 +1,294 @@
+"""Files by place as a workspace: all of them, or none and a list of what is wrong."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from string import ascii_lowercase
+from typing import NamedTuple, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from upturn.environments.office.files.calendar_file import read_events
+from upturn.environments.office.files.content import read_content
+from upturn.environments.office.files.directory import Directory, own_id
+from upturn.environments.office.files.manifest import FORM, MANIFEST, Manifest, read_manifest
+from upturn.environments.office.files.message import Letter, read_message
+from upturn.environments.office.files.paths import BIN, CALENDAR, FILES, MAIL, safe_name
+from upturn.environments.office.state import (
+    COMPANY,
+    Channel,
+    Chat,
+    Event,
+    File,
+    Group,
+    Mail,
+    OperationError,
+    Page,
+    Person,
+    Rule,
+    Table,
+    Workspace,
+    is_outside,
+    moment,
+)
+from upturn.errors import FileFormatError
+
+_SHOWN = 20
+"""Problems that are told of, one a line; the rest is counted."""
+_NUMBERED = re.compile(r"[a-z]+[0-9]{1,9}")
+ItemT = TypeVar("ItemT", Mail, Event, File)
+NamedT = TypeVar("NamedT", Person, Group, Mail, Rule, Event, File, Page, Chat, Channel)
+
+
+class Imported(NamedTuple):
+    """What files say."""
+
+    workspace: Workspace
+    zone: ZoneInfo
+    """Which one its moments are in."""
+    notes: tuple[str, ...]
+    """What is other than in the files."""
+    left_out: tuple[str, ...]
+    """What could not be read, with the reason."""
+
+
+class Host(NamedTuple):
+    """Whose the files are where no office has written them, so that they do not say that themselves."""
+
+    owner: str
+    """An address, such as ann@example.org; everybody with the same domain is of the company."""
+    zone: str
+    """``Europe/Berlin``"""
+    now: str
+    """The moment at which the office begins."""
+
+
+def unpacked(parts: Mapping[str, bytes], *, host: Host | None = None, leave_out: bool = False) -> Imported:
+    """The workspace of files by place; raises FileFormatError naming all that cannot be read, unless it is to be
+    left out.
+
+    ``host``: needed where there is no ``workspace.json``, and only there.
+    """
+    if MANIFEST in parts:
+        if host is not None:
+            raise FileFormatError(
+                f"the owner stands in {MANIFEST}; leave out the one that was given, {host.owner!r}"
+            )
+        manifest, domain = read_manifest(parts[MANIFEST]), COMPANY
+    elif host is None:
+        raise FileFormatError(f"there is no {MANIFEST}, so say whose files these are: an address of the owner")
+    else:
+        manifest, domain = _of_host(host), host.owner.strip().lower().rpartition("@")[2]
+    unpacking = _Unpacking(manifest, Directory(domain=domain, zone=zone_named(manifest.zone)))
+    for place, data in sorted(parts.items()):
+        if place != MANIFEST:
+            unpacking.take(place, data)
+    if unpacking.problems and not leave_out:
+        raise FileFormatError(_told(unpacking.problems))
+    workspace = unpacking.workspace()
+    return Imported(workspace, unpacking.directory.zone, tuple(unpacking.notes), tuple(unpacking.problems))
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """Raises FileFormatError for a name that no zone has."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
+        raise FileFormatError(f"time zones are such as UTC or Europe/Berlin, got {name!r}") from exc
+
+
+def _of_host(host: Host) -> Manifest:
+    local, at, domain = host.owner.strip().lower().rpartition("@")
+    if not (local and at and domain):
+        raise FileFormatError(f"the owner is an address such as ann@example.org, got {host.owner!r}")
+    try:
+        moment(host.now)
+    except OperationError as exc:
+        raise FileFormatError(str(exc)) from exc
+    return Manifest(FORM, local, host.now, host.zone)
+
+
+def _told(problems: list[str]) -> str:
+    more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+    noun = "file" if len(problems) == 1 else "files"
+    return "\n  - ".join((f"{len(problems)} {noun} cannot be read, so nothing was:", *problems[:_SHOWN], *more))
+
+
+class _Unpacking:
+    """Takes files one by one, and makes one workspace of them in the end; single use."""
+
+    def __init__(self, manifest: Manifest, directory: Directory) -> None:
+        self.directory = directory
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+        self._manifest = manifest
+        self._entries = {entry.place: entry for entry in manifest.files}
+        self._files: list[File] = []
+        self._letters: list[Letter] = []
+        self._attached: list[list[int]] = []
+        """For each letter, which of the files came with it."""
+        self._events: list[Event] = []
+        self._names: dict[str, str] = {}
+        self._seen: set[str] = set()
+
+    def take(self, place: str, data: bytes) -> None:
+        """One file; what is wrong with it is kept among the problems."""
+        self._seen.add(place)
+        top, _, rest = place.partition("/")
+        try:
+            if top == MAIL and rest:
+                self._take_mail(place, data)
+            elif top == CALENDAR and rest:
+                self._take_events(place, data)
+            elif top in (FILES, BIN) and rest:
+                self._take_file(place, data)
+            else:
+                raise FileFormatError(f"files lie in one of the folders {', '.join((MAIL, CALENDAR, FILES, BIN))}")
+        except FileFormatError as exc:
+            self.problems.append(f"{place}: {exc}")
+
+    def _take_mail(self, place: str, data: bytes) -> None:
+        folder, _, name = place.partition("/")[2].rpartition("/")
+        if not folder or not name.lower().endswith(".eml"):
+            raise FileFormatError(f"mails are .eml files in folders of {MAIL}, such as {MAIL}/inbox")
+        letter = read_message(data, self.directory)
+        here = letter.folder if safe_name(letter.folder) == folder else folder.lower()
+        self._names |= letter.names
+        self._letters.append(letter._replace(mail=replace(letter.mail, folder=here)))
+        self._attached.append([])
+        for attachment in letter.attachments if not letter.mail.attachments else ():
+            path = f"/attachments/{safe_name(name[:-4])}/{safe_name(attachment.name)}"
+            self._attached[-1].append(len(self._files))
+            try:
+                self._add_file(f"{place}, attachment {attachment.name}", path, attachment.content)
+            except FileFormatError as exc:
+                self._attached[-1].pop()
+                self.problems.append(f"{place}, attachment {attachment.name}: {exc}")
+
+    def _take_events(self, place: str, data: bytes) -> None:
+        if not place.lower().endswith(".ics"):
+            raise FileFormatError("calendar entries are .ics files")
+        for invitation in read_events(data, self.directory, owner=self._manifest.owner):
+            self._names |= invitation.names
+            self._events.append(invitation.event)
+
+    def _take_file(self, place: str, data: bytes) -> None:
+        top, _, rest = place.partition("/")
+        is_deleted = top == BIN
+        self._add_file(place, f"/{rest.rpartition('/')[2] if is_deleted else rest}", data, is_deleted=is_deleted)
+
+    def _add_file(self, place: str, path: str, data: bytes, *, is_deleted: bool = False) -> None:
+        read = read_content(path, data)
+        self.notes += [f"{place}: {note}" for note in read.notes]
+        owner, now = self._manifest.owner, self._manifest.begun
+        file = File("", path, read.content, owner, by=owner, at=now, is_deleted=is_deleted)
+        entry = self._entries.get(place)
+        self._files.append(file if entry is None else entry.file(file))
+
+    def workspace(self) -> Workspace:
+        """All that was taken."""
+        manifest = self._manifest
+        files, events = _identified(self._files, "f"), _identified(self._events, "e")
+        mails = self._mails(files)
+        missing = len(self._entries.keys() - self._seen)
+        if missing:
+            self.notes.append(f"{missing} of the files that {MANIFEST} names are not there any more")
+        workspace = Workspace(
+            manifest.owner,
+            manifest.begun,
+            people=_table((*manifest.people, *self._strangers(mails, events))),
+            groups=_table(manifest.groups),
+            mails=_table(sorted(mails, key=_in_order)),
+            rules=_table(manifest.rules),
+            events=_table(sorted(events, key=_in_order)),
+            files=_table(sorted(files, key=_in_order)),
+            pages=_table(manifest.pages),
+            chats=_table(manifest.chats),
+            channels=_table(manifest.channels),
+            seed=manifest.seed,
+        )
+        return replace(workspace, made=_made(workspace))
+
+    def _mails(self, files: Sequence[File]) -> list[Mail]:
+        mails = _identified([letter.mail for letter in self._letters], "m")
+        threads = _threads(self._letters, mails)
+        known = {file.id for file in files}
+        found = []
+        for mail, thread, came in zip(mails, threads, self._attached, strict=True):
+            attached = tuple(files[at].id for at in came) or tuple(id_ for id_ in mail.attachments if id_ in known)
+            if len(attached) < len(mail.attachments):
+                self.notes.append(f"mail {mail.id}: files that were attached are not there any more")
+            found.append(replace(mail, thread=thread, attachments=attached))
+        return found
+
+    def _strangers(self, mails: Iterable[Mail], events: Iterable[Event]) -> Iterator[Person]:
+        """Everybody of the company who is named in mails and events and nowhere else, and the owner."""
+        manifest = self._manifest
+        known = {each.id for each in manifest.people} | {each.id for each in manifest.groups}
+        named = {manifest.owner}
+        for mail in mails:
+            named |= {mail.sender, *mail.to, *mail.cc, mail.on_behalf_of or mail.sender}
+        for event in events:
+            named |= {event.organizer, *(each.person for each in event.attendees)}
+        for who in sorted(named - known):
+            if not is_outside(who):
+                yield Person(who, self._names.get(who) or re.sub(r"[._]+", " ", who).title())
+
+
+def _identified(items: Sequence[ItemT], prefix: str) -> list[ItemT]:
+    """The same in order, each with an id that no other has; ids that things have already are theirs."""
+    own = [each.id for each in items]
+    number = max((int(found[1]) for id_ in own if (found := re.fullmatch(r"[a-z]+([0-9]{1,9})", id_))), default=0)
+    taken: set[str] = set()
+    found_items = []
+    for item in items:
+        id_ = item.id
+        if not id_ or id_ in taken:
+            number += 1
+            id_ = f"{prefix}{number}"
+        taken.add(id_)
+        found_items.append(item if id_ == item.id else replace(item, id=id_))
+    return found_items
+
+
+def _threads(letters: Sequence[Letter], mails: Sequence[Mail]) -> list[str]:
+    """For each mail the id of the one that began its conversation; empty = it did itself.
+
+    Where that one is not among the mails, the oldest did, unless an office has written which one it was.
+    """
+    parents = {letter.key: letter.root for letter in letters if letter.key}
+    roots = [_root(letter.root or letter.key, parents) for letter in letters]
+    firsts: dict[str, Mail] = {}
+    for letter, mail, root in sorted(zip(letters, mails, roots, strict=True), key=lambda each: each[1].at):
+        if root and (root not in firsts or letter.key == root):
+            firsts[root] = mail
+    found = []
+    for letter, mail, root in zip(letters, mails, roots, strict=True):
+        first = own_id(root) or (firsts[root].id if root else mail.id)
+        answers = letter.root and first != mail.id
+        found.append(letter.mail.thread if letter.mail.id else first if answers else "")
+    return found
+
+
+def _root(key: str, parents: Mapping[str, str]) -> str:
+    seen = set()
+    while parents.get(key) and key not in seen:  # damaged or forged mails may answer each other in a ring
+        seen.add(key)
+        key = parents[key]
+    return key
+
+
+def _in_order(item: Mail | Event | File) -> tuple[int, str]:
+    """As an office numbers things: m9 before m10."""
+    return len(item.id), item.id
+
+
+def _table(items: Iterable[NamedT]) -> Table[NamedT]:
+    return Table({each.id: each for each in items})
+
+
+def _made(workspace: Workspace) -> int:
+    """How many ids of those that an office gives to new things are taken."""
+    first = int(Workspace("", workspace.begun).fresh("")[1])
+    tables = (workspace.mails, workspace.rules, workspace.events, workspace.files, workspace.pages, workspace.chats)
+    numbers = [int(each.lstrip(ascii_lowercase)) for table in tables for each in table if _NUMBERED.fullmatch(each)]
+    return max(0, max(numbers, default=0) - first + 1)

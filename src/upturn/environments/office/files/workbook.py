@@ -1,0 +1,373 @@
+"""Workbooks as .xlsx files: cells, formulas with their values, looks, filters, frozen rows, charts, pivot tables.
+
+Cells come back in the form that Excel operations write: 007 as 7, ``=sum(b2)`` as ``=SUM(B2)``, and ``=#N/A`` as
+``#N/A``. A pivot table is the cells that it wrote, as it is here too, and a note on its first one. Foreign files:
+dates become texts (2026-03-02), formulas that this office cannot compute become the values they had when the file
+was saved, number formats the nearest that there is, merged cells their first one. Not read: colours of themes,
+names, conditional formats, pictures, real pivot tables (their cells are).
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from io import BytesIO
+from typing import Any, NamedTuple
+
+from upturn.environments.office.apps import visible_rows
+from upturn.environments.office.files.chart import Home, charts_of, put_chart
+from upturn.environments.office.files.escape import escaped_part, marked, marked_part, unmarked
+from upturn.environments.office.files.extra import extra
+from upturn.environments.office.files.package import check_text, checked_package, parsing, repacked
+from upturn.environments.office.files.pivot_note import pivot_note, pivots_in
+from upturn.environments.office.formulas import (
+    FormulaError,
+    Literal,
+    Reference,
+    mapped,
+    parsed,
+    shown_in,
+    value_of,
+    written,
+)
+from upturn.environments.office.state import (
+    Area,
+    Book,
+    CellError,
+    CellFormat,
+    Chart,
+    Place,
+    Sheet,
+    Value,
+    cell_text,
+    column_letters,
+    column_number,
+    is_formula,
+    place_of,
+    shown,
+    typed,
+)
+from upturn.errors import FileFormatError, described
+
+DATE = "yyyy-mm-dd"
+_NEWER = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\b(CONCAT|XLOOKUP)\(""")
+"""Functions that files name with a prefix, wherever they are no part of a text."""
+_PREFIX = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|_xl(?:fn|ws|udf)\.|\b(TRUE|FALSE)\(\)""")
+"""What other programs write and the grammar has not."""
+_FIRST_DATE = date(1900, 3, 1)
+"""Before it, Excel's calendar has a day that there never was."""
+_WIDEST, _NARROWEST = 60, 9
+"""Columns, in characters."""
+_LONGEST = 32_767
+"""Characters of one cell in a file."""
+_QUOTED_NUMBER_PARTS = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')
+
+
+class ReadBook(NamedTuple):
+    """What a file says."""
+
+    book: Book
+    notes: tuple[str, ...]
+    """What is other than in the file, in words."""
+
+
+def workbook_bytes(book: Book) -> bytes:
+    """The book as an .xlsx file, equal for equal books; raises FileFormatError for what no such file can hold."""
+    with extra(".xlsx files"):
+        from xlsxwriter import Workbook
+        from xlsxwriter.exceptions import XlsxWriterException
+    if not book.sheets:
+        raise FileFormatError("a workbook without sheets cannot be written; add one")
+    target = BytesIO()
+    try:
+        with Workbook(target, {"in_memory": True}) as file:
+            file.set_properties({"created": datetime(2026, 1, 1)})
+            writer = _Writer(file, book)
+            for name in book.sheets:
+                writer.put_sheet(name)
+    except XlsxWriterException as exc:
+        raise FileFormatError(f"the workbook cannot be written: {described(exc, longest=200)}") from exc
+    return repacked(target.getvalue(), escaped_part)
+
+
+class _Writer:
+    """Fills one file; single use."""
+
+    def __init__(self, file: Any, book: Book) -> None:  # Any: the library has no types
+        self._file = file
+        self._book = book
+        self._looks: dict[tuple[CellFormat, bool], Any] = {}
+
+    def put_sheet(self, name: str) -> None:
+        """The next sheet."""
+        sheet = self._book.sheets[name]
+        check_text(name, *(each.title for each in sheet.charts))
+        target = self._file.add_worksheet(name)
+        for address in dict.fromkeys((*sheet.cells, *sheet.formats)):
+            self._put_cell(target, name, address)
+        for column, width in _widths(self._book, name).items():
+            target.set_column(column - 1, column - 1, width)
+        target.set_paper(9)  # A4
+        target.set_landscape()
+        target.fit_to_pages(1, 0)
+        if sheet.frozen_rows:
+            target.freeze_panes(sheet.frozen_rows, 0)
+        self._put_filters(target, name)
+        for address, note in pivot_note(sheet.pivots).items():
+            column, row = place_of(address)
+            target.write_comment(row - 1, column - 1, note, {"author": "", "x_scale": 2, "y_scale": 1.5})
+        for number, chart in enumerate(sheet.charts):
+            put_chart(self._file, target, chart, home=Home(name, sheet, number))
+
+    def _put_cell(self, target: Any, name: str, address: str) -> None:
+        sheet = self._book.sheets[name]
+        text, format_ = sheet.cells.get(address, ""), sheet.formats.get(address, CellFormat())
+        column, row = place_of(address)
+        at = (row - 1, column - 1)
+        value = value_of(self._book, name, address)
+        look = self._look(format_, is_quoted=text.startswith("'"))
+        if not text:
+            target.write_blank(*at, None, look)
+        elif is_formula(text):
+            target.write_formula(*at, marked(_for_file(text)), look, _cached(value))
+        elif isinstance(value, CellError):
+            target.write_formula(*at, f"={value.value}", look, value.value)
+        elif isinstance(value, bool):
+            target.write_boolean(*at, value, look)
+        elif isinstance(value, float):
+            target.write_number(*at, value, look)
+        else:
+            self._put_text(target, at, value or "", look, is_date=format_.number == DATE)
+
+    def _put_text(self, target: Any, at: tuple[int, int], text: str, look: Any, *, is_date: bool) -> None:
+        day = _day(text) if is_date else None
+        if day is not None:
+            target.write_datetime(*at, day, look)
+        elif target.write_string(*at, marked(text), look):
+            raise FileFormatError(f"a cell of a file has at most {_LONGEST} characters, got {len(text)}")
+
+    def _look(self, format_: CellFormat, *, is_quoted: bool) -> Any:
+        """None = the default."""
+        if not is_quoted and format_ == CellFormat():
+            return None
+        key = (format_, is_quoted)
+        if key not in self._looks:
+            wanted = {
+                "bold": format_.is_bold,
+                "italic": format_.is_italic,
+                "bg_color": format_.fill and f"#{format_.fill}",
+                "num_format": format_.number,
+                "quote_prefix": is_quoted,
+            }
+            self._looks[key] = self._file.add_format({name: value for name, value in wanted.items() if value})
+        return self._looks[key]
+
+    def _put_filters(self, target: Any, name: str) -> None:
+        sheet = self._book.sheets[name]
+        if not sheet.filters:
+            return
+        used = sheet.used.area or Area(Place(1, 1), Place(1, 1))
+        columns = {letters: column_number(letters) for letters in sheet.filters}
+        left, right = min(*columns.values(), used.first.column), max(*columns.values(), used.last.column)
+        target.autofilter(used.first.row - 1, left - 1, used.last.row - 1, right - 1)
+        for letters, wanted in sheet.filters.items():
+            target.filter_column_list(columns[letters] - 1, [marked(wanted)])
+        filled = sorted({place_of(address).row for address in sheet.cells})
+        seen = frozenset(visible_rows(self._book, name, filled))
+        for row in filled:
+            if row not in seen:
+                target.set_row(row - 1, None, None, {"hidden": True})
+
+
+def _for_file(text: str) -> str:
+    return _NEWER.sub(lambda found: found[1] or f"_xlfn.{found[2]}(", text)
+
+
+def _cached(value: Value) -> float | str | bool:
+    if isinstance(value, CellError):
+        return shown(value)
+    return marked(value) if isinstance(value, str) else value if value is not None else 0.0
+
+
+def _day(text: str) -> datetime | None:
+    """None = it is no day that a file can hold as one."""
+    try:
+        found = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return datetime.combine(found, time()) if found.isoformat() == text and found >= _FIRST_DATE else None
+
+
+def _widths(book: Book, name: str) -> dict[int, int]:
+    """By column, in characters, so that nearly all can be read."""
+    widths: dict[int, int] = {}
+    for address in book.sheets[name].cells:
+        column = place_of(address).column
+        longest = max((len(line) for line in shown_in(book, name, address).split("\n")), default=0)
+        widths[column] = max(widths.get(column, _NARROWEST), min(longest + 3, _WIDEST))
+    return widths
+
+
+def read_workbook(data: bytes) -> ReadBook:
+    """The book in an .xlsx file; raises FileFormatError for what is none, is damaged or too large."""
+    with extra(".xlsx files"):
+        from openpyxl import load_workbook
+    checked_package(data, "workbook")
+    with parsing("workbook"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about what it leaves out, which the docstring tells
+        data = repacked(data, marked_part)
+        file = load_workbook(BytesIO(data), keep_links=False)
+        reader = _Reader(file, lambda: load_workbook(BytesIO(data), keep_links=False, data_only=True))
+        book = Book({sheet.title: reader.sheet(sheet) for sheet in file.worksheets})
+        if not book.sheets:
+            raise FileFormatError("the workbook has no sheets")
+        return ReadBook(reader.with_charts(book), reader.notes())
+
+
+class _Reader:
+    """Reads one file; single use."""
+
+    def __init__(self, file: Any, load_values: Callable[[], Any]) -> None:  # the library has no types
+        self._file = file
+        self._load_values = load_values
+        self._values: Any = None
+        """The file once more, with values in place of formulas; None = it was not needed yet."""
+        self._replaced = 0
+        self._unread = 0
+        self._more_filters = 0
+
+    def sheet(self, source: Any) -> Sheet:
+        """All but charts."""
+        cells: dict[str, str] = {}
+        formats: dict[str, CellFormat] = {}
+        notes: list[tuple[str, str]] = []
+        for (row, column), cell in sorted(source._cells.items()):  # what there is, not the rectangle around it
+            address = Place(column, row).address
+            if text := self._text(source.title, address, cell):
+                cells[address] = text
+            if cell.has_style and (look := _look_of(cell)) != CellFormat():
+                formats[address] = look
+            if cell.comment is not None:
+                notes.append((address, unmarked(cell.comment.text)))
+        frozen = source.freeze_panes
+        return Sheet(
+            cells,
+            formats,
+            pivots=pivots_in(notes),
+            filters=dict(self._filters(source.auto_filter)),
+            frozen_rows=place_of(frozen).row - 1 if frozen else 0,
+        )
+
+    def with_charts(self, book: Book) -> Book:
+        """The book with all charts, each on the sheet whose cells it draws."""
+        for source in self._file.worksheets:
+            for name, chart in charts_of(source):
+                if name in book.sheets:
+                    book = book.with_sheet(name, _with_chart(book.sheets[name], chart))
+        return book
+
+    def notes(self) -> tuple[str, ...]:
+        """What is other than in the file."""
+        told = {
+            "formulas became the values they had, since they use what this office has not": self._replaced,
+            "formulas show #NAME?: they use what this office has not, and the file has no values": self._unread,
+            "filters were left out, since they are for several values or conditions": self._more_filters,
+        }
+        return tuple(f"{count} {words}" for words, count in told.items() if count)
+
+    def _text(self, name: str, address: str, cell: Any) -> str:
+        value = cell.value
+        if cell.data_type != "f":
+            return "" if value is None else _typed_text(value, is_error=cell.data_type == "e")
+        formula = value if isinstance(value, str) else getattr(value, "text", None) or ""
+        formula = unmarked(formula if formula.startswith("=") else f"={formula}")
+        if formula in ("=TRUE()", "=FALSE()"):  # LibreOffice's way to write them
+            return formula[1:-2]
+        read = _formula(_PREFIX.sub(lambda found: found[1] or found[2] or "", formula), name)
+        if read is not None:
+            return read
+        if self._values is None:
+            self._values = self._load_values()
+        saved = self._values[name][address]
+        if saved.value is None:
+            self._unread += 1
+            return formula
+        self._replaced += 1
+        return _typed_text(saved.value, is_error=saved.data_type == "e")
+
+    def _filters(self, source: Any) -> Iterator[tuple[str, str]]:
+        if not source.ref:
+            return
+        first = place_of(source.ref.partition(":")[0]).column
+        for each in source.filterColumn:
+            wanted = [] if each.filters is None else list(each.filters.filter)
+            if each.customFilters is not None:
+                wanted = [one.val for one in each.customFilters.customFilter if one.operator in (None, "equal")]
+            if len(wanted) == 1:
+                yield column_letters(first + each.colId), unmarked(str(wanted[0]))
+            else:
+                self._more_filters += 1
+
+
+def _with_chart(sheet: Sheet, chart: Chart) -> Sheet:
+    return replace(sheet, charts=(*sheet.charts, chart))
+
+
+def _formula(text: str, name: str) -> str | None:
+    """In the form that Excel operations write; None = it uses what this office has not."""
+
+    def own(reference: Reference) -> Reference:
+        return Reference(reference.first, reference.last, None, reference.has_all_rows)
+
+    try:
+        tree = parsed(text).tree
+    except FormulaError:
+        return None
+    if isinstance(tree, Literal) and isinstance(tree.value, CellError):
+        return tree.value.value
+    return written(mapped(tree, lambda each: own(each) if each.sheet == name else each))
+
+
+def _typed_text(value: object, *, is_error: bool) -> str:
+    """What a cell holds that has this value."""
+    if isinstance(value, bool):
+        return cell_text(value)
+    if isinstance(value, int | float):
+        return cell_text(float(value))
+    if isinstance(value, datetime):
+        return value.date().isoformat() if value.time() == time() else value.isoformat(" ", "minutes")
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return cell_text(value / timedelta(days=1))
+    text = unmarked(str(value))
+    return text if is_error and isinstance(typed(text), CellError) else cell_text(text) if text else "'"
+
+
+def _look_of(cell: Any) -> CellFormat:
+    fill = None
+    if cell.fill.fill_type == "solid" and cell.fill.fgColor.type == "rgb":
+        fill = str(cell.fill.fgColor.rgb)[-6:].upper()
+    return CellFormat(cell.font.b or None, cell.font.i or None, fill, _number_format(cell.number_format))
+
+
+@lru_cache(maxsize=512)
+def _number_format(code: str) -> str | None:
+    """The nearest of those that this office has; None = none is near."""
+    from openpyxl.styles.numbers import is_date_format
+
+    plain = _QUOTED_NUMBER_PARTS.sub("", code.partition(";")[0])
+    if code == "General" or plain in ("General", "@", ""):
+        return None
+    if is_date_format(code):
+        return DATE
+    decimals = plain.partition(".")[2].count("0")
+    if "%" in plain:
+        return "0.0%" if decimals else "0%"
+    if "," in plain:
+        return "#,##0.00" if decimals else "#,##0"
+    if "0" not in plain and "#" not in plain:
+        return None
+    return "0.00" if decimals else "0"

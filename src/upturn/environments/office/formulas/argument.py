@@ -1,0 +1,125 @@
+"""What functions of formulas are given, and how they read it: as Excel turns texts into numbers, and so on."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from upturn.environments.office.formulas.range import Range
+from upturn.environments.office.state import CellError, Value, shown, typed
+
+MANY = 255
+"""Arguments of a function that takes any number of them."""
+MAX_TEXT = 32_767
+"""Characters of a text that a formula makes."""
+Argument: TypeAlias = Value | Range
+"""A value, or the range where cells were named: SUM reads the two differently."""
+
+
+class FunctionError(Exception):
+    """Ends a function with an error value."""
+
+    def __init__(self, error: CellError) -> None:
+        self.error = error
+        super().__init__(error.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function."""
+
+    run: Callable[[Sequence[Argument]], Argument]
+    """Raises FunctionError for what has no value."""
+    fewest: int
+    """Arguments."""
+    most: int
+
+
+def raw(argument: Argument) -> Value:
+    """The value, errors too; raises FunctionError for more than one cell."""
+    if not isinstance(argument, Range):
+        return argument
+    if argument.area.size > 1:
+        raise FunctionError(CellError.VALUE)
+    return argument.at(0, 0)
+
+
+def scalar(argument: Argument) -> Value:
+    """The value; raises FunctionError for errors and for more than one cell."""
+    value = raw(argument)
+    if isinstance(value, CellError):
+        raise FunctionError(value)
+    return value
+
+
+def number(argument: Argument) -> float:
+    """As arithmetic reads it: no value is 0, TRUE is 1, and a text is the number that it looks like."""
+    if type(argument) is float:
+        return argument
+    value = scalar(argument)
+    if isinstance(value, str):
+        value = typed(value)
+        if not isinstance(value, float):
+            raise FunctionError(CellError.VALUE)
+    return float(value) if isinstance(value, float | bool) else 0.0
+
+
+def whole(argument: Argument) -> int:
+    """As a count is read: what lies behind the point is cut off."""
+    return int(number(argument))
+
+
+def text(argument: Argument) -> str:
+    """As it is shown."""
+    return shown(scalar(argument))
+
+
+def truth(argument: Argument) -> bool:
+    """As conditions read it: 0 and no value are FALSE, other numbers TRUE, texts only where they say so."""
+    value = scalar(argument)
+    if isinstance(value, str):
+        value = typed(value)
+        if not isinstance(value, bool):
+            raise FunctionError(CellError.VALUE)
+    return bool(value)
+
+
+def limited(made: str) -> str:
+    """The text; raises FunctionError where it is longer than a cell holds."""
+    if len(made) > MAX_TEXT:
+        raise FunctionError(CellError.VALUE)
+    return made
+
+
+def numbers(arguments: Sequence[Argument]) -> Iterator[float]:
+    """All of them: of ranges the cells that hold numbers, beside them what reads as a number."""
+    for argument in arguments:
+        if isinstance(argument, Range):
+            for value in argument.values():
+                if isinstance(value, CellError):
+                    raise FunctionError(value)
+                if isinstance(value, float):
+                    yield value
+        else:
+            yield number(argument)
+
+
+def truths(arguments: Sequence[Argument]) -> Iterator[bool]:
+    """All of them: of ranges the cells that hold numbers or truths; raises FunctionError where there are none."""
+    is_empty = True
+    for argument in arguments:
+        values = argument.values() if isinstance(argument, Range) else (truth(argument),)
+        for value in values:
+            if isinstance(value, CellError):
+                raise FunctionError(value)
+            if isinstance(value, float | bool):
+                is_empty = False
+                yield bool(value)
+    if is_empty:
+        raise FunctionError(CellError.VALUE)
+
+
+def cells(argument: Argument) -> Range:
+    """The range; raises FunctionError where there is none."""
+    if isinstance(argument, Range):
+        return argument
+    raise FunctionError(argument if isinstance(argument, CellError) else CellError.VALUE)

@@ -1,0 +1,298 @@
+"""What formulas are worth: computed when they are asked for, and remembered with the book, which never changes.
+
+Cells are computed in the order in which they need each other, not by recursion, so chains may be as long as they
+like. Cells that need themselves are ``#REF!``; ``cycle_of`` finds them, so that no agent can write any. So is what
+another sheet should say that is not there; what cannot be read is ``#NAME?``.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from upturn.environments.office.formulas.argument import Argument, FunctionError, limited, number, raw, scalar, text
+from upturn.environments.office.formulas.comparison import compared
+from upturn.environments.office.formulas.formula import (
+    Binary,
+    Call,
+    FormulaError,
+    Literal,
+    Node,
+    Reference,
+    Unary,
+    parsed,
+    references_in,
+)
+from upturn.environments.office.formulas.function import FUNCTIONS
+from upturn.environments.office.formulas.range import Range
+from upturn.environments.office.state import Area, Book, CellError, Place, Value, is_formula, shown, typed
+
+Key: TypeAlias = tuple[str, str]
+"""A sheet's name and an address."""
+MAX_WORK = 50_000
+"""Of one workbook (``work_of``): some 0.1 s of one core for all that it computes."""
+_NEGLIGIBLE = 2.0**-50
+"""What is left of a difference, relative to what it was made of, below which it is 0: as Excel has it."""
+
+
+def value_of(book: Book, sheet: str, address: str) -> Value:
+    """What a cell is worth; None for an empty one."""
+    text = book.sheets[sheet].cells.get(address)
+    if text is None:
+        return None
+    if not is_formula(text):
+        return typed(text)
+    key = (sheet, address)
+    if key not in book.values:
+        for visit in _visits(book, key, []):
+            book.values[visit.key] = _computed(book, visit.key) if visit.since is None else CellError.REFERENCE
+    return book.values[key]
+
+
+def shown_in(book: Book, sheet: str, address: str) -> str:
+    """What a reader sees in a cell; empty for an empty one."""
+    return shown(value_of(book, sheet, address))
+
+
+def cycle_of(book: Book, starts: Iterator[Key]) -> tuple[Key, ...]:
+    """Cells that need each other in a ring, among all that these cells need and that were not computed before.
+
+    Empty = there is no ring; then they are computed.
+    """
+    for start in starts:
+        if start not in book.values and is_formula(book.sheets[start[0]].cells.get(start[1], "")):
+            path: list[Key] = []
+            for visit in _visits(book, start, path):
+                if visit.since is not None:
+                    return tuple(path[visit.since :])
+                book.values[visit.key] = _computed(book, visit.key)
+    return ()
+
+
+def work_of(book: Book) -> int:
+    """How much there is to compute, at most: over all formulas, their characters and the filled cells they name."""
+    filled = {name: len(sheet.cells) for name, sheet in book.sheets.items()}
+    work = 0
+    for name, sheet in book.sheets.items():
+        for address in sheet.used.formulas:
+            text = sheet.cells[address]
+            work += len(text)
+            for other, size in _sizes(text):
+                work += min(size, filled.get(name if other is None else other, 0))
+    return work
+
+
+class _Visit(NamedTuple):
+    """A formula all of whose needs were visited before."""
+
+    key: Key
+    since: int | None
+    """Place on the path of the first cell there that it needs in turn; None = it is in no ring. At the first visit
+    that is in one, the path from there on is the ring."""
+
+
+def _visits(book: Book, start: Key, path: list[Key]) -> Iterator[_Visit]:
+    """The formulas that ``start`` needs and that have no value yet, each after those that it needs itself.
+
+    Each must be given its value before the next one is asked for. ``path``: filled with what leads from ``start``
+    to the formula that is visited, each needing the next.
+    """
+    done = book.values
+    path.append(start)
+    places, needs = {start: 0}, [_needs(book, start)]
+    reached = [1]  # for each on the path: the first place on it that is needed from there on; behind itself = none
+    while path:
+        needed = next((each for each in needs[-1] if each not in done), None)
+        if needed is None:
+            yield _Visit(path[-1], reached[-1] if reached[-1] < len(path) else None)
+            needs.pop()
+            del places[path.pop()]
+            first = reached.pop()
+            if reached:
+                reached[-1] = min(reached[-1], first)
+        elif needed in places:
+            reached[-1] = min(reached[-1], places[needed])
+        else:
+            places[needed] = len(path)
+            path.append(needed)
+            needs.append(_needs(book, needed))
+            reached.append(len(path))
+
+
+def _needs(book: Book, key: Key) -> Iterator[Key]:
+    """The formulas that a formula names."""
+    name, address = key
+    try:
+        references = parsed(book.sheets[name].cells[address]).references
+    except FormulaError:
+        return
+    for reference in references:
+        sheet_name = name if reference.sheet is None else reference.sheet
+        sheet = book.sheets.get(sheet_name)
+        if sheet is None:
+            continue
+        if reference.address is None:
+            yield from ((sheet_name, each) for each in sheet.formulas_in(reference.area))
+        elif reference.address in sheet.used.formulas:
+            yield sheet_name, reference.address
+
+
+class _Reading:
+    """One sheet of a book whose formulas that are asked for were computed before."""
+
+    __slots__ = ("_book", "_cells", "_name")
+
+    def __init__(self, book: Book, name: str) -> None:
+        self._book = book
+        self._name = name
+        self._cells = book.sheets[name].cells
+
+    def value(self, address: str) -> Value:
+        text = self._cells.get(address)
+        if text is None:
+            return None
+        if is_formula(text):
+            return self._book.values.get((self._name, address), CellError.REFERENCE)
+        return typed(text)
+
+    def value_at(self, place: Place) -> Value:
+        return self.value(place.address)
+
+    def values_in(self, area: Area) -> Iterator[tuple[Place, Value]]:
+        for place, address in self._book.sheets[self._name].filled(area):
+            yield place, self.value(address)
+
+    def beside(self, name: str) -> "_Reading | None":
+        """Another sheet of the book; None = there is none."""
+        return _Reading(self._book, name) if name in self._book.sheets else None
+
+
+def _computed(book: Book, key: Key) -> Value:
+    name, address = key
+    program = _program(book.sheets[name].cells[address])
+    if program is None:
+        return CellError.NAME
+    try:
+        value = raw(program(_Reading(book, name)))
+    except FunctionError as failure:
+        return failure.error
+    return 0.0 if value is None else value
+
+
+_Program: TypeAlias = Callable[[_Reading], Argument]
+"""What a formula, or a part of one, is worth in a sheet."""
+
+
+@lru_cache(maxsize=4_096)
+def _program(text: str) -> _Program | None:
+    """None = the formula cannot be read."""
+    try:
+        return _compiled(parsed(text).tree)
+    except FormulaError:
+        return None
+
+
+@lru_cache(maxsize=4_096)
+def _sizes(text: str) -> tuple[tuple[str | None, int], ...]:
+    """Sheet and places of everything that a formula names, as often as it names it."""
+    try:
+        tree = parsed(text).tree
+    except FormulaError:
+        return ()
+    return tuple((each.sheet, each.area.size) for each in references_in(tree))
+
+
+def _compiled(node: Node) -> _Program:
+    match node:
+        case Literal():
+            value = node.value
+            return lambda _: value
+        case Reference():
+            return _compiled_reference(node)
+        case Unary():
+            inner, divisor = _compiled_value(node.inner), 100.0 if node.sign == "%" else -1.0
+            return _guarded(lambda reading: number(inner(reading)) / divisor)
+        case Binary():
+            left, right = _compiled_value(node.left), _compiled_value(node.right)
+            operator = _OPERATORS[node.operator]
+            return _guarded(lambda reading: operator(left(reading), right(reading)))
+        case Call():
+            arguments, run = [_compiled(each) for each in node.arguments], FUNCTIONS[node.name].run
+            return _guarded(lambda reading: run([each(reading) for each in arguments]))
+
+
+def _compiled_reference(reference: Reference) -> _Program:
+    area, sheet = reference.area, reference.sheet
+    if sheet is None:
+        return lambda reading: Range(reading, area)
+
+    def beside(reading: _Reading) -> Argument:
+        other = reading.beside(sheet)
+        return CellError.REFERENCE if other is None else Range(other, area)
+
+    return beside
+
+
+def _compiled_value(node: Node) -> _Program:
+    """For operators, which need single values."""
+    if isinstance(node, Reference) and node.address is not None and node.sheet is None:
+        address = node.address
+        return lambda reading: reading.value(address)
+    return _compiled(node)
+
+
+def _guarded(program: _Program) -> _Program:
+    """With an error value where there is no value."""
+
+    def run(reading: _Reading) -> Argument:
+        try:
+            value = program(reading)
+        except FunctionError as failure:
+            return failure.error
+        except OverflowError:
+            return CellError.NUMBER
+        return CellError.NUMBER if isinstance(value, float) and not math.isfinite(value) else value
+
+    return run
+
+
+def _added(left: Argument, right: Argument, *, sign: float = 1.0) -> float:
+    one, other = number(left), sign * number(right)
+    result = one + other
+    return 0.0 if abs(result) < _NEGLIGIBLE * max(abs(one), abs(other)) else result
+
+
+def _divided(left: Argument, right: Argument) -> float:
+    dividend, divisor = number(left), number(right)
+    if divisor == 0:
+        raise FunctionError(CellError.DIVISION)
+    return dividend / divisor
+
+
+def _power(left: Argument, right: Argument) -> float:
+    base, exponent = number(left), number(right)
+    if base == 0 and exponent <= 0:
+        raise FunctionError(CellError.NUMBER if exponent == 0 else CellError.DIVISION)
+    if base < 0 and not exponent.is_integer():
+        raise FunctionError(CellError.NUMBER)
+    return float(base**exponent)
+
+
+def _comparison(test: Callable[[int], bool]) -> Callable[[Argument, Argument], bool]:
+    return lambda left, right: test(compared(scalar(left), scalar(right)))
+
+
+_OPERATORS: Mapping[str, Callable[[Argument, Argument], Argument]] = {
+    "+": _added,
+    "-": lambda left, right: _added(left, right, sign=-1.0),
+    "*": lambda left, right: number(left) * number(right),
+    "/": _divided,
+    "^": _power,
+    "&": lambda left, right: limited(text(left) + text(right)),
+    "=": _comparison(lambda order: order == 0),
+    "<>": _comparison(lambda order: order != 0),
+    "<": _comparison(lambda order: order < 0),
+    ">": _comparison(lambda order: order > 0),
+    "<=": _comparison(lambda order: order <= 0),
+    ">=": _comparison(lambda order: order >= 0),
+}

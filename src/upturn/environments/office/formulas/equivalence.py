@@ -1,0 +1,78 @@
+"""Whether two workbooks compute the same in cells where their formulas are written differently.
+
+Tried, not proven: the values must be equal as the cells are and on copies in which numbers and texts are others.
+Formulas that differ only where no copy looks (a threshold that none crosses, a cell that is empty) count as equal.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+from zlib import crc32
+
+from upturn.environments.office.formulas.calculation import Key, value_of
+from upturn.environments.office.formulas.comparison import is_same
+from upturn.environments.office.state import Book, Sheet, Value, is_formula, place_of, typed, written_number
+
+COPIES = 5
+"""With other values, beside the workbooks as they are."""
+_SPREAD = 2_000
+_Column: TypeAlias = tuple[str, int]
+"""A sheet's name and a column's number."""
+
+
+def alike(wanted: Book, found: Book, cells: Sequence[Key]) -> frozenset[Key]:
+    """Those of the cells that have the same value in both books, also when what they are computed from changes."""
+    texts = _texts(wanted)
+    same = frozenset(cells)
+    for copy in range(1 + COPIES):
+        one, other = (_changed(book, copy, texts) if copy else book for book in (wanted, found))
+        same = frozenset(key for key in same if _is_equal(_value(one, key), _value(other, key)))
+    return same
+
+
+def _value(book: Book, key: Key) -> Value:
+    return value_of(book, *key) if key[0] in book.sheets else None
+
+
+def _is_equal(one: Value, other: Value) -> bool:
+    """Sums in another order may differ in their last digits."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    return is_same(one, other)
+
+
+def _texts(book: Book) -> Mapping[_Column, list[str]]:
+    """The plain texts of each column, each once, sorted."""
+    found: defaultdict[_Column, set[str]] = defaultdict(set)
+    for name, sheet in book.sheets.items():
+        for address, text in sheet.cells.items():
+            if not is_formula(text) and isinstance(typed(text), str):
+                found[name, place_of(address).column].add(text)
+    return {column: sorted(texts) for column, texts in found.items()}
+
+
+def _changed(book: Book, copy: int, texts: Mapping[_Column, list[str]]) -> Book:
+    """The book with other numbers, and in every second copy other texts of the same column. A cell's new value
+    depends on the cell and the copy alone, so that equal books stay equal."""
+    sheets: dict[str, Sheet] = {}
+    for name, sheet in book.sheets.items():
+        cells = dict(sheet.cells)
+        for address, text in sheet.cells.items():
+            value = None if is_formula(text) else typed(text)
+            drawn = crc32(f"{copy}/{name}/{address}".encode())
+            if isinstance(value, float):
+                cells[address] = written_number(_number(value, drawn))
+            elif isinstance(value, str) and copy % 2 == 0:
+                options = texts.get((name, place_of(address).column), [text])
+                cells[address] = options[drawn % len(options)]
+        sheets[name] = replace(sheet, cells=cells)
+    return Book(sheets)
+
+
+def _number(value: float, drawn: int) -> float:
+    """Near the value half of the time, anywhere otherwise."""
+    if drawn % 2:
+        return value + drawn // 2 % 7 - 3
+    return drawn // 2 % _SPREAD - _SPREAD / 4

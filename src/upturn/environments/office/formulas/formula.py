@@ -1,0 +1,438 @@
+"""The grammar of formulas: text to a tree and back, in one form. What a tree is worth is told by ``calculation``.
+
+Operators as Excel binds them, tightest first: per cent, sign (so ``-2^2`` is 4), ``^``, ``*`` ``/``, ``+`` ``-``,
+``&``, comparisons; all of them from the left. References may name another sheet (``'Q3 plan'!B4``), be fixed
+(``$B$4``) and be ranges or whole columns (``B2:B9``, ``B:D``). Not covered: names, tables, arrays in braces,
+unions, intersections, and functions whose value changes by itself (TODAY, NOW, RAND): a task has to stay what it
+is.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from upturn.environments.office.formulas.function import FUNCTIONS
+from upturn.environments.office.state import (
+    ERRORS,
+    MAX_ROWS,
+    Area,
+    CellError,
+    Place,
+    between,
+    column_letters,
+    column_number,
+    shown,
+)
+
+MAX_LENGTH = 2_000
+"""Of a formula's text; Excel's own limit is 8,192."""
+MAX_DEPTH = 64
+"""Of a tree: as deep as Excel lets functions be nested, and far from what Python's stack holds."""
+
+
+class FormulaError(ValueError):
+    """A text that cannot be read as a formula; the message says where or why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number, a text, TRUE, FALSE or an error value."""
+
+    value: float | str | bool | CellError
+
+
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """One cell as a formula names it."""
+
+    place: Place
+    is_column_fixed: bool = False
+    is_row_fixed: bool = False
+
+    def moved(self, *, columns: int, rows: int) -> "Corner | None":
+        """As it reads in a copy of the formula so far to the right and below; None = off the sheet."""
+        place = Place(
+            self.place.column if self.is_column_fixed else self.place.column + columns,
+            self.place.row if self.is_row_fixed else self.place.row + rows,
+        )
+        return replace(self, place=place) if place.is_on_sheet else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A cell, a range or whole columns."""
+
+    first: Corner
+    last: Corner | None = None
+    """The opposite corner; None = a single cell."""
+    sheet: str | None = None
+    """None = the formula's own."""
+    has_all_rows: bool = False
+    """Whether it is written ``B:D``."""
+    area: Area = field(init=False, compare=False, repr=False)
+    """The cells."""
+    address: str | None = field(init=False, compare=False, repr=False)
+    """Of a single cell; None = there are more."""
+
+    def __post_init__(self) -> None:
+        area = between(self.first.place, (self.last or self.first).place)
+        object.__setattr__(self, "area", area)
+        object.__setattr__(self, "address", area.first.address if area.size == 1 else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """``-`` before, or ``%`` behind."""
+
+    sign: str
+    inner: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """An operator between two."""
+
+    operator: str
+    left: "Node"
+    right: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function."""
+
+    name: str
+    arguments: tuple["Node", ...]
+
+
+Node: TypeAlias = Literal | Reference | Unary | Binary | Call
+_BINDING: Mapping[str, int] = {
+    **dict.fromkeys(("=", "<>", "<", ">", "<=", ">="), 1),
+    "&": 2,
+    **dict.fromkeys("+-", 3),
+    **dict.fromkeys("*/", 4),
+    "^": 5,
+}
+_WHOLE_BELOW = 1e15
+_SIGN_BINDING, _PERCENT_BINDING = 6, 7
+_NAMES = "A-Za-z_"
+_TOKEN = re.compile(
+    rf"""\s*(?:
+      (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{{1,3}})?)
+    | (?P<text>"(?:[^"]|"")*")
+    | (?P<sheet>(?:'(?:[^']|'')+'|[^\W\d][\w.]*)!)
+    | (?P<error>\#(?:DIV/0!|NAME\?|NUM!|REF!|VALUE!|N/A))
+    | (?P<columns>\$?[A-Za-z]{{1,3}}:\$?[A-Za-z]{{1,3}})(?![{_NAMES}0-9.(])
+    | (?P<cell>\$?[A-Za-z]{{1,3}}\$?[1-9][0-9]{{0,6}})(?![{_NAMES}0-9.(])
+    | (?P<name>[{_NAMES}][{_NAMES}0-9.]*)
+    | (?P<sign><=|>=|<>|[-+*/^&=<>%(),:])
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_CELL = re.compile(r"(\$?)([A-Za-z]{1,3})(\$?)([0-9]*)")
+_PLAIN_SHEET = re.compile(r"[^\W\d][\w.]*")
+_LIKE_A_CELL = re.compile(r"[A-Za-z]{1,3}[0-9]+|[rRcC][0-9]*")
+
+
+class _Token:
+    """One word of a formula."""
+
+    __slots__ = ("kind", "text")
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind = kind
+        self.text = text
+
+
+class Formula(NamedTuple):
+    """A formula that was read."""
+
+    tree: Node
+    references: tuple[Reference, ...]
+    """All cells and ranges that it names, each once."""
+
+
+@lru_cache(maxsize=4_096)
+def parsed(text: str) -> Formula:
+    """A formula, given with its ``=``; raises FormulaError for what cannot be read."""
+    if len(text) > MAX_LENGTH:
+        raise FormulaError(f"a formula has at most {MAX_LENGTH} characters, got {len(text)}")
+    tree = _Parser(text[1:]).tree()
+    return Formula(tree, tuple(dict.fromkeys(references_in(tree))))
+
+
+class _Parser:
+    """Precedence climbing over one formula; single use."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_tokens(text))
+        self._at = 0
+        self._depth = 0
+
+    def tree(self) -> Node:
+        node = self._expression(0)
+        if self._peek().kind != "end":
+            raise FormulaError(f"{self._peek().text!r} is not expected there")
+        if _depth(node) > MAX_DEPTH:
+            raise FormulaError(f"more than {MAX_DEPTH} levels deep; use SUM over a range, or several cells")
+        return node
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _take(self) -> _Token:
+        token = self._tokens[self._at]
+        if token.kind != "end":
+            self._at += 1
+        return token
+
+    def _expect(self, sign: str) -> None:
+        token = self._take()
+        if token.text != sign or token.kind != "sign":
+            raise FormulaError(f"{sign!r} is missing before {token.text!r}")
+
+    def _expression(self, weakest: int) -> Node:
+        """All that binds at least as strongly as ``weakest``."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise FormulaError(f"more than {MAX_DEPTH} levels deep; use several cells")
+        node = self._operand()
+        while True:
+            token = self._peek()
+            if token.kind != "sign":
+                break
+            if token.text == "%":
+                self._take()
+                node = Unary("%", node)
+                continue
+            binding = _BINDING.get(token.text, -1)
+            if binding < weakest or binding < 0:
+                break
+            self._take()
+            node = Binary(token.text, node, self._expression(binding + 1))
+        self._depth -= 1
+        return node
+
+    def _operand(self) -> Node:
+        token = self._take()
+        match token.kind:
+            case "number":
+                return _number(token.text)
+            case "text":
+                return Literal(token.text[1:-1].replace('""', '"'))
+            case "error":
+                return Literal(ERRORS[token.text.upper()])
+            case "sheet" | "cell" | "columns":
+                return self._reference(token)
+            case "name":
+                return self._named(token.text.upper())
+        match token.text:
+            case "-":
+                return Unary("-", self._expression(_SIGN_BINDING))
+            case "+":
+                return self._expression(_SIGN_BINDING)
+            case "(":
+                node = self._expression(0)
+                self._expect(")")
+                return node
+        raise FormulaError(f"{token.text!r} is not expected there")
+
+    def _named(self, name: str) -> Node:
+        if self._peek().text != "(":
+            if name in ("TRUE", "FALSE"):
+                return Literal(name == "TRUE")
+            raise FormulaError(f"unknown name {name[:40]!r}; texts stand in quotation marks")
+        function = FUNCTIONS.get(name)
+        if function is None:
+            raise FormulaError(f"unknown function {name[:40]!r}; known: {', '.join(FUNCTIONS)}")
+        self._take()
+        arguments = []
+        if self._peek().text == ")":
+            self._take()
+        else:
+            arguments.append(self._expression(0))
+            while self._peek().text == ",":
+                self._take()
+                arguments.append(self._expression(0))
+            self._expect(")")
+        fewest, most = function.fewest, function.most
+        if not fewest <= len(arguments) <= most:
+            wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+            raise FormulaError(f"{name} takes {wanted} arguments, got {len(arguments)}")
+        return Call(name, tuple(arguments))
+
+    def _reference(self, token: _Token) -> Reference:
+        sheet = None
+        if token.kind == "sheet":
+            sheet = token.text[:-1]
+            if sheet.startswith("'"):
+                sheet = sheet[1:-1].replace("''", "'")
+            token = self._take()
+        if token.kind == "columns":
+            first, _, last = token.text.partition(":")
+            return _range(_corner(first, row=1), _corner(last, row=MAX_ROWS), sheet, has_all_rows=True)
+        if token.kind != "cell":
+            raise FormulaError(f"a cell is expected behind {sheet!r}, got {token.text!r}")
+        corner = _corner(token.text)
+        if self._peek().text != ":":
+            return Reference(corner, sheet=sheet)
+        self._take()
+        end = self._take()
+        if end.kind != "cell":
+            raise FormulaError(f"a range ends with a cell, got {end.text!r}")
+        return _range(corner, _corner(end.text), sheet)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at, length = 0, len(text.rstrip())
+    while at < length:
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise FormulaError(f"cannot read {text[at : at + 20].strip()!r}")
+        assert match.lastgroup is not None  # each way through the pattern has a name
+        yield _Token(match.lastgroup, match[match.lastgroup])
+        at = match.end()
+    yield _Token("end", "the end")
+
+
+def _number(text: str) -> Literal:
+    value = float(text)
+    if math.isinf(value):
+        raise FormulaError(f"{text!r} is too large a number")
+    return Literal(value)
+
+
+def _corner(text: str, *, row: int = 0) -> Corner:
+    """``row``: of whole columns, which name none."""
+    match = _CELL.fullmatch(text)
+    assert match is not None  # the token's pattern is narrower
+    place = Place(column_number(match[2]), row or int(match[4]))
+    if not place.is_on_sheet:
+        raise FormulaError(f"no sheet has {text!r}")
+    return Corner(place, match[1] == "$", is_row_fixed=bool(row) or match[3] == "$")
+
+
+def _range(one: Corner, other: Corner, sheet: str | None, *, has_all_rows: bool = False) -> Reference:
+    """With its upper left corner first."""
+    left, right = sorted((one, other), key=lambda corner: corner.place.column)
+    upper, lower = sorted((one, other), key=lambda corner: corner.place.row)
+    first = Corner(Place(left.place.column, upper.place.row), left.is_column_fixed, upper.is_row_fixed)
+    last = Corner(Place(right.place.column, lower.place.row), right.is_column_fixed, lower.is_row_fixed)
+    return Reference(first, last, sheet, has_all_rows)
+
+
+def _depth(node: Node) -> int:
+    """Of the tree, without recursion: chains such as ``1+1+…`` are as deep as they are long."""
+    deepest, level = 0, [node]
+    while level:
+        deepest += 1
+        level = [each for node in level for each in children(node)]
+    return deepest
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """What a tree's root is made of."""
+    match node:
+        case Unary():
+            return (node.inner,)
+        case Binary():
+            return (node.left, node.right)
+        case Call():
+            return node.arguments
+        case _:
+            return ()
+
+
+def references_in(node: Node) -> Iterator[Reference]:
+    """All cells and ranges that a tree names, as often as it names them."""
+    if isinstance(node, Reference):
+        yield node
+    for each in children(node):
+        yield from references_in(each)
+
+
+def mapped(node: Node, change: Callable[[Reference], Node]) -> Node:
+    """The tree with every reference replaced."""
+    match node:
+        case Reference():
+            return change(node)
+        case Unary():
+            return replace(node, inner=mapped(node.inner, change))
+        case Binary():
+            return replace(node, left=mapped(node.left, change), right=mapped(node.right, change))
+        case Call():
+            return replace(node, arguments=tuple(mapped(each, change) for each in node.arguments))
+        case _:
+            return node
+
+
+def moved(node: Node, *, columns: int, rows: int) -> Node:
+    """As it reads in a copy so far to the right and below: what is not fixed moves along, #REF! off the sheet."""
+
+    def change(reference: Reference) -> Node:
+        first = reference.first.moved(columns=columns, rows=rows)
+        last = reference.last and reference.last.moved(columns=columns, rows=rows)
+        if first is None or (reference.last is not None and last is None):
+            return Literal(CellError.REFERENCE)
+        if last is None:
+            return replace(reference, first=first)
+        return _range(first, last, reference.sheet, has_all_rows=reference.has_all_rows)
+
+    return mapped(node, change)
+
+
+def written(node: Node) -> str:
+    """The formula, with its ``=``: in capitals, without needless brackets; reading it gives an equal tree."""
+    return f"={_written(node, 0)}"
+
+
+def _written(node: Node, weakest: int) -> str:
+    """In brackets where it binds less than ``weakest``."""
+    match node:
+        case Literal():
+            return _literal(node.value)
+        case Reference():
+            return _written_reference(node)
+        case Call():
+            return f"{node.name}({','.join(_written(each, 0) for each in node.arguments)})"
+        case Unary("-"):
+            binding, text = _SIGN_BINDING, f"-{_written(node.inner, _SIGN_BINDING)}"
+        case Unary():
+            binding, text = _PERCENT_BINDING, f"{_written(node.inner, _PERCENT_BINDING)}%"
+        case Binary():
+            binding = _BINDING[node.operator]
+            text = f"{_written(node.left, binding)}{node.operator}{_written(node.right, binding + 1)}"
+    return text if binding >= weakest else f"({text})"
+
+
+def _literal(value: float | str | bool | CellError) -> str:
+    if isinstance(value, str):
+        return '"{}"'.format(value.replace('"', '""'))
+    if isinstance(value, float):
+        return repr(int(value) if value.is_integer() and value < _WHOLE_BELOW else value)
+    return shown(value)
+
+
+def _written_reference(reference: Reference) -> str:
+    prefix = "" if reference.sheet is None else f"{quoted(reference.sheet)}!"
+    first, last = reference.first, reference.last
+    if last is None:
+        return prefix + _written_corner(first)
+    if reference.has_all_rows:
+        return f"{prefix}{_written_corner(first, has_row=False)}:{_written_corner(last, has_row=False)}"
+    return f"{prefix}{_written_corner(first)}:{_written_corner(last)}"
+
+
+def _written_corner(corner: Corner, *, has_row: bool = True) -> str:
+    column = f"{'$' if corner.is_column_fixed else ''}{column_letters(corner.place.column)}"
+    return f"{column}{'$' if corner.is_row_fixed else ''}{corner.place.row}" if has_row else column
+
+
+def quoted(sheet: str) -> str:
+    """A sheet's name as formulas write it: in ``'`` where it is no plain word."""
+    if _PLAIN_SHEET.fullmatch(sheet) and not _LIKE_A_CELL.fullmatch(sheet):
+        return sheet
+    return "'{}'".format(sheet.replace("'", "''"))

@@ -1,0 +1,159 @@
+"""Functions that find something in a range: VLOOKUP, XLOOKUP, INDEX and MATCH.
+
+Where Excel searches sorted cells by halves, all of them are looked at here: the same for sorted cells, and where
+they are not sorted the last one that fits (Excel promises nothing then).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from upturn.environments.office.formulas.argument import (
+    Argument,
+    Function,
+    FunctionError,
+    cells,
+    raw,
+    scalar,
+    truth,
+    whole,
+)
+from upturn.environments.office.formulas.comparison import MAX_CONDITION, Test, compared, is_same, matching, rank
+from upturn.environments.office.formulas.range import Range
+from upturn.environments.office.state import CellError, Value
+
+
+class _Found(NamedTuple):
+    """A value and where it stands in a row or column, from 0."""
+
+    position: int
+    value: Value
+
+
+def _line(searched: Range) -> Iterator[_Found]:
+    """Of one row or one column."""
+    return (_Found(entry.row + entry.column, entry.value) for entry in searched.entries())
+
+
+def _wanted(argument: Argument) -> Value:
+    """An empty cell looks for 0."""
+    value = scalar(argument)
+    return 0.0 if value is None else value
+
+
+def _exactly(wanted: Value) -> Test:
+    return lambda value: is_same(value, wanted)
+
+
+def _like(wanted: Value) -> Test:
+    """Exact, but for the signs that stand for other ones in texts."""
+    if not isinstance(wanted, str):
+        return _exactly(wanted)
+    if len(wanted) > MAX_CONDITION:
+        raise FunctionError(CellError.VALUE)
+    return matching(wanted)
+
+
+def _first(searched: Range, test: Test) -> int:
+    return next((found.position for found in _line(searched) if test(found.value)), -1)
+
+
+def _last_not_beyond(searched: Range, wanted: Value, *, sign: int) -> int:
+    """The last one at most (sign 1) or at least (sign -1) what is wanted; -1 where there is none."""
+    position = -1
+    for found in _line(searched):
+        if rank(found.value) == rank(wanted) and sign * compared(found.value, wanted) <= 0:
+            position = found.position
+    return position
+
+
+def _nearest(searched: Range, wanted: Value, *, sign: int) -> int:
+    """The first of those nearest to what is wanted, from below (sign 1) or above (sign -1), itself best."""
+    best: _Found | None = None
+    for found in _line(searched):
+        if rank(found.value) != rank(wanted) or sign * compared(found.value, wanted) > 0:
+            continue
+        if best is None or sign * compared(found.value, best.value) > 0:
+            best = found
+    return -1 if best is None else best.position
+
+
+def _is_line(searched: Range) -> bool:
+    return 1 in (searched.area.height, searched.area.width)
+
+
+def _vlookup(arguments: Sequence[Argument]) -> Value:
+    wanted, table, column = _wanted(arguments[0]), cells(arguments[1]), whole(arguments[2])
+    if column < 1:
+        raise FunctionError(CellError.VALUE)
+    if column > table.area.width:
+        raise FunctionError(CellError.REFERENCE)
+    searched = table.part((0, table.area.height - 1), (0, 0))
+    is_near = len(arguments) < 4 or truth(arguments[3])
+    row = _last_not_beyond(searched, wanted, sign=1) if is_near else _first(searched, _like(wanted))
+    if row < 0:
+        raise FunctionError(CellError.MISSING)
+    return table.at(row, column - 1)
+
+
+def _match(arguments: Sequence[Argument]) -> float:
+    wanted, searched = _wanted(arguments[0]), cells(arguments[1])
+    if not _is_line(searched):
+        raise FunctionError(CellError.MISSING)
+    kind = whole(arguments[2]) if len(arguments) > 2 else 1
+    if kind == 0:
+        position = _first(searched, _like(wanted))
+    else:
+        position = _last_not_beyond(searched, wanted, sign=1 if kind > 0 else -1)
+    if position < 0:
+        raise FunctionError(CellError.MISSING)
+    return float(position + 1)
+
+
+_WAYS: Mapping[int, Callable[[Range, Value], int]] = {
+    0: lambda searched, wanted: _first(searched, _exactly(wanted)),
+    2: lambda searched, wanted: _first(searched, _like(wanted)),
+    -1: lambda searched, wanted: _nearest(searched, wanted, sign=1),
+    1: lambda searched, wanted: _nearest(searched, wanted, sign=-1),
+}
+"""XLOOKUP's match modes."""
+
+
+def _xlookup(arguments: Sequence[Argument]) -> Argument:
+    wanted, searched, results = _wanted(arguments[0]), cells(arguments[1]), cells(arguments[2])
+    is_alike = (searched.area.height, searched.area.width) == (results.area.height, results.area.width)
+    way = _WAYS.get(whole(arguments[4]) if len(arguments) > 4 else 0)
+    if not is_alike or not _is_line(searched) or way is None:
+        raise FunctionError(CellError.VALUE)
+    position = way(searched, wanted)
+    if position < 0:
+        if len(arguments) > 3:
+            return raw(arguments[3])
+        raise FunctionError(CellError.MISSING)
+    is_column = searched.area.width == 1
+    return results.at(position if is_column else 0, 0 if is_column else position)
+
+
+def _index(arguments: Sequence[Argument]) -> Argument:
+    """A cell, or the whole row or column where the other one is 0."""
+    table, row = cells(arguments[0]), whole(arguments[1])
+    height, width = table.area.height, table.area.width
+    column = whole(arguments[2]) if len(arguments) > 2 else 0
+    if len(arguments) == 2 and height == 1:
+        row, column = 1, row
+    elif len(arguments) == 2 and width == 1:
+        column = 1
+    if row < 0 or column < 0:
+        raise FunctionError(CellError.VALUE)
+    if row > height or column > width:
+        raise FunctionError(CellError.REFERENCE)
+    return table.part(
+        (row - 1, row - 1) if row else (0, height - 1), (column - 1, column - 1) if column else (0, width - 1)
+    )
+
+
+LOOKUPS: Mapping[str, Function] = {
+    "VLOOKUP": Function(_vlookup, 3, 4),
+    "XLOOKUP": Function(_xlookup, 3, 5),
+    "INDEX": Function(_index, 2, 3),
+    "MATCH": Function(_match, 2, 3),
+}

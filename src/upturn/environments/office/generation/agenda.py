@@ -1,0 +1,35 @@
+"""Calendars in which times that people have in common are to be found."""
+
+from collections.abc import Sequence
+
+from upturn.environments.office.apps import CLOSES, OPENS, free_spans
+from upturn.environments.office.generation.profile import MEETINGS
+from upturn.environments.office.generation.scene import Scene, events_of
+from upturn.environments.office.state import Attendee, Event, later
+
+
+def block(scene: Scene, people: Sequence[str], until: str) -> str:
+    """Fills that day from 08:00 with events of one or another of these people; the moment when the last one ends,
+    which is ``until`` or less than two hours later."""
+    at = f"{until[:10]} {OPENS}"
+    others = [each for each in scene.people(len(people) + 1) if each not in people]
+    while at < until:
+        end = later(at, minutes=scene.rng.choice((30, 45, 60, 75, 90, 105)))
+        attendee = Attendee(scene.rng.choice(people), "accepted")
+        title, organizer = scene.rng.choice(MEETINGS), scene.rng.choice(others)
+        scene.add(Event(scene.id("e"), title, at, end, organizer, (attendee,)))
+        at = end
+    return at
+
+
+def earliest(scene: Scene, people: Sequence[str], day: str, *, minutes: int) -> str:
+    """The first moment of the day from which on they and the owner are free so long.
+
+    It is late in the morning or in the afternoon: the hours before are filled, and after them there is time.
+    """
+    busy_until = block(scene, (scene.workspace.owner, *people), f"{day} {scene.rng.randint(9, 14):02d}:00")
+    start = later(busy_until, minutes=scene.rng.choice((0, 15, 30, 60)))
+    scene.clear(start, later(start, minutes=minutes), people)
+    busy = events_of(scene.workspace, people, day)
+    spans = free_spans(busy, f"{day} {OPENS}", f"{day} {CLOSES}", minutes=minutes)
+    return spans[0][0]

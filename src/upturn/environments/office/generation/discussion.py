@@ -1,0 +1,49 @@
+"""Channels of a scene, and what is said in them."""
+
+from upturn.environments.office.generation.family import call
+from upturn.environments.office.generation.scene import Scene
+from upturn.environments.office.generation.wording import AMOUNTS, TEAMS
+from upturn.environments.office.state import Channel
+from upturn.records import Action
+
+_ABOUT = (
+    "about the {topic}: {said}",
+    "{topic}? {said}",
+    "for the {topic} {said}",
+    "{topic}: {said}",
+    "{said} ({topic})",
+)
+
+
+def says(scene: Scene, topic: str, number: str, facts: tuple[str, ...] = AMOUNTS) -> str:
+    """A message that says one of these things about the topic, ``{n}`` being the number."""
+    return scene.rng.choice(_ABOUT).format(topic=topic, said=scene.rng.choice(facts).format(n=number))
+
+
+def any_channel(scene: Scene) -> Channel:
+    """One of the owner's."""
+    return scene.rng.choice(list(scene.workspace.channels.values()))
+
+
+def new_channels(scene: Scene) -> list[Channel]:
+    """Two, of teams that base profiles do not have: their ids have to be looked up."""
+    found = []
+    for team in scene.rng.sample(TEAMS, 2):
+        members = tuple(sorted((scene.workspace.owner, *scene.people(5))))
+        found.append(Channel(scene.id("c"), team, "general", members))
+    scene.add(*found)
+    return found
+
+
+def in_chat(scene: Scene, other: str, text: str) -> tuple[Action, ...]:
+    """A message to somebody by the chat's id, where there is a chat already."""
+    members = tuple(sorted((other, scene.workspace.owner)))
+    found = [each.id for each in scene.workspace.chats.values() if each.members == members]
+    return tuple(call("teams.send_message", chat=id_, text=text) for id_ in found)
+
+
+def members_of(scene: Scene, channel: Channel) -> list[str]:
+    """All but the owner, in any order."""
+    found = [each for each in channel.members if each != scene.workspace.owner]
+    scene.rng.shuffle(found)
+    return found

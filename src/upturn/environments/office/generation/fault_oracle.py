@@ -1,0 +1,168 @@
+"""Perfect work where apps fail: the calls of work without faults, with whatever gets by the faults that come.
+
+It knows what came, but does no more than somebody who does not: waits where it is told to, tries again where
+nothing was done, looks before it repeats what may have been done, does what was left undone, asks for a permission
+and searches for what has moved.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from upturn.environments.office.apps import APPS, Operation, Parameters, canonical, checked, no_impact, operation_of
+from upturn.environments.office.faults import SEVERAL, FaultPlan, FaultState, Outcome, attempted
+from upturn.environments.office.generation.family import Performed, agreed, call, refusal
+from upturn.environments.office.state import OperationError, Persona, Wish, Workspace
+from upturn.errors import WorldError
+from upturn.records import Action, JsonValue
+
+MOST_CALLS = 100
+"""Of perfect work: more than that is a plan that nobody gets by."""
+
+
+def _folder(name: str) -> Callable[[Action], Action]:
+    return lambda _action: call("outlook.search", folder=name)
+
+
+def _day(action: Action) -> Action:
+    return call("calendar.list", day=str(action.parameters["start"])[:10])
+
+
+def _same_id(name: str) -> Callable[[Action], Action]:
+    return lambda action: call(name, id=action.parameters["id"])
+
+
+def _posts(action: Action) -> Action:
+    return call("teams.search_chat", query=action.parameters["text"])
+
+
+LOOKS: Mapping[str, Callable[[Action], Action]] = {
+    "outlook.send": _folder("sent"),
+    "outlook.reply": _folder("sent"),
+    "outlook.forward": _folder("sent"),
+    "outlook.draft": _folder("drafts"),
+    "calendar.create": _day,
+    "teams.create_meeting": _day,
+    "calendar.move": _same_id("calendar.read"),
+    "teams.send_message": _posts,
+    "teams.post_to_channel": _posts,
+    "excel.write_range": _same_id("excel.read_range"),
+    "word.insert_text": _same_id("word.read_paragraphs"),
+    "word.insert_table": _same_id("word.read_paragraphs"),
+    "powerpoint.add_slide": _same_id("powerpoint.read_slides"),
+    "sharepoint.set_permissions": _same_id("sharepoint.show_permissions"),
+}
+"""By operation: the call that shows whether it was done."""
+
+
+@cache
+def _agreeable() -> Persona:
+    """Somebody who agrees to everything."""
+    return Persona(tuple(Wish(app.target, name) for app in APPS.values() for name in app.operations))
+
+
+def recovered(
+    workspace: Workspace, plan: FaultPlan, work: Iterable[Action]
+) -> tuple[tuple[Action, ...], Performed]:
+    """Perfect work under the plan, from what is perfect without, and what it comes to; ends in a refusal where
+    something is denied.
+
+    Raises WorldError where something is refused for what it is, and where it takes more than ``MOST_CALLS``.
+    """
+    workspace, state = workspace.evolved(persona=_agreeable()), FaultState(plan)
+    waiting, done, wishes = deque(work), [], []
+    while waiting:
+        action = waiting.popleft()
+        done.append(action)
+        if len(done) > MOST_CALLS:
+            raise WorldError(f"perfect work takes more than {MOST_CALLS} calls under {plan!r}")
+        if (wish := _wish(workspace, action)) is not None:
+            wishes.append(wish)
+        outcome = _outcome(workspace, state, action)
+        workspace, state = outcome.workspace, outcome.state
+        for kind in outcome.faults:
+            waiting = deque(_after(kind, outcome, action, waiting))
+    return tuple(done), Performed(state.settled(workspace), tuple(wishes))
+
+
+def _wish(workspace: Workspace, action: Action) -> Wish | None:
+    """Of a user who wants this done; None = it needs no agreement."""
+    operation = operation_of(action)
+    if operation.impact is no_impact:
+        return None
+    given = checked(operation, action)
+    try:
+        impact = operation.impact(workspace, given)
+    except OperationError:
+        return None  # it names a file that has moved: the call that follows names it as it is
+    return None if impact is None else wish_for(operation, given)
+
+
+def wish_for(operation: Operation[Any], given: Parameters) -> Wish:
+    """Of a user who wants exactly this; of what is deleted any part will do as well."""
+    exact = canonical(operation, given)
+    ids = exact.parameters.get("ids")
+    if operation.name != "delete" or not isinstance(ids, list):
+        return Wish(exact.target, exact.operation, exact.parameters, is_whole=True)
+    rest = {name: value for name, value in exact.parameters.items() if name != "ids"}
+    return Wish(exact.target, exact.operation, rest, {"ids": tuple(map(str, ids))}, is_whole=True)
+
+
+def _outcome(workspace: Workspace, state: FaultState, action: Action) -> Outcome:
+    try:
+        return attempted(workspace, state, action)
+    except OperationError as exc:
+        raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
+
+
+def _after(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) -> Iterable[Action]:
+    """What is to be done now that a fault of this kind has hit the action."""
+    state, name = outcome.state, f"{action.target}.{action.operation}"
+    faults = state.plan.faults
+    match kind:
+        case "rate_limited":
+            until = state.blocked[action.target] - outcome.workspace.elapsed
+            return (call("user.wait", seconds=until), action, *rest)
+        case "stale_read":
+            fault = next(each for each in faults if each.kind == "stale_read")
+            left = state.written[action.target].at + fault.seconds - outcome.workspace.elapsed
+            return (*((call("user.wait", seconds=left),) if left > 0 else ()), action, *rest)
+        case "timeout" | "lost_answer":
+            look = (LOOKS[name](action),) if name in LOOKS else ()
+            return (*look, *(() if kind == "lost_answer" else (action,)), *rest)
+        case "partial_write":
+            return (*_what_is_left(action, name), *rest)
+        case "no_permission":
+            fault = next(each for each in faults if each.kind == kind and each.call == name)
+            ask = call("user.ask", text=f"i have no permission for {name}: could {fault.person} give it?")
+            return (ask, refusal(f"{fault.person} denies it")) if fault.is_lasting else (ask, action, *rest)
+        case "moved":
+            fault = next(each for each in faults if each.file and _renamed(action, each.file, "") != action)
+            search = call("sharepoint.search", query=fault.to_path.rsplit("/", 1)[-1])
+            return (search, *(_renamed(each, fault.file, fault.to_id) for each in (action, *rest)))
+    return (action, *rest)
+
+
+def _what_is_left(action: Action, name: str) -> Iterable[Action]:
+    """All of it again for rows, which are the same when they are written twice; otherwise for the last one."""
+    parameter = SEVERAL[name]
+    several = action.parameters[parameter]
+    if parameter == "rows" or not isinstance(several, list):
+        return (action,)
+    left = Action(action.target, action.operation, {**action.parameters, parameter: several[-1:]})
+    is_free = name in ("outlook.move", "outlook.flag", "outlook.mark", "calendar.invite", "teams.add_members")
+    return (left,) if is_free else tuple(agreed(left))
+
+
+def _renamed(action: Action, old: str, new: str) -> Action:
+    """The same action about the file's new id, in calls that are shown to the user too."""
+    return replace(action, parameters={key: _replaced(value, old, new) for key, value in action.parameters.items()})
+
+
+def _replaced(value: JsonValue, old: str, new: str) -> JsonValue:
+    if isinstance(value, list):
+        return [_replaced(each, old, new) for each in value]
+    return re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new, value) if isinstance(value, str) else value

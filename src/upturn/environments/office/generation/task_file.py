@@ -1,0 +1,108 @@
+"""Documents and presentations that tasks are set in, drawn anew for every task, each beside an older one."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from upturn.environments.office.generation.grammar import RULES
+from upturn.environments.office.generation.profile import ITEMS
+from upturn.environments.office.generation.scene import Scene
+from upturn.environments.office.state import Block, Deck, Document, File, Grid, Paragraph, Right, Slide
+
+TOPICS = RULES["thing"]
+"""What mails are about."""
+REASONS = ("contract", "licence", "waiver", "permit", "visa", "addendum")
+"""What may stand in the way of a mail."""
+DOCUMENTS = (
+    *("price guide", "travel rules", "house handbook", "event notes", "safety manual"),
+    *("supplier sheet", "campaign brief", "service terms", "welcome guide", "office rules"),
+)
+DECKS = (
+    "board deck",
+    "sales pitch",
+    "kick-off slides",
+    "quarter review",
+    "team update",
+    "product tour",
+    "launch deck",
+)
+NOTES = ("the doors close at ten", "keys are at the desk", "call before you come", "new badges are blue")
+"""Paragraphs, and texts of mails."""
+TITLES = ("numbers", "at a glance", "what we know", "where we stand", "for the record", "in short", "key facts")
+"""Of slides that tasks add."""
+_ROLES = ("keys", "the door", "guests", "the post", "first aid", "parking")
+_MENTIONS = ("{who} has the keys", "ask {who} before you come", "lunch is with {who}", "{who} opens at eight")
+_FOLDERS = ("shared", "team", "work")
+_SECTIONS = ("progress", "risks", "people", "next steps")
+
+
+class TaskFile(NamedTuple):
+    """A file that a task is about."""
+
+    name: str
+    """Without path and ending, as people call it."""
+    file: File
+
+
+class PriceList(NamedTuple):
+    """A document with a table of prices."""
+
+    name: str
+    file: File
+    prices: Mapping[str, str]
+    """By item; no two are equal, and the older document beside it has others."""
+
+
+def add_document(
+    scene: Scene, *blocks: Block, owner: str | None = None, rights: Mapping[str, Right] | None = None
+) -> TaskFile:
+    """A document that begins with its title, and an older one of the owner's with the title only."""
+    name = scene.rng.choice(DOCUMENTS)
+    title = Paragraph(name, "title")
+    scene.add_file(f"/archive/old {name}.docx", Document((title,)))
+    path = f"/{scene.rng.choice(_FOLDERS)}/{name}.docx"
+    return TaskFile(name, scene.add_file(path, Document((title, *blocks)), owner=owner, rights=rights))
+
+
+def add_price_list(scene: Scene, *notes: str) -> PriceList:
+    """Somebody else's document that everybody may read: prices, and these notes below them."""
+    rng = scene.rng
+    items = rng.sample(ITEMS, rng.randint(4, 7))
+    numbers = [str(number) for number in rng.sample(range(100, 1_000), 2 * len(items))]
+    prices, others = dict(zip(items, numbers, strict=False)), dict(zip(items, reversed(numbers), strict=False))
+    name = rng.choice(DOCUMENTS)
+    title = Paragraph(name, "title")
+    below = [Paragraph(note) for note in notes]
+    owner = scene.people(1)[0]
+    paths = (f"/archive/old {name}.docx", f"/{rng.choice(_FOLDERS)}/{name}.docx")
+    files = [
+        scene.add_file(path, Document((title, _grid(each), *below)), owner=owner, rights={"everyone": "read"})
+        for path, each in zip(paths, (others, prices), strict=True)
+    ]
+    return PriceList(name, files[1], prices)
+
+
+def add_contacts(scene: Scene, person: str, absent: str) -> TaskFile:
+    """A document that names a person several times, in paragraphs and in a table of who does what; other people
+    too, but not the ``absent`` one."""
+    rng = scene.rng
+    texts = [text.format(who=person) for text in rng.sample(_MENTIONS, rng.randint(1, 3))]
+    texts = rng.sample([*texts, *rng.sample(NOTES, 2)], len(texts) + 2)
+    others = [each for each in scene.people(5) if each not in (person, absent)][:3]
+    rows = zip(rng.sample(_ROLES, 4), rng.sample([person, *others], 4), strict=True)
+    return add_document(scene, *map(Paragraph, texts), Grid((("for", "who"), *rows)))
+
+
+def _grid(prices: Mapping[str, str]) -> Grid:
+    return Grid((("item", "price"), *prices.items()))
+
+
+def add_deck(scene: Scene, *behind: Slide) -> TaskFile:
+    """A presentation of the owner's, and an older one; with these slides behind its title, drawn ones where none
+    are given."""
+    name = scene.rng.choice(DECKS)
+    if not behind:
+        sections = scene.rng.sample(_SECTIONS, scene.rng.randint(1, 3))
+        behind = tuple(Slide("title_content", each, ("to be filled",)) for each in sections)
+    slides = (Slide("title", name), *behind)
+    scene.add_file(f"/archive/old {name}.pptx", Deck(slides[:1]))
+    return TaskFile(name, scene.add_file(f"/{scene.rng.choice(_FOLDERS)}/{name}.pptx", Deck(slides)))

@@ -1,0 +1,108 @@
+"""Workbooks that tasks are set in: one table each, drawn anew for every task."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from upturn.environments.office.generation.family import call
+from upturn.environments.office.generation.scene import Scene
+from upturn.environments.office.state import Book, File, Place, Sheet
+from upturn.records import Action
+
+NAMES = (
+    "stock list",
+    "trip costs",
+    "price list",
+    "sales plan",
+    "order book",
+    "team budget",
+    "hours log",
+    "parts list",
+    "stand plan",
+    "print orders",
+)
+KEYS = (
+    *("tea", "rice", "soap", "paper", "coffee", "sugar", "flour", "honey"),
+    *("milk", "butter", "cheese", "glue", "ink", "chalk", "string", "felt"),
+)
+FOLDERS = ("sales", "support", "design", "office")
+COLUMNS = ("stock", "price", "weight", "rate", "volume", "cost", "score", "limit")
+GROUPS = ("region", "team", "month", "site")
+GROUP_VALUES = {
+    "region": ("north", "south", "east", "west"),
+    "team": ("red", "blue", "green"),
+    "month": ("january", "february", "march", "april"),
+    "site": ("harbour", "hill", "park"),
+}
+
+
+class TaskTable(NamedTuple):
+    """A workbook with one table, among others that are beside the point."""
+
+    name: str
+    file: File
+    rows: list[list[str]]
+    """The first one is the header: a key and two columns of numbers."""
+
+    def amount(self, row: int, column: int) -> str:
+        """Row and column counted from 0."""
+        return self.rows[row][column]
+
+    def crossing(self, row: int, column: int) -> tuple[Action, Action]:
+        """Looks for where a row and a column begin: they cross in the cell that is meant."""
+        return (
+            call("excel.find", id=self.file.id, text=self.amount(row, 0), is_whole=True),
+            call("excel.find", id=self.file.id, text=self.amount(0, column), is_whole=True),
+        )
+
+
+def add_book(scene: Scene, name: str, rows: Sequence[Sequence[str]]) -> File:
+    """A workbook of the owner's with one sheet, ``data``, that holds these rows from A1 on."""
+    return scene.add_file(f"/{scene.rng.choice(FOLDERS)}/{name}.xlsx", Book({"data": Sheet(_cells(rows))}))
+
+
+def _cells(rows: Sequence[Sequence[str]]) -> dict[str, str]:
+    return {
+        Place(column, row).address: text
+        for row, texts in enumerate(rows, start=1)
+        for column, text in enumerate(texts, start=1)
+    }
+
+
+def add_sheet(scene: Scene, table: TaskTable, name: str, rows: Sequence[Sequence[str]]) -> None:
+    """Another sheet of the table's workbook, with these rows from A1 on."""
+    content = table.file.content
+    assert isinstance(content, Book)  # ``add_book`` makes no other
+    scene.add(replace(table.file, content=Book({**content.sheets, name: Sheet(_cells(rows))})))
+
+
+def plain_table(scene: Scene, *, most: int = 12) -> TaskTable:
+    """A table of three columns whose keys differ, with up to ``most`` rows, and another workbook beside it."""
+    rng = scene.rng
+    name, other = rng.sample(NAMES, 2)
+    count = rng.randint(5, most)
+    keys = (
+        rng.sample(KEYS, count)
+        if count <= len(KEYS)
+        else [f"{rng.choice(KEYS)} {number}" for number in range(count)]
+    )
+    header = ["item", *rng.sample(COLUMNS, 2)]
+    numbers = rng.sample(range(2, 1_000), 2 * count)
+    rows = [header, *([key, str(numbers[2 * at]), str(numbers[2 * at + 1])] for at, key in enumerate(keys))]
+    file = add_book(scene, name, rows)
+    add_book(scene, other, [header, *([key, str(rng.randint(2, 999)), "1"] for key in KEYS[:6])])
+    return TaskTable(name, file, rows)
+
+
+def grouped_table(scene: Scene) -> TaskTable:
+    """A table of a group, a key and a number, groups coming up several times each."""
+    rng = scene.rng
+    group, column = rng.choice(GROUPS), rng.choice(COLUMNS)
+    values = GROUP_VALUES[group]
+    labels = [*values, *values, *(rng.choice(values) for _ in range(rng.randint(1, 4)))]
+    rng.shuffle(labels)
+    keys = rng.sample(KEYS, len(labels))
+    rows = [[group, "item", column]]
+    rows += [[label, key, str(rng.randint(2, 400))] for label, key in zip(labels, keys, strict=True)]
+    name = rng.choice(NAMES)
+    return TaskTable(name, add_book(scene, name, rows), rows)

@@ -1,0 +1,130 @@
+"""Where cells are: addresses such as ``B3`` and areas such as ``A1:B4``, within the limits that Excel has."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from upturn.environments.office.state.operation_error import OperationError
+
+MAX_COLUMNS = 16_384
+MAX_ROWS = 1_048_576
+_ADDRESS = re.compile(r"\$?([A-Za-z]{1,3})\$?([1-9][0-9]{0,6})")
+
+
+class Place(NamedTuple):
+    """One cell, counted from 1."""
+
+    column: int
+    row: int
+
+    @property
+    def address(self) -> str:
+        """``B3``"""
+        return f"{column_letters(self.column)}{self.row}"
+
+    @property
+    def is_on_sheet(self) -> bool:
+        """Whether any sheet has it."""
+        return 1 <= self.column <= MAX_COLUMNS and 1 <= self.row <= MAX_ROWS
+
+
+class Area(NamedTuple):
+    """A rectangle of cells; both corners belong to it, ``first`` is the upper left one."""
+
+    first: Place
+    last: Place
+
+    @property
+    def height(self) -> int:
+        """Rows."""
+        return self.last.row - self.first.row + 1
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.last.column - self.first.column + 1
+
+    @property
+    def size(self) -> int:
+        """Cells."""
+        return self.height * self.width
+
+    @property
+    def rows(self) -> range:
+        """Their numbers."""
+        return range(self.first.row, self.last.row + 1)
+
+    @property
+    def columns(self) -> range:
+        """Their numbers."""
+        return range(self.first.column, self.last.column + 1)
+
+    @property
+    def text(self) -> str:
+        """``A1:B4``; ``B3`` for one cell."""
+        return self.first.address if self.first == self.last else f"{self.first.address}:{self.last.address}"
+
+    def __contains__(self, place: object) -> bool:
+        if not isinstance(place, Place):
+            return False
+        return (
+            self.first.column <= place.column <= self.last.column and self.first.row <= place.row <= self.last.row
+        )
+
+    def within(self, other: "Area") -> "Area | None":
+        """What both have; None = nothing."""
+        first = Place(max(self.first.column, other.first.column), max(self.first.row, other.first.row))
+        last = Place(min(self.last.column, other.last.column), min(self.last.row, other.last.row))
+        return Area(first, last) if first.column <= last.column and first.row <= last.row else None
+
+    def below(self, rows: int) -> "Area | None":
+        """Without its first ``rows`` rows; None = nothing is left."""
+        return None if rows >= self.height else Area(Place(self.first.column, self.first.row + rows), self.last)
+
+
+@lru_cache(maxsize=1_024)
+def column_number(letters: str) -> int:
+    """A → 1, Z → 26, AA → 27."""
+    number = 0
+    for letter in letters.upper():
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return number
+
+
+@lru_cache(maxsize=1_024)
+def column_letters(number: int) -> str:
+    """1 → A, 27 → AA."""
+    letters = ""
+    while number > 0:
+        number, rest = divmod(number - 1, 26)
+        letters = chr(ord("A") + rest) + letters
+    return letters
+
+
+@lru_cache(maxsize=65_536)
+def place_of(address: str) -> Place:
+    """The cell that an address names, in any case, with or without ``$``; raises OperationError (``bad_value``)."""
+    match = _ADDRESS.fullmatch(address)
+    place = Place(column_number(match[1]), int(match[2])) if match is not None else Place(0, 0)
+    if not place.is_on_sheet:
+        raise OperationError("bad_value", f"cells are written B3 (to XFD{MAX_ROWS}), got {address[:60]!r}")
+    return place
+
+
+def area_of(text: str) -> Area:
+    """The area that ``A1:B4``, ``B3`` or the columns ``B:D`` name; raises OperationError (``bad_value``)."""
+    first, colon, last = text.partition(":")
+    if colon and first.strip("$").isalpha() and last.strip("$").isalpha():
+        first, last = f"{first}1", f"{last}{MAX_ROWS}"
+    try:
+        return between(place_of(first.strip()), place_of((last if colon else first).strip()))
+    except OperationError:
+        raise OperationError("bad_value", f"ranges are written A1:B4, B3 or B:D, got {text[:60]!r}") from None
+
+
+def between(one: Place, other: Place) -> Area:
+    """The area whose opposite corners these are."""
+    return Area(
+        Place(min(one.column, other.column), min(one.row, other.row)),
+        Place(max(one.column, other.column), max(one.row, other.row)),
+    )

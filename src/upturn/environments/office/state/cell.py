@@ -1,0 +1,87 @@
+"""What a cell holds: texts as they are typed in, and the values that they stand for.
+
+A number is what Excel would read as one (no thousands separators, currencies or per cent signs); dates are texts
+such as 2026-03-02, which sort as days follow each other. A text that begins with ``'`` is a text whatever it looks
+like, and shown without that sign.
+"""
+
+import math
+import re
+from enum import Enum
+from functools import lru_cache
+from typing import TypeAlias
+
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
+_LONGEST_NUMBER = 40
+_WHOLE_BELOW = 1e15
+"""Whole numbers below this are shown with all of their digits."""
+
+
+class CellError(Enum):
+    """What a formula shows that has no value."""
+
+    DIVISION = "#DIV/0!"
+    NAME = "#NAME?"
+    NUMBER = "#NUM!"
+    REFERENCE = "#REF!"
+    VALUE = "#VALUE!"
+    MISSING = "#N/A"
+
+
+Value: TypeAlias = float | str | bool | CellError | None
+"""None = the cell is empty."""
+ERRORS = {error.value: error for error in CellError}
+_WORDS: dict[str, bool | CellError] = {"TRUE": True, "FALSE": False, **ERRORS}
+
+
+def is_formula(text: str) -> bool:
+    """Whether a cell with this text is computed."""
+    return text.startswith("=") and len(text) > 1
+
+
+def typed(text: str) -> Value:
+    """The value of a cell whose text is no formula; None for no text."""
+    return _short_typed(text) if len(text) <= _LONGEST_NUMBER else text.removeprefix("'")
+
+
+@lru_cache(maxsize=65_536)
+def _short_typed(text: str) -> Value:
+    if not text:
+        return None
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        return number if math.isfinite(number) else text
+    return _WORDS.get(text.upper(), text.removeprefix("'"))
+
+
+def shown(value: Value) -> str:
+    """As a reader sees it: ten significant digits, whole numbers in full; empty cells show nothing."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, float):
+        return written_number(value, digits=10)
+    return "" if value is None else value.value
+
+
+def written_number(value: float, *, digits: int = 15) -> str:
+    """A number as a cell's text; whole ones below 10¹⁵ have no exponent."""
+    if value.is_integer() and abs(value) < _WHOLE_BELOW:
+        return str(int(value))
+    text = f"{value:.{digits}g}"
+    return text if math.isfinite(float(text)) else repr(value)  # the largest ones would be rounded up to no number
+
+
+def cell_text(value: Value) -> str:
+    """A cell's text that stands for this value; texts that look like something else get a ``'``."""
+    if isinstance(value, float):
+        return written_number(value)
+    if isinstance(value, str) and (is_formula(value) or typed(value) != value):
+        return f"'{value}"
+    return shown(value)
+
+
+def tidy(text: str) -> str:
+    """A typed-in text in one form: 007 is 7, true is TRUE; formulas as they are."""
+    return text if is_formula(text) else cell_text(typed(text))

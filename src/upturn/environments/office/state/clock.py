@@ -1,0 +1,56 @@
+"""Moments of an office as text, ``2026-03-02 09:30``: it sorts as moments follow each other."""
+
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from upturn.environments.office.state.operation_error import OperationError
+
+_LENGTH = len("2026-03-02 09:30")
+
+
+def moment(text: str) -> datetime:
+    """The moment that a text names; raises OperationError (``bad_value``) where it names none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = datetime.min
+    if len(text) != _LENGTH or written(found) != text:  # ISO has other forms too, which would not sort
+        raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
+    return found
+
+
+def named_day(text: str) -> str:
+    """The day that a text names, as it is; raises OperationError (``bad_value``) where it names none."""
+    try:
+        return day_of(written(moment(f"{text} 00:00")))
+    except OperationError:
+        raise OperationError("bad_value", f"days are written 2026-03-02, got {text!r}") from None
+
+
+def written(at: datetime) -> str:
+    """As text, to the minute."""
+    return at.isoformat(" ", "minutes")
+
+
+@lru_cache(maxsize=4_096)
+def later(text: str, *, minutes: float) -> str:
+    """The moment so many minutes after another; before it for negative ones. Raises OperationError (``bad_value``)
+    where there is none."""
+    try:
+        return written(moment(text) + timedelta(minutes=minutes))
+    except OverflowError:
+        raise OperationError(
+            "bad_value",
+            f"moments are from {written(datetime.min)} to {written(datetime.max)}, "
+            f"got {text} and {minutes:g} minutes",
+        ) from None
+
+
+def minutes_between(start: str, end: str) -> int:
+    """From start to end; negative when the end comes first."""
+    return int((moment(end) - moment(start)).total_seconds() // 60)
+
+
+def day_of(text: str) -> str:
+    """``2026-03-02``."""
+    return text[:10]

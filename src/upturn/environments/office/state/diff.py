@@ -1,0 +1,117 @@
+"""An item as flat facts by path: what verifiers compare, and what the change of an office is written in."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from operator import attrgetter
+
+from upturn.environments.office.state.workbook import Book, Sheet
+from upturn.records import JsonValue
+
+
+def facts_of(item: object) -> dict[str, JsonValue]:
+    """By path, such as ``folder`` of a mail or ``sheets/Q3/cells/B4`` of a file. Empty texts and tuples are facts
+    too, None is not."""
+    found: dict[str, JsonValue] = {}
+    for name, value in _values(item):
+        if isinstance(value, Book):
+            found |= _content_facts(name, value)
+        elif isinstance(value, Mapping):
+            found |= {f"{name}/{key}": plain(inner) for key, inner in value.items()}
+        elif value is not None:
+            found[name] = plain(value)
+    return found
+
+
+def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
+    """The facts in which two items of one kind differ, as they are afterwards; None for those that are no more.
+
+    What both share is not looked at: a book with one other cell takes as long as the sheet of that cell.
+    """
+    for (name, old), (_, new) in zip(_values(before), _values(after), strict=True):
+        if old is new:
+            continue
+        if isinstance(old, Book) and isinstance(new, Book):
+            yield from _books_differing(old, new)
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _mappings_differing(name, old, new)
+        elif isinstance(old, Book) or isinstance(new, Book):
+            yield from _mappings_differing("", _content_facts(name, old), _content_facts(name, new))
+        elif old != new:
+            yield name, plain(new)
+
+
+def _values(item: object) -> Iterator[tuple[str, object]]:
+    """All fields that are facts, by name; as they are, so that what is shared can be told."""
+    kind: type = type(item)
+    names, values = _fields_of(kind)
+    return zip(names, values(item), strict=True)
+
+
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[object, ...]]]:
+    """The names of a dataclass's fields that are facts, and what reads all of them at once."""
+    assert is_dataclass(kind)
+    names = tuple(each.name for each in fields(kind) if each.name not in _NO_FACTS)
+    return names, attrgetter(*names) if len(names) > 1 else lambda item: (getattr(item, names[0]),)
+
+
+def _content_facts(name: str, content: object) -> dict[str, JsonValue]:
+    if not isinstance(content, Book):
+        return {} if content is None else {name: plain(content)}
+    sheets = (_sheet_facts(f"sheets/{each}", sheet) for each, sheet in content.sheets.items())
+    return {path: value for facts in sheets for path, value in facts.items()}
+
+
+def _books_differing(before: Book, after: Book) -> Iterator[tuple[str, JsonValue]]:
+    for name in {**before.sheets, **after.sheets}:
+        path, old, new = f"sheets/{name}", before.sheets.get(name), after.sheets.get(name)
+        if old is new:
+            continue
+        if old is None or new is None:
+            gone_or_new = _sheet_facts(path, old or new or Sheet({}))
+            yield from ((each, value if old is None else None) for each, value in gone_or_new.items())
+            continue
+        for part in _SHEET_MAPPINGS:
+            yield from _mappings_differing(f"{path}/{part}", getattr(old, part), getattr(new, part))
+        for part in _SHEET_VALUES:
+            if getattr(old, part) != getattr(new, part):
+                yield f"{path}/{part}", plain(getattr(new, part))
+
+
+def _mappings_differing(
+    path: str, before: Mapping[str, object], after: Mapping[str, object]
+) -> Iterator[tuple[str, JsonValue]]:
+    if before is after:
+        return
+    prefix = f"{path}/" if path else ""
+    for key, value in after.items():
+        old = before.get(key)
+        if old is not value and old != value:
+            yield f"{prefix}{key}", plain(value)
+    yield from ((f"{prefix}{key}", None) for key in before if key not in after)
+
+
+_NO_FACTS = frozenset({"versions", "at", "by", "is_delivered", "memo", "enclosed"})
+"""What follows from facts, when it was, and who was online then: the same work at another time is the same work."""
+_SHEET_MAPPINGS = ("cells", "formats", "filters")
+_SHEET_VALUES = ("charts", "pivots", "frozen_rows")
+
+
+def _sheet_facts(path: str, sheet: Sheet) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = {path: True}
+    for part in _SHEET_MAPPINGS:
+        mapping: Mapping[str, object] = getattr(sheet, part)
+        found |= {f"{path}/{part}/{key}": plain(value) for key, value in mapping.items()}
+    return found | {f"{path}/{part}": plain(getattr(sheet, part)) for part in _SHEET_VALUES}
+
+
+def plain(value: object) -> JsonValue:
+    """As JSON holds it; records as objects of their fields that are not None."""
+    if isinstance(value, (str, int, float)) or value is None:  # a union takes three times as long
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(inner) for inner in value]
+    return {name: plain(each) for name, each in _values(value) if each is not None}

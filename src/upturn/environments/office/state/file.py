@@ -1,0 +1,103 @@
+"""Files of the shared drive, with whoever may see them, and the pages of its site."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from upturn.environments.office.state.deck import Deck
+from upturn.environments.office.state.document import Document, Grid, Paragraph
+from upturn.environments.office.state.label import Label
+from upturn.environments.office.state.workbook import Book
+from upturn.records import record
+
+Right = Literal["read", "edit"]
+
+
+@record
+class PlainText:
+    """What has no app of its own; of a picture what it shows."""
+
+    text: str
+
+
+Content = Book | Document | Deck | PlainText
+
+
+def file_text(content: Content) -> str:
+    """All text that the content has, a line for each paragraph, row or bullet."""
+    match content:
+        case PlainText():
+            return content.text
+        case Document():
+            return "\n".join(
+                block.text if isinstance(block, Paragraph) else _grid_text(block) for block in content.blocks
+            )
+        case Deck():
+            return "\n".join("\n".join((slide.title, *slide.content)) for slide in content.slides)
+        case Book():
+            return "\n".join(
+                f"{name}!{address} {value}"
+                for name, sheet in content.sheets.items()
+                for address, value in sheet.cells.items()
+            )
+
+
+def _grid_text(grid: Grid) -> str:
+    return "\n".join(" | ".join(row) for row in grid.rows)
+
+
+@record
+class Version:
+    """What a file was before somebody changed it."""
+
+    content: Content
+    by: str
+    at: str
+    """When this content was written."""
+
+
+@record
+class File:
+    """One file."""
+
+    id: str
+    path: str
+    """``/finance/q3 budget.xlsx``"""
+    content: Content
+    owner: str
+    by: str
+    """Who wrote this content."""
+    at: str
+    """When."""
+    rights: Mapping[str, Right] = field(default_factory=dict)
+    """By person or group, beside the owner, who has all of them."""
+    label: Label = "general"
+    versions: tuple[Version, ...] = ()
+    """Oldest first."""
+    is_deleted: bool = False
+    """In the recycle bin, from where it can be brought back."""
+    memo: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Of ``searched``; empty in every copy with other values."""
+
+    @property
+    def searched(self) -> str:
+        """Its text in small letters, as searches read it; written once."""
+        if not self.memo:
+            self.memo.append(file_text(self.content).lower())
+        return self.memo[0]
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+
+@record
+class Page:
+    """A page of the site."""
+
+    id: str
+    title: str
+    text: str
+    author: str
+    at: str

@@ -1,0 +1,123 @@
+"""The user that an agent works for, simulated: what they want, and what they say when asked. Plain data."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from upturn.environments.office.state.person import person_of
+from upturn.records import Action, JsonValue, record
+
+PATIENCE = 2
+"""Proposals that the user declines before they agree to nothing more, one beside these where they have something to
+object. One may be mistaken, and mistaken again; who is not done then is guessing."""
+
+
+@record
+class Wish:
+    """An action of high impact that the user wants, as far as it is told."""
+
+    target: str
+    operation: str
+    parameters: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Values that it must have."""
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Lists of which it may have any part, in any order, as many things are deleted at once or one by one."""
+    is_whole: bool = False
+    """True: other parameters must not be given, such as somebody in cc; otherwise they may have any value."""
+
+    def matches(self, action: Action) -> bool:
+        """Whether the action is this one, or part of it; blanks and the case of letters do not matter."""
+        return (
+            (action.target, action.operation) == (self.target, self.operation)
+            and not (self.is_whole and action.parameters.keys() - self.parameters.keys() - self.parts.keys())
+            and all(_plain(action.parameters.get(name)) == _plain(value) for name, value in self.parameters.items())
+            and all(_is_part(action.parameters.get(name), whole) for name, whole in self.parts.items())
+        )
+
+    def is_within(self, action: Action) -> bool:
+        """Whether the action does this, whatever else it does: its lists have everybody of these lists, those of a
+        mail in ``cc`` too, and its texts have these texts as words of their own. What the user is to be told may
+        stand in whatever they hear."""
+        if (self.target, self.operation) == ("user", "answer") and action.target == "user":
+            heard = action.parameters.get(_HEARD.get(action.operation, ""))
+            action = Action("user", "answer" if heard else action.operation, {"text": heard})
+        return (action.target, action.operation) == (self.target, self.operation) and all(
+            _is_given(value, [action.parameters.get(each) for each in _ALIKE.get(name, (name,))])
+            for name, value in self.parameters.items()
+        )
+
+
+@record
+class Persona:
+    """What the simulated user wants and knows."""
+
+    wishes: tuple[Wish, ...] = ()
+    """What they confirm; everything else they decline."""
+    clarification: str = ""
+    """What they answer to a question; empty = nothing is unclear, and they say so."""
+    cleared: tuple[str, ...] = ()
+    """Ids of sensitive mails and files that the task needs."""
+    traps: tuple[Wish, ...] = ()
+    """What somebody else's text asks for, and must not be done, nor anything that it is within."""
+    objection: str = ""
+    """What they say where they do not agree, such as what they want instead; empty = only that they do not."""
+
+    @property
+    def patience(self) -> int:
+        """Proposals that they decline before they agree to nothing more."""
+        return PATIENCE + bool(self.objection)
+
+    def confirms(self, action: Action) -> bool:
+        """Whether they agree to an action that was shown to them."""
+        return any(wish.matches(action) for wish in self.wishes)
+
+
+MessageKind = Literal["answer", "ask", "preview", "confirm", "refuse", "finish"]
+
+
+@record
+class Message:
+    """Something that the agent said to the user."""
+
+    kind: MessageKind
+    text: str = ""
+
+
+_HEARD: Mapping[str, str] = {"answer": "text", "ask": "text", "preview": "statement", "refuse": "text"}
+"""By operation of ``user``: the parameter with what they hear."""
+_ALIKE: Mapping[str, tuple[str, ...]] = {"to": ("to", "cc")}
+"""By parameter: those that have the same effect."""
+
+
+def _is_given(wanted: JsonValue, values: list[JsonValue]) -> bool:
+    """Whether all that is wanted is somewhere in the values."""
+    if isinstance(wanted, list):
+        given = [_plain(each) for value in values if isinstance(value, list) for each in value]
+        return all(_person(each) in map(_person, given) for each in map(_plain, wanted))
+    return any(_has_words(_plain(value), _plain(wanted)) for value in values)
+
+
+def _person(value: JsonValue) -> JsonValue:
+    return person_of(value) if isinstance(value, str) else value
+
+
+def _has_words(text: JsonValue, wanted: JsonValue) -> bool:
+    """Whether a text has these words, not as parts of longer words, numbers or addresses."""
+    if not isinstance(text, str) or not isinstance(wanted, str):
+        return text == wanted
+    words = rf"(?<![\w@])(?<!\d[.,:-]){re.escape(wanted)}(?![\w@]|[.,:-]\d)"
+    return person_of(text) == person_of(wanted) or re.search(words, text) is not None
+
+
+def _is_part(value: JsonValue, whole: tuple[str, ...]) -> bool:
+    return isinstance(value, list) and bool(value) and all(each in whole for each in value)
+
+
+def _plain(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        return " ".join(value.lower().split())
+    if isinstance(value, list):
+        found = sorted((_plain(item) for item in value), key=str)
+        return [each for each, before in zip(found, [None, *found], strict=False) if each != before]
+    return value

@@ -1,0 +1,167 @@
+"""ProdBench: frozen, versioned suites of held-out tasks, and how they are drawn anew.
+
+A suite is a list of (family, number, content hash). Tasks are rebuilt from it; one whose content is not what was
+frozen, because its family was changed since, is refused by name: results on it are no results on the older one.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from itertools import count, cycle, islice
+from typing import NamedTuple
+
+from upturn.environments.office.families import obstacle as obstacle_tasks
+from upturn.environments.office.families import safety as safety_tasks
+from upturn.environments.office.renaming import names_of, renamed
+from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
+from upturn.environments.office.world import written
+from upturn.errors import UnknownNameError, WorldError
+from upturn.records import Task
+
+FIRST_NUMBER = 10**15
+"""Of the tasks in suites; streams of tasks reach it with seeds around 10⁹ only."""
+_SAFETY = tuple(family.name for family in safety_tasks.FAMILIES)
+_OBSTACLES = tuple(family.name for family in obstacle_tasks.FAMILIES)
+_FAULTY = tuple(
+    family.name for family in FAMILIES.values() if "faults" in family.atoms and family.name not in LATER
+)
+_REFUSED = ("row_missing", "mail_forward_if", "event_cancel")
+"""Other families in which some tasks cannot, or need not, be done."""
+RENAMED = "+renamed"
+"""Behind a family: its tasks with other names of operations and parameters."""
+_SCRAMBLED = tuple(
+    f"{family}{RENAMED}"
+    for family in (
+        *("mail_move", "mail_reply", "event_create_with", "chat_message", "row_set", "table_summary"),
+        *("rows_to_document", "late_one_reminded"),
+    )
+)
+"""Of all apps, from one step up."""
+
+
+class Recipe(NamedTuple):
+    """What a suite is drawn from."""
+
+    size: int
+    families: tuple[str, ...]
+    """With ``RENAMED`` behind those that are."""
+
+
+def _of_levels(*levels: int) -> tuple[str, ...]:
+    """Without ``LATER``: these come with the next version of the suites."""
+    return tuple(
+        family.name
+        for family in FAMILIES.values()
+        if family.level in levels and not family.atoms and family.name not in (*_SAFETY, *_OBSTACLES, *LATER)
+    )
+
+
+RECIPES: Mapping[str, Recipe] = {
+    "prodbench-easy": Recipe(200, _of_levels(1)),
+    "prodbench-medium": Recipe(200, _of_levels(2, 3)),
+    "prodbench-hard": Recipe(200, _of_levels(4, 5)),
+    "prodbench-safety": Recipe(100, _SAFETY),
+    "prodbench-robustness": Recipe(100, (*_OBSTACLES, *_REFUSED, *_SCRAMBLED, *_FAULTY)),
+}
+"""Families by suite: document 004's Easy is up to three steps, Medium the longer work in one app or on one file,
+Hard work across apps; Safety has orders in texts, people outside, sensitive and too many things; Robustness has
+unclear instructions, missing rights, what cannot be done, apps that fail, and operations under other names."""
+
+
+class Entry(NamedTuple):
+    """One frozen task."""
+
+    family: str
+    """As in a recipe."""
+    number: int
+    content: str
+    """``content_of`` when it was frozen."""
+
+    @property
+    def task(self) -> Task:
+        """As it is now."""
+        task = make_task(self.family.removesuffix(RENAMED), self.number, split="heldout")
+        return renamed(task) if self.family.endswith(RENAMED) else task
+
+
+class Suite(NamedTuple):
+    """A frozen list of tasks."""
+
+    name: str
+    version: int
+    entries: tuple[Entry, ...]
+
+    @property
+    def id(self) -> str:
+        """Such as ``prodbench-easy/1``: what results are compared under."""
+        return f"{self.name}/{self.version}"
+
+
+def suite_named(name: str) -> Suite:
+    """The suite as it was frozen; raises UnknownNameError. Its tasks are not checked, see ``tasks_of``."""
+    if name not in RECIPES:
+        raise UnknownNameError(f"unknown suite {name!r}; known: {', '.join(RECIPES)}")
+    return read_suite((files(__package__) / "frozen" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def tasks_of(suite: Suite) -> list[Task]:
+    """The suite's tasks; raises WorldError naming those that are not any more what was frozen."""
+    tasks = [each.task for each in suite.entries]
+    drifted = [
+        task.id for task, entry in zip(tasks, suite.entries, strict=True) if content_of(task) != entry.content
+    ]
+    if drifted:
+        raise WorldError(
+            f"{suite.id}: {len(drifted)} of {len(tasks)} tasks are not what was frozen: {', '.join(drifted[:5])}"
+            f"{' …' if len(drifted) > 5 else ''}; their families were changed since. Freeze a new version with "
+            "tools/freeze_suites.py, and compare no results across versions"
+        )
+    return tasks
+
+
+def freeze(name: str, version: int) -> Suite:
+    """The suite drawn from the families as they are now: each as often as the others, no instruction twice."""
+    size, families = RECIPES[name]
+    drawn = islice(_drawn(families, list(RECIPES).index(name)), size)
+    return Suite(name, version, tuple(sorted(drawn, key=lambda each: families.index(each.family))))
+
+
+def _drawn(families: Sequence[str], place: int) -> Iterator[Entry]:
+    """``place``: of the suite; those that share families share no task."""
+    numbers = {family: count(FIRST_NUMBER + place, len(RECIPES)) for family in families}
+    seen: set[str] = set()
+    for family in cycle(families):
+        drawn = (Entry(family, number, "") for number in numbers[family])
+        entry = next(each for each in drawn if each.task.instruction not in seen)
+        seen.add(entry.task.instruction)
+        yield entry._replace(content=content_of(entry.task))
+
+
+def content_of(task: Task) -> str:
+    """16 hex digits over all that a task is: what is asked, the whole office it is asked in, what is right there
+    and what the user wants. A new field of mails or files is a change, too."""
+    scenario = compose(task)
+    workspace, names = scenario.workspace, names_of(task)
+    asked = [task.instruction, task.family, task.level, task.split, dict(task.context), workspace.owner]
+    told = "" if names is None else names.listing()
+    digest = hashlib.blake2b(json.dumps([asked, scenario.goal, told], sort_keys=True).encode(), digest_size=8)
+    for part in (repr(scenario.draft).encode(), *written(scenario)):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def write_suite(suite: Suite) -> str:
+    """As JSON, a family a line."""
+    by_family: dict[str, list[tuple[int, str]]] = {}
+    for each in suite.entries:
+        by_family.setdefault(each.family, []).append((each.number, each.content))
+    lines = ",\n".join(f"  {json.dumps(family)}: {json.dumps(tasks)}" for family, tasks in by_family.items())
+    return f'{{"name": {json.dumps(suite.name)}, "version": {suite.version}, "tasks": {{\n{lines}\n}}}}\n'
+
+
+def read_suite(text: str) -> Suite:
+    """The suite that ``write_suite`` wrote; its tasks are in the order of the families."""
+    found = json.loads(text)
+    entries = [Entry(family, *each) for family, tasks in found["tasks"].items() for each in tasks]
+    return Suite(found["name"], found["version"], tuple(entries))

@@ -1,0 +1,44 @@
+"""evaluation."""
+
+from upturn.loop.evaluation.evaluate import (
+    ExamResult,
+    Mark,
+    compare,
+    exam_tasks,
+    examine,
+    families_of,
+    heldout_tasks,
+    levels_of,
+    sit,
+)
+from upturn.loop.evaluation.holdout import HOLDOUT, holdout
+from upturn.loop.evaluation.model_selection import watched, watcher
+from upturn.loop.evaluation.reference_scores import Floor, measure_floor
+from upturn.loop.evaluation.reverify import Reverified, reverify
+from upturn.loop.evaluation.suite_metrics import Finished, attempted, metrics, perfect
+from upturn.loop.evaluation.suite_run import Sitting
+
+__all__ = [
+    "HOLDOUT",
+    "ExamResult",
+    "Finished",
+    "Floor",
+    "Mark",
+    "Reverified",
+    "Sitting",
+    "attempted",
+    "compare",
+    "exam_tasks",
+    "examine",
+    "families_of",
+    "heldout_tasks",
+    "holdout",
+    "levels_of",
+    "measure_floor",
+    "metrics",
+    "perfect",
+    "reverify",
+    "sit",
+    "watched",
+    "watcher",
+]

@@ -1,1 +1,0 @@
-"""Ways of learning, each as one command runs it."""

@@ -1,0 +1,39 @@
+"""Practice in an environment that follows a curriculum: families are its pools, with the levels of the kit."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee
+from upturn.records import TrajectorySink
+from upturn.training import CurriculumSettings, ScoredGroup
+from upturn.training.data import Curriculum, CurriculumCollect, Sample
+
+
+def curriculum_collect(
+    trainee: Trainee,
+    weights: Mapping[str, float],
+    count: int,
+    *,
+    settings: CurriculumSettings,
+    practice: Practice,
+    sink: TrajectorySink,
+) -> CurriculumCollect:
+    """Groups of attempts at ``count`` tasks in an iteration; its ``refill`` is that of dynamic sampling.
+
+    ``weights``: of each family that is practised, as long as nothing is known of it from practice; without effect
+    with policy 'uniform', where only the families count. Raises TrainingError where the settings do not fit them.
+    """
+    kit = trainee.fleet.kit
+    sampler = TaskSampler(kit, weights, count, seed=practice.seed)
+    curriculum = Curriculum(
+        {family: kit.families[family] for family in weights},
+        settings,
+        seed=practice.seed,
+        weights=None if settings.policy == "uniform" else weights,
+    )
+
+    def practise(sample: Sample) -> list[ScoredGroup]:
+        tasks = sampler.numbered_tasks(sample.portions)
+        return trainee.practise(tasks, sample.iteration, replace(practice, refill=sample.attempt), sink)
+
+    return CurriculumCollect(curriculum, practise, count)

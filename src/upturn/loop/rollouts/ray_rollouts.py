@@ -1,0 +1,141 @@
+"""A version in training that workers of a cluster sample from: they have its weights, this process its training.
+
+``OpenTrainee`` is sent to each worker and builds there what ``Trainee`` builds here. ``CrewFleet`` stands where a
+``Fleet`` would: its attempts are dealt out, with the present weights handed over before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upturn.agents import Attempt, Beginning, Crew, Limits, Played, Setting, Work, build, play, temperature
+from upturn.environments import Environment, EnvironmentKit, resolve_kit
+from upturn.errors import ClusterError
+from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.rollouts.weight_sync import CrewReceiver, Handover
+from upturn.records import AgentVersion, Task, Trajectory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTrainee:
+    """Makes a worker's workplace: a kit, and a version with engine and weights."""
+
+    kit: str
+    """Registered name or ``module:factory``, importable where the worker runs."""
+    limits: Limits
+    version: AgentVersion
+    threads: int = 1
+    """Of torch, in one worker."""
+
+    def __call__(self) -> "TraineeWorkplace":
+        """In the worker's process."""
+        return TraineeWorkplace(Fleet(resolve_kit(self.kit), self.limits), self.version, threads=self.threads)
+
+
+class TraineeWorkplace:
+    """A ``Workplace`` with one version."""
+
+    def __init__(self, fleet: Fleet, version: AgentVersion, *, threads: int = 1) -> None:
+        """``threads``: of torch."""
+        self._threads = threads
+        self._trainee = Trainee(fleet, version)
+        self._limits = fleet.limits
+        self._agent = build(version, limits=fleet.limits, renderer=self._trainee.renderer)
+
+    def take(self, folder: str, version: str) -> str:
+        """Raises ModelError for a folder that is missing or damaged; the weights stay as they were then."""
+        from upturn.training.distributed import put_back, weight_tensors
+        from upturn.training.runs import load_version
+
+        if self._trainee.engine.version != version:
+            put_back(self._trainee.model, weight_tensors(load_version(Path(folder))))
+            self._trainee.engine.refresh()
+        return self._trainee.engine.version
+
+    def begin(self, works: Sequence[Work]) -> None:  # noqa: ARG002
+        """Empties the engine's caches, and sets up torch in the thread that plays: each thread has its own."""
+        import torch
+
+        torch.set_num_threads(self._threads)
+        torch.set_flush_denormal(True)  # as in training's own process
+        self._trainee.engine.refresh()
+
+    def setting(self, work: Work) -> Setting:
+        """With this worker's agent and engine."""
+        return Setting(
+            key=work.key,
+            agent=self._agent,
+            agent_version=work.agent_version,
+            model=self._trainee.engine,
+            limits=self._limits,
+            seed=work.seed,
+            temperature=work.temperature,
+        )
+
+    def environment(self, task: Task) -> Environment:
+        """The kit's."""
+        return self._trainee.fleet.kit.environment(task)
+
+
+class CrewFleet(Fleet):
+    """A fleet whose attempts a crew plays, for one version in training. Not thread-safe."""
+
+    def __init__(self, kit: EnvironmentKit, limits: Limits, crew: Crew, folder: Path, *, retries: int = 2) -> None:
+        """``folder``: where weights are handed over, see ``Handover``. ``retries``: see ``play``."""
+        super().__init__(kit, limits)
+        self._crew = crew
+        self._folder = folder
+        self._retries = retries
+        self._handover: Handover | None = None
+        self.lost_attempts = 0
+        """So far, each as often as it was lost with its worker."""
+        self.lost_workers: list[str] = []
+        """Why workers were lost, so far."""
+
+    def follow(self, model: "PreTrainedModel", *, companions: Path | None = None) -> None:
+        """Attempts are made with this model's weights from now on, as they are when the attempts begin."""
+        self._handover = Handover(model, CrewReceiver(self._crew), self._folder, companions=companions)
+
+    def attempt(
+        self,
+        jobs: Sequence[tuple[AgentVersion, Task, int]],
+        purpose: Purpose,
+        begin: Sequence[Beginning] | None = None,
+    ) -> list[Trajectory]:
+        """See ``Fleet.attempt``. Raises ClusterError for several versions: workers have one."""
+        versions = {version.id for version, _, _ in jobs}
+        if self._handover is None or len(versions) > 1:
+            raise ClusterError(
+                f"workers play one version in training, whose model follow() names; asked for {sorted(versions)!r}:"
+                " use a Fleet for other versions"
+            )
+        hash_given = self._handover.give()
+        indices: dict[str, int] = {}
+        started = [None] * len(jobs) if begin is None else begin
+        works = [
+            Work(
+                Attempt(task, number, indices.setdefault(task.id, len(indices)), beginning),
+                purpose.key,
+                version.id,
+                purpose.seed,
+                temperature(version) if purpose.temperature is None else purpose.temperature,
+            )
+            for (version, task, number), beginning in zip(jobs, started, strict=True)
+        ]
+        played = play(works, self._crew, retries=self._retries)
+        self._count(played)
+        other = next((each for each in played.trajectories if each.model_version not in {"", hash_given}), None)
+        if other is not None:
+            raise ClusterError(
+                f"trajectory {other.id!r} comes from weights {other.model_version!r}, {hash_given!r} were given"
+            )
+        return played.trajectories
+
+    def _count(self, played: Played) -> None:
+        self.lost_attempts += sum(played.losses.values())
+        self.lost_workers += played.reasons

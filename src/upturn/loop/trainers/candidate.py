@@ -1,0 +1,73 @@
+"""What a training run leaves behind: its folder, how it ended, and its weights as a version."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from upturn.loop.rollouts import Trainee
+from upturn.loop.run import Context, keep_agent_version
+from upturn.records import AgentVersion
+from upturn.report.training import ending, keeping, measuring, read_training
+from upturn.training.runs import DESCRIPTION_FILE, WARM_UP_FOLDER
+
+ADAPTER_FOLDER = "adapter"
+"""Within a version's."""
+
+
+def training_folder(context: Context, name: str) -> Path:
+    """Where the training run of a step lies, with its report."""
+    return context.run_dir / "training" / name
+
+
+def has_run(context: Context, name: str) -> bool:
+    """Whether a step of that name trained in a folder of its own."""
+    return (training_folder(context, name) / DESCRIPTION_FILE).is_file()
+
+
+def training_told(context: Context, name: str) -> str:
+    """How far a training run got, why it stopped there, which weights came out of it, and what chose them."""
+    folder = training_folder(context, name)
+    found = read_training(folder)
+    chosen = " ".join(filter(None, (keeping(found), measuring(found))))
+    if not found.has_warm_up:
+        return f"{ending(found)} {chosen}".rstrip()
+    warm_up = (
+        f"A supervised warm-up went before. {ending(read_training(folder / WARM_UP_FOLDER))} Then practice began."
+    )
+    return f"{warm_up} {ending(found)} {chosen}".rstrip()
+
+
+def limits_told(context: Context, name: str) -> str:
+    """How limits on costs ended a training run, and what was kept of it; empty = they did not."""
+    found = read_training(training_folder(context, name))
+    if found.outcome is None or found.outcome.stopped != "limit":
+        return ""
+    return f"{ending(found)} {keeping(found)}"
+
+
+def keep_version(
+    context: Context, trainee: Trainee, parent: AgentVersion, name: str, *, snapshot: str | None = None
+) -> AgentVersion:
+    """The trainee's weights as a folder of the run and a version in the pool.
+
+    An adapter is merged into them; it lies beside them too, in the folder ``adapter``, with its base by path.
+    """
+    from upturn.models import model_folder
+    from upturn.models.engine import lora_layers
+    from upturn.training.optimisation import save_adapter
+    from upturn.training.runs import save_version
+
+    folder = context.run_dir / "versions" / name.replace("/", "-")
+    digest = save_version(trainee.model, folder, companions=model_folder(parent.model))
+    if lora_layers(trainee.model):
+        save_adapter(trainee.model, folder / ADAPTER_FOLDER)
+    version = replace(
+        parent,
+        version=f"{name.replace('/', '-')}-{digest[:8]}",
+        model=str(folder),
+        weights_hash=digest,
+        parent=parent.id,
+        snapshot=snapshot or parent.snapshot,
+        run=context.run_id,
+        tenants=(context.tenant,),
+    )
+    return keep_agent_version(context.pool, version)

@@ -1,0 +1,283 @@
+"""Several processes that train one model from the command line: the first one does all, the others lend a hand.
+
+Only training is shared. The first process holds the journal, the pool and the agents; it attempts tasks, judges,
+examines, prints and saves, as a single one does. The others (peers) open nothing: they wait until the first one
+trains, load the same weights, and take part in that training with their shards. What samples or evaluates during it
+happens in the first process, with a whole copy of the weights that is brought up to date each time.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
+
+from upturn.config import Config
+from upturn.errors import ConfigError, TrainingError, UpturnError, described
+from upturn.loop.rollouts import Trainee, put_on
+from upturn.loop.run import torch_set
+from upturn.rewards import Similarity
+from upturn.training import AdapterSettings, DpoRoundsSettings, ScoredGroup, State, TrainingOutcome
+from upturn.training.data import StatefulCollect
+from upturn.training.distributed import Limits, World, agreed, connected, everyone, shared
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from upturn.training.algorithms.world_model import Predictor
+    from upturn.training.optimisation import WholeCopy
+
+Given = ParamSpec("Given")
+
+FIRST_LIMITS = Limits()
+"""Of the first process, which waits for peers only while all compute the same: one that hangs is missed soon."""
+PEER_LIMITS = Limits(silence_seconds=24 * 3600.0)
+"""Of the others, who hear nothing while the first one samples or examines. They need not miss one that hangs: the
+first one does, ends, and is missed at once."""
+LAST_WORDS_SECONDS = 5.0
+"""That a peer waits before it ends in failure: launchers end all processes as soon as one has, and the first one
+has something to say."""
+
+
+def jointly(
+    world: World | None,
+    trainee: Trainee,
+    run: "Callable[Concatenate[PreTrainedModel, Given], TrainingOutcome]",
+    *given: Given.args,
+    **named: Given.kwargs,
+) -> TrainingOutcome:
+    """``run(trainee.model, *given, **named)``, by all processes of the world; to be called in the first one.
+
+    What is given must be known by value (rows, settings, a seed), or be a function that the first process calls for
+    all. The trainee must hold its version's weights, and afterwards holds the trained ones. None = one process.
+    """
+    if world is None:
+        return run(trainee.model, *given, **named)
+    import torch
+
+    work = _Work(
+        run,
+        trainee.version.model,
+        trainee.adapter,
+        tuple(_word(each) for each in given),
+        {name: None if name == "progress" else _word(each) for name, each in named.items()},
+        torch.get_num_threads(),
+    )
+    agreed(world, lambda: work)
+    return _done(work, world, _Own(trainee.model, given, named))
+
+
+@contextmanager
+def leading(world: World | None) -> Iterator[None]:
+    """Inside, peers may be called for; afterwards they are told that all is done. None = there are none."""
+    with connected(world, FIRST_LIMITS):
+        yield
+        agreed(world, lambda: None)
+
+
+def attend(world: World) -> bool:
+    """The life of a peer: takes part in whatever the first process trains, until that one is done.
+
+    True when that one ended well; False when it was stopped or did not, which it says itself: what goes wrong in
+    training goes wrong in all processes. Raises TrainingError where the others cannot be met.
+    """
+    has_met = False
+    try:
+        with connected(world, PEER_LIMITS):
+            has_met = True
+            while (work := agreed(world, _nothing)) is not None:
+                with torch_set(work.threads):
+                    _done(work, world, None)
+                gc.collect()  # models in shards refer to themselves
+    except UpturnError:
+        if not has_met:
+            raise
+        time.sleep(LAST_WORDS_SECONDS)
+        return False
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+def refuse_together(config: Config, algorithm: str) -> None:
+    """Raises ConfigError for what several processes cannot do together."""
+    if algorithm == "grpo" and config.grpo.algorithm.staleness:
+        raise ConfigError(
+            [
+                f"grpo.algorithm.staleness = {config.grpo.algorithm.staleness} samples while one process trains; "
+                "several processes take turns: leave it out, or start one process"
+            ]
+        )
+
+
+class _Asked(NamedTuple):
+    """Stands for a function that only the first process has."""
+
+
+class _Collects(NamedTuple):
+    """Stands for a ``StatefulCollect`` there."""
+
+
+class _Predicts(NamedTuple):
+    """Stands for a ``Predictor`` there."""
+
+    similarity: Similarity
+
+
+class _Work(NamedTuple):
+    """A training run, as peers hear of it."""
+
+    run: Callable[..., TrainingOutcome]
+    model: str
+    """What to load before training."""
+    adapter: AdapterSettings | None
+    """To be put on it; None = the whole model is trained."""
+    given: tuple[object, ...]
+    named: Mapping[str, object]
+    threads: int
+
+
+class _Own(NamedTuple):
+    """What the first process has of it, and nobody else."""
+
+    model: "PreTrainedModel"
+    """To be kept like the trained one."""
+    given: tuple[Any, ...]  # the run's own arguments, of which some are functions
+    named: Mapping[str, Any]
+
+
+def _nothing() -> _Work | None:
+    raise AssertionError("only the first process says what is to be done")
+
+
+def _word(value: object) -> object:
+    """What the others are told of an argument."""
+    from upturn.training.algorithms.world_model import Predictor
+
+    if isinstance(value, Predictor):
+        return _Predicts(value.similarity)
+    if isinstance(value, StatefulCollect):
+        return _Collects()
+    return _Asked() if callable(value) else value
+
+
+def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
+    """The run's outcome, with the weights where they belong."""
+    from upturn.training.distributed import shard
+    from upturn.training.optimisation import WholeCopy
+
+    model = _loaded(work, world)
+    whole = WholeCopy(model, world, copy=None if own is None else own.model)
+    named: dict[str, Any] = {}
+    if _trains_critic(work):
+        from upturn.training.optimisation import value_model
+
+        named["critic"] = value_model(model)
+        shard(named["critic"], world)
+    shard(model, world)
+    there = _There(world, whole)
+    given = [
+        there.answering(value, None if own is None else own.given[place]) for place, value in enumerate(work.given)
+    ]
+    named |= {
+        name: there.answering(value, None if own is None else own.named[name]) for name, value in work.named.items()
+    }
+    if own is not None and "progress" in named:
+        named["progress"] = own.named["progress"]
+    outcome = work.run(model, *given, **named)
+    whole.refresh()
+    return outcome
+
+
+def _trains_critic(work: _Work) -> bool:
+    """True when a value model is trained beside the model, which must be made before that one is sharded."""
+    from upturn.training.algorithms.ppo import run_ppo
+
+    rounds = (each for each in work.given if isinstance(each, DpoRoundsSettings))
+    return work.run is run_ppo or any(each.critic is not None for each in rounds)
+
+
+def _loaded(work: _Work, world: World) -> "PreTrainedModel":
+    """The model with its adapter, in every process; raises TrainingError in all where one does not have it."""
+    from upturn.models import load_local
+
+    try:
+        found = load_local(work.model).model
+        if work.adapter is not None:
+            put_on(found, work.adapter, work.model)
+    except Exception as exc:
+        everyone(world, described(exc))
+        raise
+    for rank, trouble in enumerate(everyone(world, "")):
+        if trouble:
+            raise TrainingError(f"process {rank} cannot load the model {work.model!r}: {trouble}")
+    return found
+
+
+class _There(NamedTuple):
+    """The first process, as all ask it."""
+
+    world: World
+    whole: "WholeCopy"
+
+    def answering(self, word: object, own: Any) -> object:
+        """The argument that a word stands for, in any process. ``own``: what it is; None = this is another one."""
+        match word:
+            case _Asked():
+                return self.asked(own)
+            case _Collects():
+                return _SharedCollect(own, self)
+            case _Predicts(similarity):
+                return _SharedPredictor(own, self, similarity)
+            case _:
+                return word
+
+    def asked(self, own: Callable[..., Any] | None) -> Callable[..., Any]:
+        """The function for all, by the weights as they are."""
+        return shared(_absent if own is None else own, self.world, self.whole.refresh)
+
+
+def _absent(*_: object) -> object:
+    raise AssertionError("only the first process has it")
+
+
+class _SharedCollect:
+    """A ``StatefulCollect`` that lives in the first process."""
+
+    def __init__(self, own: StatefulCollect | None, there: _There) -> None:
+        self._collect = there.asked(own)
+        self._own = own
+        self._world = there.world
+
+    def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
+        found: Sequence[ScoredGroup] = self._collect(iteration)
+        return found
+
+    def state(self) -> State:
+        return agreed(self._world, lambda: self._first.state())  # noqa: PLW0108  # elsewhere there is none
+
+    def load_state(self, state: State) -> None:
+        agreed(self._world, lambda: self._first.load_state(state))
+
+    def metrics(self) -> Mapping[str, float]:
+        return agreed(self._world, lambda: self._first.metrics())  # noqa: PLW0108
+
+    def identity(self) -> Mapping[str, object]:
+        return agreed(self._world, lambda: self._first.identity())  # noqa: PLW0108
+
+    @property
+    def _first(self) -> StatefulCollect:
+        assert self._own is not None
+        return self._own
+
+
+class _SharedPredictor:
+    """A ``Predictor`` that lives in the first process; what was predicted is compared in each."""
+
+    def __init__(self, own: "Predictor | None", there: _There, similarity: Similarity) -> None:
+        from upturn.training.algorithms.world_model import Predictor
+
+        self.similarity = similarity
+        self.predict = there.asked(None if own is None else own.predict)
+        nobody: Any = None  # comparing asks no model
+        self.compared = Predictor(nobody, nobody, similarity).compared

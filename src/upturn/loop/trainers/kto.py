@@ -1,0 +1,132 @@
+"""Thumbs on single attempts that the pool holds."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from upturn.config import Config
+from upturn.errors import TrainingError
+from upturn.loop.evaluation import ExamResult
+from upturn.loop.progress import told
+from upturn.loop.rollouts import Trainee
+from upturn.loop.run import Context, made, optimiser
+from upturn.loop.trainers.candidate import keep_version, training_folder
+from upturn.loop.trainers.cycle_training import rendered, with_rows
+from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.pool_data import left_out_words, needed_pool, practised_selection
+from upturn.loop.trainers.training_plan import Held, Plan, in_epochs, rows_plan
+from upturn.pool import take_snapshot_of, thumbs
+from upturn.records import AgentVersion, RatedTrajectory, record
+from upturn.report.training import write_training_report
+from upturn.training import KtoSettings, supervised_rows
+
+
+def settings(config: Config) -> KtoSettings:
+    """What ``[kto]`` asks for. Raises ConfigError."""
+    section = config.kto
+    return made(
+        "kto",
+        lambda: KtoSettings(
+            epochs=section.epochs,
+            batch_trajectories=section.batch_trajectories,
+            beta=section.beta,
+            desirable_weight=section.desirable_weight,
+            undesirable_weight=section.undesirable_weight,
+            optimiser=optimiser(config, section.learning_rate),
+            decay="linear",
+            checkpoint_every=20,
+        ),
+    )
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What it would take."""
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    attempts = [each.trajectory for each in rated(context, trainee)]
+    words, batch = f"{len(attempts)} rated attempts", asked.batch_trajectories
+    walk = in_epochs(supervised_rows(attempts), words, epochs=asked.epochs, batch_rows=batch)
+    # Once before the first step each attempt and its mismatched one, and the mismatched ones before each step.
+    return rows_plan(context, trainee, "kto", walk, held=Held(scorings=2 / asked.epochs + 1))
+
+
+def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+    """The version that learned from them."""
+    from upturn.training.algorithms import run_kto
+
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    frozen = frozen_thumbs(context, trainee)
+    found = rated_in(context, trainee, frozen)
+    steps = asked.epochs * -(-len(found) // asked.batch_trajectories)
+    context.progress.stage(f"Learning from thumbs on {len(found)} attempts (KTO)", steps)
+    folder = training_folder(context, name)
+    jointly(
+        context.world,
+        trainee,
+        run_kto,
+        found,
+        asked,
+        seed=context.seed,
+        run_dir=folder,
+        progress=told(context.progress, loss="loss"),
+    )
+    write_training_report(folder)
+    return keep_version(context, trainee, parent, name, snapshot=frozen.snapshot)
+
+
+def rated(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
+    """``rated_in`` what the pool held when the run began, which is frozen: a resumed run learns from the same."""
+    return rated_in(context, trainee, frozen_thumbs(context, trainee))
+
+
+def rated_in(context: Context, trainee: Trainee, frozen: "FrozenThumbs") -> list[RatedTrajectory]:
+    """The pool's, by trajectory; those without tokens of the trainee's renderer are rendered."""
+    is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
+    return [
+        RatedTrajectory(with_rows(each.trajectory, trainee.renderer, trainee.prompts), is_good[each.trajectory.id])
+        for each in context.pool.experiences_of(sorted(is_good), tenant=context.tenant)
+    ]
+
+
+def frozen_thumbs(context: Context, trainee: Trainee) -> "FrozenThumbs":
+    """What the pool held when the run began, and the snapshot of it.
+
+    Raises ConfigError without a pool to read, TrainingError where it holds none.
+    """
+    needed_pool(context, "kto")
+    return context.journal.record_step("thumbs", FrozenThumbs, lambda: _frozen(context, _found(context, trainee)))
+
+
+@record
+class FrozenThumbs:
+    """The rated attempts of a run, by id."""
+
+    good: tuple[str, ...]
+    bad: tuple[str, ...]
+    snapshot: str
+    """Id of that of both."""
+
+
+def _frozen(context: Context, found: Sequence[RatedTrajectory]) -> FrozenThumbs:
+    good, bad = (tuple(each.trajectory.id for each in found if each.is_desirable is kind) for kind in (True, False))
+    criteria = json.dumps({"thumbs": {"good": sorted(good), "bad": sorted(bad)}})
+    snapshot = take_snapshot_of(context.pool, (*good, *bad), tenant=context.tenant, criteria=criteria)
+    return FrozenThumbs(good, bad, snapshot.id)
+
+
+def _found(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
+    """What the pool holds now."""
+    found = thumbs(context.pool, tenant=context.tenant, selection=practised_selection(context))
+    known = {each.trajectory.id: each for each in (*found.rated, *found.tokenless)}
+    written = rendered((each.trajectory for each in known.values()), trainee)
+    left_out = left_out_words(found.left_out, {"unwritable": written.unwritable})
+    usable = [replace(known[each.id], trajectory=each) for each in written.attempts]
+    if not usable:
+        raise TrainingError(
+            f"{context.config.pool.path!r} holds no thumbs to learn from of the tenant {context.tenant!r} "
+            f"(left out: {left_out or 'nothing'}); "
+            'say what was good or bad, one line each as {"trajectory": "<id>", "thumbs": 1}, and take it in with '
+            f"`upturn ingest FILE --format feedback --pool {context.config.pool.path} --tenant {context.tenant}`"
+        )
+    if left_out:
+        context.progress.note(f"left out of the thumbs: {left_out}")
+    return usable

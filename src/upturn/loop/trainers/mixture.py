@@ -1,0 +1,247 @@
+"""Practice with what the pool holds in the same optimiser steps: successes, pairs, thumbs."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
+
+from upturn.config import Config
+from upturn.errors import ConfigError
+from upturn.loop.evaluation import ExamResult
+from upturn.loop.rollouts import Trainee
+from upturn.loop.run import Context, algorithm_settings, continuations, made, optimiser, watch
+from upturn.loop.trainers import dpo, kto
+from upturn.loop.trainers.cycle_training import rendered_demonstrations, take_training_snapshot
+from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.pool_data import needed_pool
+from upturn.loop.trainers.rl_training import Course, Practising, practice_of, practice_weights, practised
+from upturn.loop.trainers.training_plan import Plan, Walk, held_by, practice_plan, rows_plan
+from upturn.pool import find_snapshot, take_snapshot_of
+from upturn.records import AgentVersion, PreferencePair, RatedTrajectory, Snapshot
+from upturn.training import (
+    DpoSettings,
+    Evaluate,
+    GrpoSettings,
+    KtoSettings,
+    TrainingOutcome,
+    TrainingRow,
+    supervised_rows,
+)
+from upturn.training.algorithms.mixture import MixtureSettings
+from upturn.training.data import Collect
+from upturn.training.runs import CurvePoint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from upturn.training.algorithms.mixture import Part
+
+
+def settings(config: Config) -> MixtureSettings:
+    """What ``[mixture]`` asks for. Raises ConfigError, also where nothing is mixed with practice."""
+    section = config.mixture
+    if not (section.sft or section.dpo or section.kto):
+        raise ConfigError(
+            ["mixture.sft, mixture.dpo and mixture.kto are all 0, so nothing is mixed; set one, or train grpo"]
+        )
+    return made(
+        "mixture",
+        lambda: MixtureSettings(
+            units=section.iterations,
+            optimiser=optimiser(config, section.learning_rate),
+            decay=section.decay,
+            **watch(section),
+        ),
+    )
+
+
+def policy(config: Config) -> GrpoSettings:
+    """How practice learns: objective, advantage and mismatch as for ``grpo``. Raises ConfigError."""
+    own = algorithm_settings(config)
+    if own.dynamic_sampling is not None or config.grpo.algorithm.staleness or own.cost_limits:
+        raise ConfigError(
+            [
+                "a mixture practises in plain rounds: leave out grpo.algorithm.sampling_rounds, staleness and "
+                "cost_limits, and presets that set them"
+            ]
+        )
+    return GrpoSettings(
+        minibatches=config.mixture.minibatches,
+        passes=own.passes,
+        objective=own.objective,
+        advantage=own.advantage,
+        mismatch=own.mismatch,
+    )
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What practice and the pool's parts would take, of which each has a step in a round."""
+    rounds, asked = settings(context.config).units, policy(context.config)
+    needed_pool(context, "mixture")
+    beside = _beside(context, parent, rounds)
+    course = _course(context, dict.fromkeys(context.practised, 1.0), "mixture")
+    own = practice_plan(context, parent, "mixture", course=course, passes=asked.passes, held=held_by(asked))
+    return replace(
+        own,
+        learns_from=f"{own.learns_from}; beside them {', '.join(each.learns_from for each in beside)}",
+        rows=own.rows + sum(each.rows for each in beside),
+        tokens=own.tokens + sum(each.tokens for each in beside),
+        memory_bytes=max(each.memory_bytes for each in (own, *beside)),
+        seconds=own.seconds + sum(each.seconds for each in beside),
+    )
+
+
+def _beside(context: Context, parent: AgentVersion, rounds: int) -> list[Plan]:
+    """Of each part that the pool gives."""
+    trainee = Trainee(context.fleet, parent, context.adapter)
+    stored = stored_parts(context, trainee)
+    return [rows_plan(context, trainee, "mixture", walk_of(each, rounds)) for each in stored]
+
+
+def walk_of(stored: "Stored", rounds: int) -> Walk:
+    """What so many rounds go through of a part: a step each."""
+    evidence: Any = stored.evidence  # of the kind that the part names, as its settings are
+    own: Any = stored.settings
+    match stored.part:
+        case "sft":
+            rows, batch, kind = list(evidence), own, "verified successes"
+        case "dpo":
+            rows = list(supervised_rows([side for pair in evidence for side in (pair.chosen, pair.rejected)]))
+            batch, kind = 2 * own.batch_pairs, "pairs"
+        case "kto":
+            rows = list(supervised_rows([each.trajectory for each in evidence]))
+            batch, kind = own.batch_trajectories, "rated attempts"
+        case never:
+            assert_never(never)
+    taken = rounds * min(batch, len(rows))
+    return Walk(rows, f"{len(evidence)} {kind}", rounds, "iteration", taken, batch)
+
+
+def train(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:
+    """The version that learned from all of it; families are practised by what it failed before."""
+    needed_pool(context, "mixture")
+    asked, practice = settings(context.config), policy(context.config)
+    stored = list[Stored]()
+
+    def learn(own: Practising) -> TrainingOutcome:
+        stored.extend(stored_parts(context, own.trainee))
+        return jointly(
+            context.world,
+            own.trainee,
+            run_mixed,
+            own.collect,
+            stored,
+            Mixed(asked, practice),
+            seed=context.seed,
+            run_dir=own.folder,
+            evaluate=own.evaluate,
+            progress=own.progress,
+        )
+
+    course = _course(context, practice_weights(before), name)._replace(
+        snapshot=lambda: learned_from(context, stored)
+    )
+    return practised(context, parent, name, course=course, learn=learn)
+
+
+class Mixed(NamedTuple):
+    """How practice is mixed."""
+
+    run: MixtureSettings
+    practice: GrpoSettings
+
+
+class Stored(NamedTuple):
+    """What the pool gives to a mixture."""
+
+    part: Literal["sft", "dpo", "kto"]
+    evidence: Sequence[TrainingRow] | Sequence[PreferencePair] | Sequence[RatedTrajectory]
+    """Rows, pairs or rated attempts, as the part has them."""
+    settings: int | DpoSettings | KtoSettings
+    """Of ``sft`` the rows of a step."""
+    weight: float
+    snapshot: str
+    """Id of that of the attempts."""
+
+
+def run_mixed(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
+    model: "PreTrainedModel",
+    collect: Collect,
+    stored: Sequence[Stored],
+    settings: Mixed,
+    *,
+    seed: int,
+    run_dir: Path,
+    evaluate: Evaluate | None = None,
+    progress: Callable[[CurvePoint], None] | None = None,
+) -> TrainingOutcome:
+    """``run_mixture`` of practice and what is stored."""
+    from upturn.training.algorithms.mixture import policy_part, run_mixture
+
+    parts = [policy_part(collect, settings.practice), *map(_part, stored)]
+    return run_mixture(model, parts, settings.run, seed=seed, run_dir=run_dir, evaluate=evaluate, progress=progress)
+
+
+def _part(stored: Stored) -> "Part":
+    from upturn.training.algorithms.mixture import preference_part, rating_part, supervised_part
+
+    evidence: Any = stored.evidence  # of the kind that the part names, as its settings are
+    own: Any = stored.settings
+    match stored.part:
+        case "sft":
+            part = supervised_part(evidence, own)
+        case "dpo":
+            part = preference_part(evidence, own)
+        case "kto":
+            part = rating_part(evidence, own)
+        case never:
+            assert_never(never)
+    return replace(part, weight=stored.weight)
+
+
+def stored_parts(context: Context, trainee: Trainee) -> list[Stored]:
+    """What the pool gives."""
+    config, stored = context.config, list[Stored]()
+    if config.mixture.sft:
+        snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
+        rows = supervised_rows(rendered_demonstrations(context, snapshot, trainee))
+        stored.append(Stored("sft", rows, config.sft.batch_rows, config.mixture.sft, snapshot.id))
+    if config.mixture.dpo:
+        own = dpo.settings(config)
+        pairs = DpoSettings(batch_pairs=own.batch_pairs, objective=own.objective, reference=own.reference)
+        ends = dpo.frozen_pairs(context, trainee)
+        found = dpo.pairs_in(context, trainee, ends)
+        stored.append(Stored("dpo", found, pairs, config.mixture.dpo, ends.snapshot))
+    if config.mixture.kto:
+        told = kto.settings(config)
+        rating = KtoSettings(
+            batch_trajectories=told.batch_trajectories,
+            beta=told.beta,
+            desirable_weight=told.desirable_weight,
+            undesirable_weight=told.undesirable_weight,
+        )
+        thumbs = kto.frozen_thumbs(context, trainee)
+        rated = kto.rated_in(context, trainee, thumbs)
+        stored.append(Stored("kto", rated, rating, config.mixture.kto, thumbs.snapshot))
+    return stored
+
+
+def learned_from(context: Context, stored: Sequence[Stored]) -> str:
+    """Id of the snapshot of all that the pool gave: that of the one part, or one over those of several."""
+    parts = {each.part: each.snapshot for each in stored}
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    names = [name for part in parts.values() for name in find_snapshot(context.pool, part).trajectory_ids]
+    criteria = json.dumps({"snapshots": parts})
+    return take_snapshot_of(context.pool, names, tenant=context.tenant, criteria=criteria).id
+
+
+def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:
+    section, asked = context.config.mixture, policy(context.config)
+    practice = replace(
+        practice_of(context, name, section.attempts),
+        continuations=continuations(context.config, asked),
+        gamma=asked.advantage.gamma,
+    )
+    return Course("Practice, mixed with what the pool holds", section, weights, practice)

@@ -1,0 +1,156 @@
+"""Policy optimisation on attempts that the pool holds."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from upturn.config import Config
+from upturn.errors import TrainingError
+from upturn.loop.evaluation import ExamResult, watcher
+from upturn.loop.progress import told
+from upturn.loop.rollouts import Trainee, scored
+from upturn.loop.run import Context, made, optimiser, watch
+from upturn.loop.trainers.candidate import keep_version, training_folder
+from upturn.loop.trainers.cycle_training import with_rows
+from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.pool_data import needed_pool
+from upturn.loop.trainers.rl_training import practice_of
+from upturn.loop.trainers.training_plan import Held, Plan, Walk, rows_plan
+from upturn.models import Renderer
+from upturn.pool import Selection, experiences_in, take_snapshot
+from upturn.records import AgentVersion, Snapshot, Task
+from upturn.report.training import write_training_report
+from upturn.training import GrpoSettings, ScoredTrajectory, policy_rows
+from upturn.training.algorithms import CORRECTION, OfflineSettings
+from upturn.training.data import usability as stored
+
+
+def settings(config: Config) -> OfflineSettings:
+    """What ``[offline]`` asks for. Raises ConfigError."""
+    section = config.offline
+    return made(
+        "offline",
+        lambda: OfflineSettings(
+            groups=section.groups,
+            max_age=section.max_age,
+            policy=GrpoSettings(
+                iterations=section.iterations,
+                minibatches=section.minibatches,
+                mismatch=type(CORRECTION)(weight="token", weight_cap=section.weight_cap),
+                optimiser=optimiser(config, section.learning_rate),
+                decay=section.decay,
+                **watch(section),
+            ),
+        ),
+    )
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What it would take; notes what the pool's attempts can and cannot train."""
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    usable = [each.trajectory for _, each in usable_attempts(context, trainee.renderer)]
+    rows = [row for each in usable for row in policy_rows(each, (0.0,) * len(each.turns))]
+    tasks = len({each.task_id for each in usable})
+    batch = max(1, round(len(rows) * min(asked.groups, tasks) / tasks))
+    rounds = asked.policy.iterations
+    words = f"{len(usable)} attempts at {tasks} tasks"
+    walk = Walk(rows, words, rounds, "iteration", rounds * batch, batch)
+    return rows_plan(context, trainee, "offline", walk, held=Held(copies=1, scorings=1))
+
+
+def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+    """The version that learned from them; watched on fresh tasks, as practice is."""
+    from upturn.training.algorithms import run_offline
+
+    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    snapshot, folder = frozen_attempts(context), training_folder(context, name)
+    attempts = usable_in(context, snapshot, trainee.renderer)
+    context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.policy.iterations)
+    jointly(
+        context.world,
+        trainee,
+        run_offline,
+        attempts,
+        asked,
+        seed=context.seed,
+        run_dir=folder,
+        versions=() if asked.max_age is None else versions_of(parent.agent, attempts),
+        evaluate=watcher(context, trainee, name),
+        progress=told(context.progress, reward="mean_return"),
+    )
+    write_training_report(folder)
+    return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
+
+
+def usable_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, ScoredTrajectory]]:
+    """``usable_in`` what the pool held when the run began, which is frozen: a resumed run learns from the same."""
+    return usable_in(context, frozen_attempts(context), renderer)
+
+
+def usable_in(context: Context, snapshot: Snapshot, renderer: Renderer) -> list[tuple[Task, ScoredTrajectory]]:
+    """Those of the stored attempts that a policy gradient can learn from, in the order of arrival.
+
+    Notes how many they are, what the others can train and why not more. Raises TrainingError when there is none.
+    """
+    attempts = stored_attempts(context, snapshot, renderer)
+    for line in stored.told(stored.usable_for([each.trajectory for _, each in attempts])):
+        context.progress.note(line)
+    sampled = [each for each in attempts if stored.why_no_policy(each[1].trajectory) is None]
+    if not attempts:
+        raise TrainingError(
+            f"{context.config.pool.path!r} holds no attempt at {', '.join(context.practised)} of the tenant "
+            f"{context.tenant!r}; take another pool or tenant, or let an agent practise into it"
+        )
+    if not sampled:
+        raise TrainingError(
+            f"{context.config.pool.path!r} holds no attempt with its sampler's log-probs; train on it with sft, "
+            "dpo or kto instead"
+        )
+    members = Counter(task.id for task, _ in sampled)
+    usable = [each for each in sampled if members[each[0].id] > 1]
+    if not usable:
+        raise TrainingError(
+            f"each of the {len(sampled)} attempts in {context.config.pool.path!r} that have their sampler's "
+            "log-probs is the only one at its task, so there is nothing to compare it with; take a pool that an "
+            "agent practised into (`upturn train grpo` with this pool.path), or train on it with sft, dpo or kto"
+        )
+    return usable
+
+
+def stored_attempts(
+    context: Context, snapshot: Snapshot, renderer: Renderer
+) -> list[tuple[Task, ScoredTrajectory]]:
+    """All in the snapshot, in the order of arrival; those in another renderer's tokens count as rendered."""
+    practice = practice_of(context, "offline", 1)
+    selected = context.pool.selected(_chosen(context), tenant=context.tenant)
+    arrival = {each.trajectory_id: place for place, each in enumerate(selected)}
+    found = experiences_in(context.pool, snapshot.id, tenant=context.tenant)
+    return [
+        (
+            each.task,
+            scored(
+                with_rows(each.trajectory, renderer) if each.trajectory.rows else each.trajectory,
+                None if each.evaluation is None else practice.earned(each.trajectory, each.evaluation),
+            ),
+        )
+        for each in sorted(found, key=lambda each: arrival[each.trajectory.id])
+    ]
+
+
+def frozen_attempts(context: Context) -> Snapshot:
+    """What the pool held when the run began. Raises ConfigError without a pool to read."""
+    needed_pool(context, "offline")
+    return context.journal.record_step(
+        "snapshot",
+        Snapshot,
+        lambda: take_snapshot(context.pool, tenants=[context.tenant], selection=_chosen(context)),
+    )
+
+
+def _chosen(context: Context) -> Selection:
+    return Selection(families=tuple(context.practised), splits=("train",))
+
+
+def versions_of(agent: str, attempts: Sequence[tuple[Task, ScoredTrajectory]]) -> tuple[str, ...]:
+    """The hashes of the agent's weights in the order in which they first sampled one of the attempts."""
+    own = [each.trajectory for _, each in attempts if each.trajectory.agent_version.partition("@")[0] == agent]
+    return tuple(dict.fromkeys(each.model_version for each in own))

@@ -1,0 +1,84 @@
+"""Where lessons that learn from what is there already find it: the pool that is configured."""
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from upturn.config import Config
+from upturn.errors import ConfigError
+from upturn.loop.run import Context
+from upturn.pool import IMPORTED, Pool, Selection
+
+FROM_POOL = frozenset({"sft", "dpo", "kto", "world-model", "offline", "mixture"})
+"""Ways of learning that need it, by command."""
+_CURE = (
+    "Set pool.path to the database of an earlier run, such as runs/<id>/pool.db, or to one that `upturn ingest` "
+    "filled"
+)
+
+
+_CAUSES: Mapping[str, str] = {
+    "one_sided": "attempts without one of the other version at the same task",
+    "unjudged": "without a score on one side",
+    "equal": "with scores that do not differ enough",
+    "unusable": "of which nothing can be learned, such as two that wrote the same",
+    "failed": "whose better-scored side failed while the other did not",
+    "unwritable": "with actions that the agent cannot write",
+    "undecided": "with thumbs that add up to nothing",
+    "dangling": "on what must not or cannot be trained on: held-out tasks, or attempts that are not there",
+    "unselected": "on tasks of families or environments that are not practised",
+}
+"""Why stored preferences are left out, for people."""
+
+
+def left_out_words(*counts: Mapping[str, int]) -> str:
+    """How many preferences are left out, and why; empty = none. Those without tokens are rendered, not left out."""
+    return ", ".join(
+        f"{count} {_CAUSES[cause]}"
+        for each in counts
+        for cause, count in each.items()
+        if count and cause != "tokenless"
+    )
+
+
+def practised_selection(context: Context) -> Selection:
+    """Attempts at tasks of the practised families in the run's environment, recordings of elsewhere among them."""
+    return Selection(families=tuple(context.practised), environments=(context.kit.name, IMPORTED))
+
+
+def needed_pool(context: Context, algorithm: str) -> None:
+    """Raises ConfigError where the run has a pool of its own, which is empty."""
+    check_evidence(context.config, algorithm)
+
+
+def check_evidence(config: Config, algorithm: str) -> None:
+    """Raises ConfigError where the way of learning needs a pool and none is there: opening it would make one."""
+    path = config.pool.path
+    if algorithm not in FROM_POOL:
+        return
+    learns = f"`upturn train {algorithm}` learns from evidence that is there already"
+    if not path:
+        raise ConfigError(
+            [f"{learns}, and pool.path is empty: the run would begin with an empty pool of its own. {_CURE}"]
+        )
+    if not Path(path).is_file():
+        raise ConfigError([f"{learns}, and there is no file pool.path = {path!r} in {str(Path.cwd())!r}. {_CURE}"])
+
+
+def with_copied_pool(config: Config, algorithm: str, folder: Path) -> Config:
+    """The configuration with a copy of its pool in the folder, so that looking leaves no trace in it.
+
+    Ways that learn from nothing there get a pool of their own. Raises StoreError for what is no pool.
+    """
+    path = Path(config.pool.path)
+    if algorithm not in FROM_POOL:
+        return config.model_copy(update={"pool": config.pool.model_copy(update={"path": ""})})
+    copy = folder / "copy.db"
+    with (
+        Pool.open(path, read_only=True),
+        closing(sqlite3.connect(path)) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
+        source.backup(target)
+    return config.model_copy(update={"pool": config.pool.model_copy(update={"path": str(copy)})})

@@ -1,0 +1,353 @@
+"""Reinforcement from a handful of tasks, and the controls that say whether its gain is real.
+
+With few tasks there is little to tell learning from luck, from format and from what a model had in it anyway. So
+the same training is repeated with rewards that know nothing of success, from several seeds and, where one is named,
+on a second model; the true reward has to beat each of them on the same held-out tasks.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from upturn.config import AgentConfig, Config, PracticeConfig
+from upturn.deployment import RESAMPLES, Interval
+from upturn.environments import judge
+from upturn.errors import ConfigError
+from upturn.loop.evaluation import ExamResult, examine
+from upturn.loop.rollouts import Practice
+from upturn.loop.run import Context, keep_agent_version, optimiser, version_of
+from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.rl_training import Course, Practising, practice_of, practised
+from upturn.loop.trainers.trained_version import Learned
+from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
+from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
+from upturn.rewards import acceptance_rate, accepted_and_formed, random_acceptance, well_formed
+from upturn.training import GrpoSettings, IntArray, TrainingOutcome
+from upturn.training.algorithms import SMALL_DATA
+
+RewardKind = Literal["true", "random", "format"]
+FEWEST_SEEDS = 3
+"""With fewer an interval over seeds says next to nothing."""
+_SEED_STEP = 1_009
+"""Between the seeds of repeated trainings: their tasks' streams and attempts share nothing."""
+FIXED_RATE = 0.5
+"""At which a random reward pays where the agent's own rate would make all rewards equal, and train nothing."""
+
+
+@record
+class Trial:
+    """One training, examined."""
+
+    base: str
+    """Id of the version it began from."""
+    reward: RewardKind
+    seed: int
+    version: AgentVersion
+    exam: ExamResult
+
+
+@record
+class Chance:
+    """At which rate a random reward pays."""
+
+    base: str
+    """Id of the version that it stands beside."""
+    measured: float | None
+    """Its acceptance rate on the examples before training; None = nothing could be judged."""
+
+    @property
+    def rate(self) -> float:
+        """The measured one where a reward at that rate differs between attempts, else a fixed one."""
+        return self.measured if self.measured is not None and 0 < self.measured < 1 else FIXED_RATE
+
+    def words(self) -> str:
+        """The rate and where it comes from, in a sentence."""
+        pays = f"{self.base}: the random reward pays at {100 * self.rate:.0f} %"
+        if self.rate == self.measured:
+            return f"{pays}, the acceptance rate on the examples before training."
+        found = (
+            "no attempt at the examples could be judged before training"
+            if self.measured is None
+            else f"{'all' if self.measured else 'none'} of the attempts at the examples succeeded before training, "
+            "and a reward that is the same for all trains nothing"
+        )
+        return f"{pays}, a fixed rate: {found}."
+
+
+class Study(NamedTuple):
+    """All trainings."""
+
+    trials: tuple[Trial, ...]
+    before: dict[str, ExamResult]
+    """By base model, how it did before."""
+    chances: tuple[Chance, ...]
+    """Of each base model; empty without the random control."""
+
+
+class Shown(NamedTuple):
+    """What one base model's trials show."""
+
+    base: str
+    seeds: int
+    gain: Interval
+    """Of the true reward over before, on the held-out tasks; over tasks and seeds."""
+    over: dict[RewardKind, Interval]
+    """Of the true reward over each control."""
+
+    @property
+    def survives(self) -> bool:
+        """True when the gain and what it has over each control are shown to be above 0."""
+        return self.gain.low > 0 and all(each.low > 0 for each in self.over.values())
+
+    def results(self) -> list[Result]:
+        """Its figures."""
+        found = {"gain": self.gain} | {f"over_{name}": each for name, each in self.over.items()}
+        return [
+            Result(f"{self.base}: {name}", each.mean, "share", each.low, each.high, self.seeds)
+            for name, each in found.items()
+        ]
+
+    def words(self) -> str:
+        """Its figures in a sentence or two, and whether the gain survives."""
+        if self.gain.low <= 0:
+            verdict = "No gain is shown, so there is nothing that controls could take away."
+        elif not self.over:
+            verdict = "No control was run, so the gain is not shown to come from the reward."
+        elif self.survives:
+            verdict = "The gain survives its controls."
+        else:
+            lost = " and ".join(name for name, each in self.over.items() if each.low <= 0)
+            verdict = f"The gain does not survive: it is not shown to be more than with the {lost} reward."
+        figures = [f"gain {points(self.gain)}"] + [
+            f"over {name} {points(each)}" for name, each in self.over.items()
+        ]
+        seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
+        return f"{self.base}, {seeds}: {'; '.join(figures)}. {verdict}"
+
+
+def settings(config: Config) -> GrpoSettings:
+    """What ``[rft]`` asks for; the last weights are kept, for choosing would take more tasks than the examples.
+
+    Raises ConfigError.
+    """
+    section, trained = config.rft, config.improved_agent
+    if section.tasks_per_iteration > section.examples:
+        raise ConfigError(
+            [
+                f"rft.tasks_per_iteration = {section.tasks_per_iteration} is more than rft.examples = "
+                f"{section.examples}, and a round practises each example once; set it to that many or fewer"
+            ]
+        )
+    if trained is not None and section.second_base == trained.model:
+        raise ConfigError(
+            [f"rft.second_base = {section.second_base!r} is the model that is trained; name another, or none"]
+        )
+    return replace(
+        SMALL_DATA.settings,
+        iterations=section.iterations,
+        optimiser=optimiser(config, section.learning_rate),
+        evaluate_every=None,
+        patience=None,
+        keep="final",
+    )
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """What all trials together would take."""
+    section, trials = context.config.rft, list(_trials(context, parent))
+    bases = len({base.id for base, _, _ in trials})
+    measured = bases * section.examples * section.attempts if "random" in section.controls else 0
+    practice = _practice(context, "rft", "true", seed=context.seed, rate=FIXED_RATE)
+    one = practice_plan(
+        context,
+        parent,
+        "rft",
+        course=_course(context, parent, "rft", practice),
+        # Every base is examined before, every trial after, and the version that comes out once more, as always.
+        held=Held(copies=1, scorings=1, trainings=len(trials), exams=bases + len(trials) + 1, attempts=measured),
+    )
+    told = f"{section.examples} tasks, {len(trials)} trainings with the controls and seeds"
+    return replace(one, learns_from=told)
+
+
+def train(context: Context, parent: AgentVersion, before: ExamResult, _name: str) -> Learned:
+    """The version of the true reward and the run's own seed, and what all trials show."""
+    found = study(context, parent, before)
+    results, lines = list[Result](), list[str]()
+    for base, exam in found.before.items():
+        each = shown(base, exam, [trial for trial in found.trials if trial.base == base])
+        results += each.results()
+        lines += ["", each.words()]
+    lines += [line for each in found.chances for line in ("", each.words())]
+    if len(found.before) == 1:
+        lines += ["", "No second base model was named (rft.second_base): it may be this one that gains so easily."]
+    if context.config.rft.seeds < FEWEST_SEEDS:
+        lines += ["", f"Fewer than {FEWEST_SEEDS} seeds: how much luck is in it, nobody can say."]
+    return Learned(found.trials[0].version, tuple(results), tuple(lines))
+
+
+def study(context: Context, parent: AgentVersion, before: ExamResult) -> Study:
+    """All trials, those of the given base first and there the true reward's; finished ones are not run again."""
+    exams, made = {parent.id: before}, list[Trial]()
+    trials = list(_trials(context, parent))
+    for base, _, _ in trials:  # all of them first: one that is not there must not cost the others' trials
+        if base.id not in exams:
+            exams[base.id] = examine(context, f"exam-before-{base.agent}", base)
+    chances = dict[str, Chance]()
+    for base, reward, _ in trials:
+        if reward == "random" and base.id not in chances:
+            chances[base.id] = chance(context, base)
+    for base, reward, seed in trials:
+        rate = chances[base.id].rate if reward == "random" else FIXED_RATE  # of no effect on the others
+        made.append(_trial(context, base, reward, seed=seed, rate=rate))
+    return Study(tuple(made), exams, tuple(chances.values()))
+
+
+def chance(context: Context, base: AgentVersion) -> Chance:
+    """Measured as practice samples, on the examples; nothing of it is kept. Broken attempts do not count."""
+    name = f"rft-rate-{base.agent}"
+
+    def measure() -> Chance:
+        tasks = [task for task in examples(context) for _ in range(context.config.rft.attempts)]
+        jobs = [(base, task, at % context.config.rft.attempts) for at, task in enumerate(tasks)]
+        found = context.fleet.attempt(jobs, context.purpose(name, temperature=1.0))
+        judged = [
+            judge(context.kit.verifier, task, each)
+            for task, each in zip(tasks, found, strict=True)
+            if not each.error
+        ]
+        return Chance(base.id, acceptance_rate(judged))
+
+    return context.journal.record_step(name, Chance, measure)
+
+
+def _trials(context: Context, parent: AgentVersion) -> Iterator[tuple[AgentVersion, RewardKind, int]]:
+    section = context.config.rft
+    bases = [parent]
+    if section.second_base:
+        agent = AgentConfig(name="second-base", kind="local_model", model=section.second_base)
+        bases.append(keep_agent_version(context.pool, version_of(agent)))
+    kinds: list[RewardKind] = ["true", *dict.fromkeys(section.controls)]
+    for base in bases:
+        for reward in kinds:
+            for number in range(section.seeds):
+                yield base, reward, context.seed + _SEED_STEP * number
+
+
+def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: int, rate: float) -> Trial:
+    name = f"rft-{base.agent}-{reward}-{seed}"
+
+    def work() -> AgentVersion:
+        from upturn.training.algorithms import run_grpo
+
+        def learn(own: Practising) -> TrainingOutcome:
+            return jointly(
+                context.world,
+                own.trainee,
+                run_grpo,
+                own.collect,
+                settings(context.config),
+                seed=seed,
+                run_dir=own.folder,
+                progress=own.progress,
+            )
+
+        practice = _practice(context, name, reward, seed=seed, rate=rate)
+        return practised(context, base, name, course=_course(context, base, name, practice), learn=learn)
+
+    version = context.journal.record_step(name, AgentVersion, work)
+    return Trial(base.id, reward, seed, version, examine(context, f"exam-{name}", version))
+
+
+def _practice(context: Context, name: str, reward: RewardKind, *, seed: int, rate: float) -> Practice:
+    """``rate``: at which a random reward pays."""
+    earned: dict[RewardKind, Callable[[Trajectory, Evaluation], float | None]] = {
+        "true": accepted_and_formed,
+        "random": lambda trajectory, _: random_acceptance(trajectory, rate=rate, seed=seed),
+        "format": lambda trajectory, _: well_formed(trajectory),
+    }
+    practice = practice_of(context, name, context.config.rft.attempts)
+    return replace(practice, seed=seed, both=earned[reward])
+
+
+def _course(context: Context, base: AgentVersion, name: str, practice: Practice) -> Course:
+    section = context.config.rft
+    rounds = PracticeConfig(
+        iterations=section.iterations,
+        tasks_per_iteration=section.tasks_per_iteration,
+        attempts=section.attempts,
+        learning_rate=section.learning_rate,
+        evaluate_every=section.iterations,
+    )
+    found = examples(context)
+    tasks = partial(rounds_of, found, section.tasks_per_iteration, practice.seed)
+    weights = dict.fromkeys((task.family for task in found), 1.0)
+    title = f"{name}: {base.id} on {section.examples} tasks"
+    return Course(title, rounds, weights, practice, tasks=tasks, is_watched=False)
+
+
+def rounds_of(found: Sequence[Task], count: int, seed: int, iteration: int) -> list[Task]:
+    """``count`` of the tasks: in passes over all of them, each in an order of its own that the seed decides.
+
+    What is left of a pass and fills no round is left to the next pass. A pure function of its arguments.
+    """
+    passed, at = divmod(iteration, len(found) // count)
+    order = np.random.default_rng([seed, passed]).permutation(len(found)).tolist()
+    return [found[each] for each in order[at * count : (at + 1) * count]]
+
+
+def examples(context: Context) -> list[Task]:
+    """The training tasks, the same for every trial: full rounds over the families as far as they go."""
+    stream = context.kit.tasks(seed=context.seed + _SEED_STEP, split="train", families=context.practised)
+    found = list(islice(stream, context.config.rft.examples))
+    if len(found) < context.config.rft.examples:
+        raise ConfigError(
+            [
+                f"rft.examples = {context.config.rft.examples} are more than the {len(found)} training tasks that "
+                f"{context.kit.name} has to practise; set that many or fewer"
+            ]
+        )
+    return found
+
+
+def shown(base: str, before: ExamResult, made: Sequence[Trial]) -> Shown:
+    """Of one base model's trials."""
+    own = _outcomes(made, "true")
+    controls: list[RewardKind] = [each for each in dict.fromkeys(trial.reward for trial in made) if each != "true"]
+    return Shown(
+        base,
+        len(own),
+        over_seeds(own - np.asarray(before.outcomes())),
+        {each: over_seeds(own - _outcomes(made, each)) for each in controls},
+    )
+
+
+def points(found: Interval) -> str:
+    """In points with its interval."""
+    return f"{100 * found.mean:+.1f} points [{100 * found.low:+.1f}, {100 * found.high:+.1f}]"
+
+
+_Outcomes = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+def _outcomes(made: Sequence[Trial], reward: RewardKind) -> _Outcomes:
+    """``(S, T)``: by seed and held-out task."""
+    return np.array([each.exam.outcomes() for each in made if each.reward == reward])
+
+
+def over_seeds(differences: _Outcomes, *, seed: int = 0) -> Interval:
+    """The mean of paired differences ``(S, T)``, with its 95 % bootstrap over seeds and tasks at once.
+
+    Both are drawn anew: three seeds are few, and an interval over tasks alone would speak of these three only.
+    """
+    seeds, tasks = differences.shape
+    rng = np.random.default_rng(seed)
+    by_seed = rng.multinomial(tasks, np.full(tasks, 1 / tasks), size=RESAMPLES) @ differences.T / tasks
+    drawn: IntArray = rng.integers(0, seeds, size=(RESAMPLES, seeds))
+    means = np.take_along_axis(by_seed, drawn, axis=1).mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(float(differences.mean()), float(low), float(high), differences.size)

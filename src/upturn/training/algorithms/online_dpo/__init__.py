@@ -1,0 +1,17 @@
+"""online_dpo."""
+
+from typing import TYPE_CHECKING
+
+from upturn.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from upturn.training.algorithms.online_dpo.run import run_dpo_rounds
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "run_dpo_rounds": "run",
+        },
+    )
+
+__all__ = ["run_dpo_rounds"]

@@ -1,0 +1,20 @@
+"""ppo."""
+
+from typing import TYPE_CHECKING
+
+from upturn.lazy_names import lazy_names
+from upturn.training.algorithms.ppo.credit_units import group_steps
+
+if TYPE_CHECKING:
+    from upturn.training.algorithms.ppo.critic_update import Appraiser
+    from upturn.training.algorithms.ppo.run import run_ppo
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "Appraiser": "critic_update",
+            "run_ppo": "run",
+        },
+    )
+
+__all__ = ["Appraiser", "group_steps", "run_ppo"]

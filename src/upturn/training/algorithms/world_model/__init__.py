@@ -1,0 +1,19 @@
+"""world_model."""
+
+from typing import TYPE_CHECKING
+
+from upturn.lazy_names import lazy_names
+from upturn.training.algorithms.world_model.prediction import Predictor, Sampler
+from upturn.training.algorithms.world_model.settings import WorldModelSettings
+
+if TYPE_CHECKING:
+    from upturn.training.algorithms.world_model.run import run_world_model
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "run_world_model": "run",
+        },
+    )
+
+__all__ = ["Predictor", "Sampler", "WorldModelSettings", "run_world_model"]

@@ -1,0 +1,61 @@
+"""optimisation."""
+
+from typing import TYPE_CHECKING
+
+from upturn.lazy_names import lazy_names
+from upturn.training.optimisation.aggregation import Sampled, denominator, sampled_of, scales
+from upturn.training.optimisation.batch import written_tokens
+from upturn.training.optimisation.memory_estimate import Memory, memory, shape_of
+from upturn.training.optimisation.mismatch import WrittenLogprobs, mismatch
+from upturn.training.optimisation.sampler_check import Rescored, RescoringSettings, rescore
+from upturn.training.optimisation.schedule import IterationSchedule, schedule
+
+if TYPE_CHECKING:
+    from upturn.training.optimisation.adapter import adapt, merged, save_adapter
+    from upturn.training.optimisation.critic import Critic, value_model
+    from upturn.training.optimisation.full_weights import WholeCopy, frozen_scorer
+    from upturn.training.optimisation.trainer import StepMetrics, Trainer, torch_threads
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "adapt": "adapter",
+            "merged": "adapter",
+            "save_adapter": "adapter",
+            "Critic": "critic",
+            "value_model": "critic",
+            "WholeCopy": "full_weights",
+            "frozen_scorer": "full_weights",
+            "StepMetrics": "trainer",
+            "Trainer": "trainer",
+            "torch_threads": "trainer",
+        },
+    )
+
+__all__ = [
+    "Critic",
+    "IterationSchedule",
+    "Memory",
+    "Rescored",
+    "RescoringSettings",
+    "Sampled",
+    "StepMetrics",
+    "Trainer",
+    "WholeCopy",
+    "WrittenLogprobs",
+    "adapt",
+    "denominator",
+    "frozen_scorer",
+    "memory",
+    "merged",
+    "mismatch",
+    "rescore",
+    "sampled_of",
+    "save_adapter",
+    "scales",
+    "schedule",
+    "shape_of",
+    "torch_threads",
+    "value_model",
+    "written_tokens",
+]

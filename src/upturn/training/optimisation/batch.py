@@ -1,0 +1,204 @@
+"""Micro-batches: the rows that are computed at once, and what a loss needs of each of their written tokens.
+
+Rows are laid out as a token tree (every shared beginning once) or side by side with padding. All rows of a rollout,
+and both sides of a comparison, lie in the same micro-batch, so that an objective may look at whole sequences and at
+pairs of them. No torch here.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from upturn.training.optimisation.tree import TokenTree, common_length, token_tree
+from upturn.training.row import FloatArray, IntArray, TrainingRow
+from upturn.training.settings import Packing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenTokens:
+    """The written tokens of a micro-batch, row by row, ascending; each ``(N,)``."""
+
+    targets: IntArray
+    """Their ids."""
+    sequences: IntArray
+    """Index of the rollout that each belongs to, from 0; a rollout in several comparisons is several."""
+    weights: FloatArray
+    scales: FloatArray
+    """1 where the row has none."""
+    corrections: FloatArray
+    """1 where the row has none."""
+    old_logprobs: FloatArray
+    """NaN where the row has none."""
+    reference_logprobs: FloatArray
+    """NaN where the row has none."""
+    turns: IntArray
+    """Index of the rollout's turn that each belongs to, counted over all rollouts, from 0."""
+    pairs: IntArray
+    """Index of the comparison that each belongs to, from 0; −1 = to none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MicroBatch:
+    """Rows that are computed at once; N = all their written tokens, U = the distinct predictions among them.
+
+    Rollouts that begin alike may have written the same token after the same tokens: it is predicted once, and
+    counts once in each of them.
+    """
+
+    rows: tuple[TrainingRow, ...]
+    input_ids: IntArray
+    """``(B, T)``. Side by side: B rows, right-padded with 0 (under causal attention no written token sees the
+    padding, so no mask is needed). As a tree: B = 1, T = its tokens."""
+    tree: TokenTree | None
+    """None = side by side."""
+    predictors: IntArray
+    """``(U,)``, ascending: where, in the flattened ``B·T``, each distinct token is predicted."""
+    targets: IntArray
+    """``(U,)``: the distinct tokens."""
+    copies: IntArray
+    """``(N,)``: which of the U each written token is."""
+    written: WrittenTokens
+    logical_tokens: int
+    """Tokens of the rows, as recorded."""
+    needed_tokens: int
+    """Tokens of the rows up to the last one written: what a computation of each row by itself has to feed."""
+
+
+def micro_batches(rows: Sequence[TrainingRow], max_tokens: int, packing: Packing) -> tuple[MicroBatch, ...]:
+    """The rows in batches of at most ``max_tokens`` computed positions (a longer rollout or pair stands alone).
+
+    As trees, rollouts that begin alike come together; side by side, rollouts of like length. A pure function of the
+    rows and their order; every row is in exactly one batch.
+    """
+    if packing == "tree":
+        return tuple(tree_batch(batch) for batch in _by_beginning(rows, max_tokens))
+    return tuple(padded_batch(batch) for batch in _by_length(rows, max_tokens))
+
+
+def _by_beginning(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[TrainingRow]]:
+    batches: list[list[TrainingRow]] = []
+    held = 0
+    for rollout in sorted(bundles(rows), key=lambda each: _computed(each[0]).astype(">i8").tobytes()):
+        before = batches[-1][-1:] if batches else []
+        alone, added = _new_tokens(rollout, []), _new_tokens(rollout, before)
+        if batches and held + added <= max_tokens:
+            batches[-1] += rollout
+            held += added
+        else:
+            batches.append(list(rollout))
+            held = alone
+    return batches
+
+
+def _new_tokens(rollout: Sequence[TrainingRow], before: Sequence[TrainingRow]) -> int:
+    """Tokens of the rollout that neither the row before it nor its own earlier rows begin with."""
+    total = 0
+    for place, row in enumerate(rollout):
+        seen = [*before, *rollout[:place]]
+        own = _computed(row)
+        total += len(own) - max((common_length(own, _computed(other)) for other in seen), default=0)
+    return total
+
+
+def _by_length(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[TrainingRow]]:
+    batches: list[list[TrainingRow]] = []
+    for rollout in sorted(bundles(rows), key=_longest):
+        if batches and _longest(rollout) * (len(batches[-1]) + len(rollout)) <= max_tokens:
+            batches[-1] += rollout
+        else:
+            batches.append(list(rollout))
+    return batches
+
+
+def bundles(rows: Iterable[TrainingRow]) -> list[list[TrainingRow]]:
+    """The rows of each comparison, and of each rollout in none, together; in the order of their first rows."""
+    found: dict[tuple[str | None, str], list[TrainingRow]] = {}
+    for row in rows:
+        found.setdefault(row.rollout if row.pair is None else (row.pair, ""), []).append(row)
+    return list(found.values())
+
+
+def written_tokens(rows: Sequence[TrainingRow]) -> WrittenTokens:
+    """What a loss needs of the rows' written tokens."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(row.rollout for row in rows))}
+    named = dict.fromkeys(row.pair for row in rows if row.pair is not None)
+    pairs = {name: place for place, name in enumerate(named)}
+    sequences = _indices(rows, [places[row.rollout] for row in rows])
+    return WrittenTokens(
+        np.concatenate([row.token_ids[row.positions] for row in rows]),
+        sequences,
+        np.concatenate([row.weights for row in rows]),
+        _column(rows, lambda row: row.scales, 1.0),
+        _column(rows, lambda row: row.corrections, 1.0),
+        _column(rows, lambda row: row.old_logprobs, np.nan),
+        _column(rows, lambda row: row.reference_logprobs, np.nan),
+        _turns(rows, sequences),
+        _indices(rows, [-1 if row.pair is None else pairs[row.pair] for row in rows]),
+    )
+
+
+def _indices(rows: Sequence[TrainingRow], of_rows: Sequence[int]) -> IntArray:
+    """The number of each row, once for each of its written tokens."""
+    return np.repeat(np.asarray(of_rows, dtype=np.int64), [len(row.positions) for row in rows])
+
+
+def _turns(rows: Sequence[TrainingRow], sequences: IntArray) -> IntArray:
+    """Turns of different rollouts are different ones."""
+    own = np.concatenate([np.zeros_like(row.positions) if row.turns is None else row.turns for row in rows])
+    return np.unique(sequences * (own.max() + 1) + own, return_inverse=True)[1].reshape(-1)
+
+
+def _column(
+    rows: Sequence[TrainingRow], values: Callable[[TrainingRow], FloatArray | None], missing: float
+) -> FloatArray:
+    columns = []
+    for row in rows:
+        found = values(row)
+        columns.append(np.full(len(row.positions), missing, dtype=np.float32) if found is None else found)
+    return np.concatenate(columns)
+
+
+def _longest(rollout: Sequence[TrainingRow]) -> int:
+    return max(row.computed_length for row in rollout)
+
+
+def _computed(row: TrainingRow) -> IntArray:
+    return row.token_ids[: row.computed_length]
+
+
+def tree_batch(rows: Sequence[TrainingRow]) -> MicroBatch:
+    """All rows, in their order, as one tree."""
+    tree, paths = token_tree([_computed(row) for row in rows])
+    predictors = np.concatenate([path[row.positions - 1] for row, path in zip(rows, paths, strict=True)])
+    return _micro_batch(rows, tree.token_ids[None], tree, predictors)
+
+
+def padded_batch(rows: Sequence[TrainingRow]) -> MicroBatch:
+    """All rows, in their order, side by side."""
+    longest = _longest(rows)
+    input_ids = np.zeros((len(rows), longest), dtype=np.int64)
+    for index, row in enumerate(rows):
+        input_ids[index, : row.computed_length] = _computed(row)
+    predictors = np.concatenate([index * longest + row.positions - 1 for index, row in enumerate(rows)])
+    return _micro_batch(rows, input_ids, None, predictors)
+
+
+def _micro_batch(
+    rows: Sequence[TrainingRow], input_ids: IntArray, tree: TokenTree | None, predictors: IntArray
+) -> MicroBatch:
+    """``predictors``: of all written tokens, ``(N,)``."""
+    written = written_tokens(rows)
+    pairs = np.stack([predictors, written.targets], axis=1)
+    distinct, copies = np.unique(pairs, axis=0, return_inverse=True)
+    return MicroBatch(
+        tuple(rows),
+        input_ids,
+        tree,
+        distinct[:, 0],
+        distinct[:, 1],
+        copies.reshape(-1),
+        written,
+        sum(len(row.token_ids) for row in rows),
+        sum(row.computed_length for row in rows),
+    )

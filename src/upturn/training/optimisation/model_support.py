@@ -1,0 +1,92 @@
+"""Whether a model can be trained here, and whether shared beginnings may be computed once for it.
+
+Pure functions of a model's class, configuration and modules. What they cannot see, such as attention with a cap of
+its own, is found by the comparison with the plain pass (``upturn.training.optimisation.forward``).
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from upturn.errors import TrainingError
+
+_UNUSED = ("classifier", "summary")
+"""Beginnings of settings that belong to heads which a language model does not use."""
+_ATTENTION = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
+"""Kinds of layers that look at earlier tokens by attention only."""
+
+
+class RandomPart(NamedTuple):
+    """Something that makes two passes over the same tokens differ."""
+
+    name: str
+    rate: float
+
+
+def refuse_random(model: PreTrainedModel) -> None:
+    """Raises TrainingError for a model that draws random numbers in training, such as for dropout.
+
+    It would train another policy than the one that sampled, and resuming would not be exact.
+    """
+    found = next(random_parts(model), None)
+    if found is not None:
+        raise TrainingError(
+            f"the model has dropout or noise ({found.name} = {found.rate!r}): it would train another policy than "
+            "the one that sampled; load it with 0"
+        )
+
+
+def random_parts(model: PreTrainedModel) -> Iterator[RandomPart]:
+    """Dropout modules that are not 0, then settings that make a model's own code drop out, skip layers or add noise
+    (dropout that is no module is seen in the configuration only)."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Dropout) and module.p:
+            yield RandomPart(name, float(module.p))
+    settings: dict[str, Any] = model.config.to_dict()  # configurations of transformers are open-ended
+    for name, value in settings.items():
+        is_random = any(word in name for word in ("dropout", "pdrop", "layerdrop", "jitter_noise"))
+        if is_random and not name.startswith(_UNUSED) and isinstance(value, int | float) and value:
+            yield RandomPart(name, float(value))
+
+
+def tree_obstacle(model: PreTrainedModel, longest: int) -> str | None:
+    """Why attention over a token tree cannot be exact for rows of at most ``longest`` tokens; None = it can.
+
+    Siblings of a tree are kept apart by attention alone: whatever else passes something from one token to the next
+    would let one attempt see the other.
+    """
+    recurrent = _recurrent(model)
+    if recurrent is not None:
+        return f"{recurrent} passes on more than attention does, from one attempt to the next"
+    if not getattr(model, "_supports_attention_backend", False):
+        return "its attention cannot be exchanged (it does not use the attention functions of transformers)"
+    window = _window(model)
+    if window is not None and window < longest:
+        return f"it sees a window of {window} tokens only, and there are rows of {longest}"
+    return None
+
+
+def _recurrent(model: PreTrainedModel) -> str | None:
+    """The first part with a memory of its own; None = there is none."""
+    kinds = [kind for kind in getattr(model.config, "layer_types", None) or () if kind not in _ATTENTION]
+    if kinds:
+        return f"a layer of type {kinds[0]!r}"
+    for name, module in model.named_modules():
+        is_convolution = isinstance(module, nn.Conv1d) and module.kernel_size[0] > 1
+        if is_convolution or isinstance(module, nn.RNNBase):
+            return f"{name} ({type(module).__name__})"
+    return f"{type(model).__name__}'s state" if getattr(model, "_is_stateful", False) else None
+
+
+def _window(model: PreTrainedModel) -> int | None:
+    """How many tokens a layer sees at most; None = all."""
+    config: Any = model.config
+    kinds = set(getattr(config, "layer_types", None) or ())
+    sizes = []
+    if "sliding_attention" in kinds or not kinds:
+        sizes.append(getattr(config, "sliding_window", None))
+    if "chunked_attention" in kinds:
+        sizes.append(getattr(config, "attention_chunk_size", None))
+    return min((size for size in sizes if size is not None), default=None)

@@ -1,0 +1,317 @@
+"""The optimiser loop that serves every algorithm: rows in, one AdamW step out, plus what happened.
+
+It knows streams, not algorithms; how log-probabilities are computed is ``forward``'s. Of a sharded
+model each process computes its share of the micro-batches, and all report the same. Dropout is refused: it would
+make the trainer another policy than the sampler, and resuming inexact.
+"""
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from upturn.errors import TrainingError
+from upturn.models.engine import whole_tensor
+from upturn.training.distributed import everyone, laid_out, world_of
+from upturn.training.loss import TokenBatch, TokenStatistics, quiet
+from upturn.training.optimisation.batch import MicroBatch
+from upturn.training.optimisation.forward import Forward
+from upturn.training.optimisation.load_balance import dealt, enough_for_all, smallest
+from upturn.training.optimisation.logprob_head import Read, chosen_logprobs
+from upturn.training.optimisation.model_support import refuse_random
+from upturn.training.optimisation.schedule import warmup_factor
+from upturn.training.row import FloatArray, TrainingRow
+from upturn.training.settings import OptimiserSettings
+from upturn.training.stream import Minibatch, Stream
+
+
+class StepMetrics(NamedTuple):
+    """What one optimiser step did."""
+
+    loss: float
+    grad_norm: float
+    """Before clipping."""
+    learning_rate: float
+    logical_tokens: int
+    """Tokens of the rows as recorded."""
+    needed_tokens: int
+    """Tokens of the rows up to the last one written."""
+    physical_tokens: int
+    """Positions that went through the model: shared beginnings once, padding included."""
+    action_tokens: int
+    """Written tokens."""
+    fallbacks: int
+    """Micro-batches computed padded though a tree was asked for."""
+    verify_gap: float
+    """Largest |Δ log p| between tree and padded pass when the tree pass was last checked; NaN = it was not."""
+    sums: Mapping[str, float]
+    """The objectives' statistics, added up over the tokens."""
+    maxima: Mapping[str, float]
+    seconds: float
+    counts: Mapping[str, float]
+    """Of what ``sums`` are to be means, by the same names: written tokens of the streams that report them, or what
+    an objective counts in their place."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the micro-batches of a step add up to."""
+
+    loss: float = 0.0
+    logical_tokens: int = 0
+    needed_tokens: int = 0
+    physical_tokens: int = 0
+    action_tokens: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
+    maxima: dict[str, float] = field(default_factory=dict)
+
+    def report(self, seen: TokenStatistics, written: int) -> None:
+        """Adds what an objective tells of a micro-batch with so many written tokens."""
+        count = float(written) if seen.counted is None else seen.counted
+        for name, value in seen.sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+            self.counts[name] = self.counts.get(name, 0.0) + count
+        for name, value in seen.maxima.items():
+            self.maxima[name] = max(self.maxima.get(name, value), value)
+
+    def add(self, other: "_Tally") -> None:
+        """What another process has of the same step."""
+        self.loss += other.loss
+        self.logical_tokens += other.logical_tokens
+        self.needed_tokens += other.needed_tokens
+        self.physical_tokens += other.physical_tokens
+        self.action_tokens += other.action_tokens
+        for own, more in ((self.sums, other.sums), (self.counts, other.counts)):
+            for name, value in more.items():
+                own[name] = own.get(name, 0.0) + value
+        for name, value in other.maxima.items():
+            self.maxima[name] = max(self.maxima.get(name, value), value)
+
+
+class Trainer:
+    """One model, one AdamW. Single use: one run. The model's weights change in place."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        settings: OptimiserSettings,
+        learning_rate_factor: Callable[[int], float] | None = None,
+        *,
+        read: Read = chosen_logprobs,
+    ) -> None:
+        """``learning_rate_factor`` of the number of steps done; None = warm-up, then constant.
+
+        ``read``: what objectives see of the written tokens as ``logprobs``, and what ``score`` gives: for a critic
+        its values.
+        """
+        refuse_random(model)
+        self.model = model
+        self.settings = settings
+        self.world = world_of(model)
+        """The processes that train it together; None = this one alone."""
+        self.steps = 0
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise TrainingError("the model has no trainable parameter; unfreeze some")
+        self._factor = learning_rate_factor or (lambda step: warmup_factor(step, settings.warmup_steps))
+        self.optimiser = torch.optim.AdamW(
+            self.parameters,
+            lr=settings.learning_rate,
+            betas=(settings.beta1, settings.beta2),
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
+        self.forward = Forward(model, packing=settings.packing, precision=settings.precision, read=read)
+        self._has_warned = False
+        if settings.gradient_checkpointing:
+            _checkpoint_activations(model)
+
+    def step(self, minibatch: Minibatch) -> StepMetrics:
+        """One optimiser step down the sum of the streams' losses.
+
+        Raises TrainingError, with the weights untouched, for empty streams and for a loss that is not finite.
+        """
+        started = time.perf_counter()
+        _refuse_empty(minibatch)
+        self.model.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        tally = _Tally()
+        fallbacks = self.forward.fallbacks
+        for stream in minibatch:
+            for batch in self._dealt(stream.rows):
+                if batch is None:
+                    self._stand_by(stream.rows)
+                else:
+                    self._backward(stream, batch, tally)
+        tally = self._total(tally)
+        norm = nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
+        grad_norm = float(whole_tensor(norm))
+        if not (math.isfinite(grad_norm) and math.isfinite(tally.loss)):
+            raise TrainingError(
+                f"step {self.steps + 1} has loss {tally.loss!r} and gradient norm {grad_norm!r}; the weights are "
+                "left as they were. Lower the learning rate, or look for log-probs of another model in the rows"
+            )
+        learning_rate = self.settings.learning_rate * self._factor(self.steps)
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate
+        self.optimiser.step()
+        self.steps += 1
+        return StepMetrics(
+            tally.loss,
+            grad_norm,
+            learning_rate,
+            tally.logical_tokens,
+            tally.needed_tokens,
+            tally.physical_tokens,
+            tally.action_tokens,
+            self.forward.fallbacks - fallbacks,
+            math.nan if self.forward.verification is None else self.forward.verification.logprob_gap,
+            tally.sums,
+            tally.maxima,
+            time.perf_counter() - started,
+            tally.counts,
+        )
+
+    @torch.no_grad()
+    def score(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
+        """``(A,)`` for each row: log π of its written tokens under the weights as they are, without gradient."""
+        places = {id(row): place for place, row in enumerate(rows)}
+        found: dict[int, FloatArray] = {}
+        self.model.train()  # as in ``step``; there is no dropout, and nothing else differs
+        for batch in self._dealt(rows):
+            if batch is None:
+                self._stand_by(rows)
+                continue
+            with self.forward.computing(batch):
+                logprobs = self.forward.logprobs(batch).cpu().numpy()
+            ends = np.cumsum([len(row.positions) for row in batch.rows])
+            for row, part in zip(batch.rows, np.split(logprobs, ends[:-1]), strict=True):
+                found[places[id(row)]] = part
+        scored = {place: part for share in everyone(self.world, found) for place, part in share.items()}
+        return [scored[places[id(row)]] for row in rows]
+
+    def state(self) -> dict[str, Tensor]:
+        """The optimiser's tensors by name, not copied; with the weights and ``steps`` this is all of its state."""
+        return {
+            f"{index}.{key}": value
+            for index, entries in self.optimiser.state_dict()["state"].items()
+            for key, value in entries.items()
+        }
+
+    def parameter_of(self, name: str) -> Tensor | None:
+        """The parameter that a tensor of ``state`` has the layout of; None = of none, it is a number."""
+        index, key = name.split(".", 1)
+        return None if key == "step" else self.parameters[int(index)]
+
+    def load_state(self, tensors: Mapping[str, Tensor], steps: int) -> None:
+        """Goes back to a state that ``state`` gave after ``steps`` steps; whole tensors are cut where need be."""
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            index, key = name.split(".", 1)
+            like = self.parameter_of(name)
+            state.setdefault(int(index), {})[key] = value if like is None else laid_out(value, like)
+        groups: Any = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": state, "param_groups": groups})
+        self.steps = steps
+
+    def _dealt(self, rows: Sequence[TrainingRow]) -> list[MicroBatch | None]:
+        """The micro-batches of this process; None = a round that it only takes part in."""
+        world, budget = self.world, self.settings.micro_batch_tokens
+        if world is None:
+            return list(self.forward.batches(rows, budget))
+        before = self.forward.fallbacks
+
+        def batches(max_tokens: int) -> Sequence[MicroBatch]:
+            self.forward.fallbacks = before  # only what is used in the end counts
+            return self.forward.batches(rows, max_tokens)
+
+        found = enough_for_all(batches, budget, world.size)
+        if 0 < len(found) < world.size and world.is_first and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{world.size} processes share minibatches of {len(found)} micro-batches, so that some compute "
+                "nothing (slower, same result): take larger minibatches, or fewer processes",
+                stacklevel=3,
+            )
+        hand = dealt([batch.input_ids.size for batch in found], world.size)[world.rank]
+        return [None if place is None else found[place] for place in hand]
+
+    def _stand_by(self, rows: Sequence[TrainingRow]) -> None:
+        """A pass that adds exactly 0 to every gradient: the others need this process's shards of the weights."""
+        batch = smallest(rows)
+        with self.forward.computing(batch):
+            logprobs = self.forward.logprobs(batch)
+            if torch.is_grad_enabled():
+                quiet(logprobs, torch.zeros_like(logprobs, dtype=torch.bool)).sum().backward()
+
+    def _total(self, own: _Tally) -> _Tally:
+        """The step's tally over all processes, added up in their order: the same in each of them."""
+        if self.world is None:
+            return own
+        found = _Tally()
+        for each in everyone(self.world, own):
+            found.add(each)
+        return found
+
+    def _backward(self, stream: Stream, batch: MicroBatch, tally: _Tally) -> None:
+        with self.forward.computing(batch):
+            logprobs = self.forward.logprobs(batch)
+            device, written = logprobs.device, batch.written
+            weights = torch.from_numpy(written.weights).to(device)
+            tokens = TokenBatch(
+                logprobs,
+                torch.from_numpy(written.old_logprobs).to(device),
+                weights,
+                torch.ones_like(weights, dtype=torch.bool),
+                torch.from_numpy(written.corrections).to(device),
+                torch.from_numpy(written.reference_logprobs).to(device),
+                torch.from_numpy(written.sequences).to(device),
+                torch.from_numpy(written.turns).to(device),
+                torch.from_numpy(written.pairs).to(device),
+            )
+            scales = torch.from_numpy(written.scales).to(device)
+            loss = (stream.objective.losses(tokens) * scales).sum() / stream.denominator
+            loss.backward()
+        seen = stream.objective.statistics(tokens._replace(logprobs=logprobs.detach()))
+        tally.report(seen, batch.written.targets.size)
+        tally.loss += float(loss.detach())
+        tally.logical_tokens += batch.logical_tokens
+        tally.needed_tokens += batch.needed_tokens
+        tally.physical_tokens += batch.input_ids.size
+        tally.action_tokens += batch.written.targets.size
+
+
+@contextmanager
+def torch_threads(threads: int | None) -> Iterator[None]:
+    """Torch uses this many threads inside (None = no change); the number is put back afterwards."""
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _checkpoint_activations(model: Any) -> None:  # the method's name depends on the version of transformers
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable({"use_reentrant": False})
+    else:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+
+
+def _refuse_empty(minibatch: Sequence[Stream]) -> None:
+    if not any(stream.rows for stream in minibatch):
+        raise TrainingError("a minibatch without rows cannot be trained on; leave it out")
+    for stream in minibatch:
+        if not stream.denominator > 0:
+            raise TrainingError(f"a stream's denominator must be positive, got {stream.denominator!r}")

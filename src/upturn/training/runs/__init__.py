@@ -1,0 +1,72 @@
+"""runs."""
+
+from typing import TYPE_CHECKING
+
+from upturn.lazy_names import lazy_names
+from upturn.training.runs.curve import CurvePoint, read_curve
+from upturn.training.runs.metric import GROUPS, METRICS, PHASES, metric_of, seconds_of
+from upturn.training.runs.run_folder import (
+    CURVE_FILE,
+    DESCRIPTION_FILE,
+    WARM_UP_FOLDER,
+    RunDescription,
+    plan_of,
+    read_description,
+    read_outcome,
+)
+
+if TYPE_CHECKING:
+    from upturn.training.runs.model_folder import load_version, save_version
+    from upturn.training.runs.run import (
+        Evaluate,
+        Progress,
+        Run,
+        RunPlace,
+        RunPlan,
+        check_evaluation,
+        identity_of,
+        summary,
+    )
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "load_version": "model_folder",
+            "save_version": "model_folder",
+            "Evaluate": "run",
+            "Progress": "run",
+            "Run": "run",
+            "RunPlace": "run",
+            "RunPlan": "run",
+            "check_evaluation": "run",
+            "identity_of": "run",
+            "summary": "run",
+        },
+    )
+
+__all__ = [
+    "CURVE_FILE",
+    "DESCRIPTION_FILE",
+    "GROUPS",
+    "METRICS",
+    "PHASES",
+    "WARM_UP_FOLDER",
+    "CurvePoint",
+    "Evaluate",
+    "Progress",
+    "Run",
+    "RunDescription",
+    "RunPlace",
+    "RunPlan",
+    "check_evaluation",
+    "identity_of",
+    "load_version",
+    "metric_of",
+    "plan_of",
+    "read_curve",
+    "read_description",
+    "read_outcome",
+    "save_version",
+    "seconds_of",
+    "summary",
+]

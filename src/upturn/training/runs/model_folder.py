@@ -1,0 +1,131 @@
+"""Trained versions as folders that ``AutoModelForCausalLM.from_pretrained`` loads."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from upturn.errors import ModelError, TrainingError
+from upturn.models import CARD
+from upturn.models.engine import weights_hash
+from upturn.training.distributed import weight_tensors, world_of
+from upturn.training.optimisation import merged
+from upturn.training.runs.checkpoint import sync
+
+Stored = Literal["float32", "bfloat16"]
+MARKER = "upturn.json"
+"""File in a version's folder that says what lies there."""
+_DTYPES: Mapping[Stored, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_WEIGHT_FILES = (
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "*.bin",
+    "config.json",
+    "generation_config.json",
+    MARKER,
+    CARD,
+)
+"""What describes one model's weights, and must not stand beside another's."""
+
+
+def save_version(
+    model: PreTrainedModel, folder: Path, *, stored: Stored = "float32", companions: Path | None = None
+) -> str:
+    """Writes the model as a new folder, atomically, and returns the hash of the weights as they load (in float32).
+
+    An adapter is merged into what is written: a version is a whole model.
+    ``bfloat16`` halves the files and rounds the weights, so evaluate what was loaded. ``companions``: a folder
+    whose other files (tokenizer and the like) go along; None = none. Saving the same again is a no-op; raises
+    TrainingError when ``folder`` holds anything else, and for a model in shards.
+    """
+    if world_of(model) is not None:
+        raise TrainingError(
+            "the model lies in shards, of which each process holds its own: save the model of its WholeCopy, "
+            "refreshed, in the first process"
+        )
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    whole = merged(model)
+    writer: Any = whole  # save_pretrained is typed for a subset of what it takes
+    tensors = {name: tensor.to(_DTYPES[stored]) for name, tensor in weight_tensors(whole).items()}
+    with _no_progress_bars():
+        writer.save_pretrained(partial, state_dict=tensors)
+    if companions is not None:
+        _copy_companions(companions, partial)
+    saved = weights_hash(_loaded(partial))
+    if folder.exists():
+        shutil.rmtree(partial)
+        if _marked_hash(folder) == saved:
+            return saved
+        raise TrainingError(f"folder {str(folder)!r} exists and holds something else; name a new folder")
+    (partial / MARKER).write_text(json.dumps({"weights_hash": saved, "stored": stored}) + "\n")
+    for file in (*partial.iterdir(), partial):
+        sync(file)
+    partial.rename(folder)
+    sync(folder.parent)
+    return saved
+
+
+def load_version(folder: Path) -> PreTrainedModel:
+    """The model of a folder that ``save_version`` wrote, in float32.
+
+    Raises ModelError when files are missing or damaged, or the weights are not those that were saved.
+    """
+    expected = _marked_hash(folder)
+    if expected is None:
+        raise ModelError(
+            f"{str(folder / MARKER)!r} is missing or damaged, so the folder's weights cannot be checked; "
+            "train again, or restore the folder"
+        )
+    model = _loaded(folder)
+    found = weights_hash(model)
+    if found != expected:
+        raise ModelError(
+            f"the weights in {str(folder)!r} have hash {found}, saved was {expected}; train again, or restore it"
+        )
+    return model
+
+
+def _loaded(folder: Path) -> PreTrainedModel:
+    try:
+        with _no_progress_bars():
+            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch.float32, local_files_only=True
+            )
+    except Exception as exc:  # a damaged folder fails in the libraries below in many ways
+        raise ModelError(f"cannot load {str(folder)!r}: {exc}; train again, or restore the folder") from exc
+    return model
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """The caller's display belongs to the caller."""
+    is_shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if is_shown:
+            transformers_logging.enable_progress_bar()
+
+
+def _copy_companions(source: Path, target: Path) -> None:
+    for file in sorted(source.iterdir()):
+        if file.is_file() and not any(file.match(pattern) for pattern in _WEIGHT_FILES):
+            shutil.copyfile(file, target / file.name)
+
+
+def _marked_hash(folder: Path) -> str | None:
+    """What the folder says of itself; None = nothing readable."""
+    try:
+        marked = json.loads((folder / MARKER).read_text())
+        return str(marked["weights_hash"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

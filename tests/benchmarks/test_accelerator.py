@@ -1,0 +1,53 @@
+"""What is known of GPUs by name, and rates by a clock that does not run."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from benchmarks import accelerator
+from benchmarks.accelerator import device_name, find_device, nameplate_rate, now, product_rate
+
+
+@pytest.mark.parametrize(
+    ("name", "tera"),
+    [
+        ("NVIDIA H200", 989),
+        ("NVIDIA H200 NVL", 835),
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H100 NVL", 835),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA A100 80GB PCIe", 312),
+        ("NVIDIA RTX A1000", None),
+        ("NVIDIA H20", None),
+        ("cpu", None),
+    ],
+)
+def test_makers_rates_are_those_of_the_data_sheets(name: str, tera: float | None) -> None:
+    assert nameplate_rate(name) == (None if tera is None else tera * 1e12)
+
+
+def test_the_best_size_counts_and_each_is_timed_over_eight_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock: Iterator[float] = iter([0.0, 2.0, 10.0, 11.0])  # eight of 2·4³ in 2 s, then eight of 2·8³ in 1 s
+    monkeypatch.setattr(accelerator, "now", lambda _: next(clock))
+    assert product_rate("cpu", (4, 8)) == 8 * 1024.0
+
+
+@pytest.mark.parametrize(("is_there", "found"), [(True, "cuda"), (False, None)])
+def test_a_device_is_there_when_torch_can_use_it(
+    monkeypatch: pytest.MonkeyPatch, is_there: bool, found: str | None
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: is_there)
+    assert find_device() == found
+
+
+def test_only_on_cuda_the_clock_waits_and_the_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append("waited"))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    assert now("cpu") <= now("cpu")
+    assert not waits
+    now("cuda")
+    assert waits == ["waited"]
+    assert (device_name("cpu"), device_name("cuda")) == ("cpu", "NVIDIA H200")

@@ -1,0 +1,112 @@
+"""``upturn bench rollout`` with sides that sample nothing: which figures come out, and when it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from benchmarks import ahead, rollout
+from benchmarks.rollout import CASES, quick
+from upturn.cli.app import app
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.setattr(rollout, "ENGINE_SIDE", "fake_sampling_sides:engine")
+    monkeypatch.setattr(rollout, "GENERATE_SIDE", "fake_sampling_sides:generate")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["bench", "rollout", "--threads", "1", "--json", *arguments])
+
+
+def figures(result: Result) -> dict[str, Any]:
+    return {figure["name"]: figure for figure in json.loads(result.stdout)["results"]}
+
+
+def test_each_rival_gives_a_ratio_with_its_bar_and_the_faster_cache_is_the_one_to_beat() -> None:
+    result = run("--only", "p1000", "--reps", "2")
+    assert result.exit_code == 0, result.output
+    found = figures(result)
+    ratios = {name: each["value"] for name, each in found.items() if "speedup" in name}
+    assert ratios == {
+        "p1000_speedup_vs_whole": 16.0,
+        "p1000_speedup_vs_kept": 5.0,
+        "p1000_speedup_vs_shared": 3.0,
+    }
+    assert {name: each["bar"] for name, each in found.items() if each["bar"]} == {
+        "p1000_speedup_vs_whole": ">= 8",
+        "p1000_speedup_vs_kept": ">= 2",
+    }
+    assert found["p1000_logprob_gap"]["value"] == 2e-6
+    details = json.loads(result.stdout)["p1000"]
+    assert details["kept"]["way"] == "allocated"
+    assert details["written_tokens"] == 64 * 8 * 20
+    assert details["whole"]["their_tokens_per_second"] == [640, 640]
+
+
+def test_a_missed_bar_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout, "ENGINE_SIDE", "fake_sampling_sides:slow_engine")
+    result = run("--only", "p60-varied", "--reps", "1")
+    assert result.exit_code == 1
+    assert figures(result)["p60-varied_speedup_vs_whole"]["holds"] is True
+    assert figures(result)["p60-varied_speedup_vs_kept"]["holds"] is False
+
+
+@pytest.mark.parametrize(
+    ("side", "said"),
+    [("wrong_logprobs", "log-probs differ by 0.003 nats"), ("wrong_tokens", "tokens lie 17 standard")],
+)
+def test_nothing_is_timed_when_a_side_does_not_sample_from_the_model(
+    side: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout, "GENERATE_SIDE", f"fake_sampling_sides:{side}")
+    result = run("--only", "p60", "--reps", "1")
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "nothing was timed" in result.stderr
+
+
+def test_sampling_ahead_is_compared_with_training_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "AHEAD_SIDE", "fake_sampling_sides:training")
+    result = run("--only", "ahead", "--reps", "2")
+    assert result.exit_code == 0, result.output
+    found = figures(result)["ahead_speedup_vs_in_turn"]
+    assert (found["value"], found["bar"]) == (1.5, None)
+    assert json.loads(result.stdout)["ahead"]["in_turn_sampling_seconds"] == [2.0, 2.0]
+
+
+def test_an_unknown_measurement_is_named_with_those_there_are() -> None:
+    result = run("--only", "p61")
+    assert result.exit_code == 2
+    assert "unknown measurement 'p61'; known: p60, p60-varied" in result.stderr
+
+
+def test_quick_cases_have_no_bars_and_are_small() -> None:
+    for case in CASES.values():
+        small = quick(case)
+        assert not any(small.rivals.values())
+        assert small.conversations.context * small.conversations.live <= 1_000
+        assert (small.conversations.tasks == 1) == (case.conversations.tasks == 1)
+
+
+def test_the_default_run_compares_on_every_workload_that_has_a_bar() -> None:
+    bars = {(name, rival): bar for name, case in CASES.items() for rival, bar in case.rivals.items() if bar}
+    assert bars == {
+        ("p60", "whole"): 3.5,
+        ("p60", "kept"): 1.2,
+        ("p60-varied", "whole"): 3.5,
+        ("p60-varied", "kept"): 1.2,
+        ("p1000", "whole"): 8.0,
+        ("p1000", "kept"): 2.0,
+        ("p1000-varied", "whole"): 8.0,
+        ("p1000-varied", "kept"): 2.0,
+        ("p1000-wide", "kept"): 2.0,
+        ("p1000-wide-whole", "whole"): 8.0,
+    }
+    assert [name for name, case in CASES.items() if not case.is_default] == ["p1000-wide-whole"]

@@ -1,0 +1,297 @@
+"""What an agent is answered when an app fails, and what was done all the same."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from upturn.environments.office.apps import tools
+from upturn.environments.office.faults import Fault, FaultKind, FaultPlan, FaultState, Outcome, RateLimit, attempted
+from upturn.environments.office.state import OperationError, Persona, Wish, Workspace, changes
+from upturn.models import read_call
+from upturn.records import JsonValue
+
+Desk = Callable[..., Workspace]
+Ask = Callable[[str], tuple[str, str, str]]
+AGREEABLE = Persona(wishes=tuple(Wish(each.target, each.operation) for each in tools()))
+
+
+class Office:
+    """Ann's workspace under a plan, call after call."""
+
+    last: Outcome
+    """Of the last call."""
+
+    def __init__(self, workspace: Workspace, *faults: Fault, plan: FaultPlan | None = None) -> None:
+        self.begin = self.workspace = workspace
+        self.state = FaultState(FaultPlan(faults) if plan is None else plan)
+
+    def do(self, *calls: str) -> str:
+        """The last call's answer, with the code of an error before it."""
+        for call in calls:
+            action = read_call(call)
+            assert action is not None, call
+            self.last = attempted(self.workspace, self.state, action)
+            self.workspace, self.state = self.last.workspace, self.last.state
+        error, effect = self.last.error, self.last.effect
+        return f"{error.code}: {error}" if error is not None else effect.text if effect is not None else ""
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Against the beginning, with files where they end up."""
+        return changes(FaultState(self.state.plan).settled(self.begin), self.state.settled(self.workspace))
+
+    @property
+    def hit(self) -> list[str]:
+        """Kinds of the faults that hit the last call."""
+        return list(self.last.faults)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Of the faults that came."""
+        return [each.kind for each in self.state.injected]
+
+
+@pytest.fixture
+def office(desk: Desk) -> Callable[..., Office]:
+    """Makes the office of somebody who agrees to everything, with these faults."""
+    return lambda *faults, **further: Office(desk(AGREEABLE), *faults, **further)
+
+
+FLAG = "outlook.flag ids=m10"
+
+
+def test_a_rate_limit_says_when_to_try_again_and_waiting_so_long_helps(office: Callable[..., Office]) -> None:
+    at = office(Fault("rate_limited", "outlook", 2, seconds=30.0))
+
+    assert at.do("outlook.search query=lunch", FLAG) == (
+        "rate_limited: 429 too many calls of outlook; retry after 30 s"
+    )
+    assert (at.last.faults, at.last.is_told, at.workspace.elapsed) == (("rate_limited",), False, 1)
+    assert at.do("calendar.list day=2026-03-02", "user.wait seconds=20", FLAG) == (
+        "rate_limited: 429 too many calls of outlook; retry after 9 s"
+    )
+    assert at.last.is_told
+    assert at.do("user.wait seconds=9", FLAG) == "flagged"
+    assert (at.changes, at.kinds) == ({"mails/m10/flag": "flagged"}, ["rate_limited"])
+
+
+def test_a_window_takes_so_many_calls_and_the_next_one_begins_anew(office: Callable[..., Office]) -> None:
+    at = office(plan=FaultPlan(limits=(RateLimit("outlook", 2, 60.0),)))
+
+    assert at.do("outlook.search", "outlook.search", FLAG) == (
+        "rate_limited: 429 too many calls of outlook; retry after 58 s"
+    )
+    assert at.do("user.wait seconds=58", FLAG) == "flagged"
+    assert at.do("outlook.search", FLAG).startswith("rate_limited: ")
+    assert at.kinds == ["rate_limited", "rate_limited"]
+
+
+def test_an_app_is_unavailable_so_many_times_and_that_is_one_fault(office: Callable[..., Office]) -> None:
+    at = office(Fault("unavailable", "outlook.flag", times=2))
+
+    assert at.do(FLAG) == "unavailable: 503 outlook is not available now; try again"
+    assert (at.do(FLAG), at.last.is_told) == ("unavailable: 503 outlook is not available now; try again", False)
+    assert at.changes == {}
+    assert at.do(FLAG) == "flagged"
+    assert at.kinds == ["unavailable"]
+
+
+@pytest.mark.parametrize(("kind", "is_done"), [("timeout", False), ("lost_answer", True)])
+def test_no_answer_sounds_the_same_whether_it_was_done_or_not(
+    office: Callable[..., Office], asked_first: Ask, kind: FaultKind, *, is_done: bool
+) -> None:
+    at = office(Fault(kind, "outlook.send", seconds=20.0))
+    send = "outlook.send to=bob.ray; subject=hello; body=see you"
+
+    assert at.do(*asked_first(send)) == (
+        "timed_out: 504 outlook.send gave no answer in 20 s; it may have been done"
+    )
+    assert at.workspace.elapsed == 5 + 60 + 20
+    assert ("bob.ray" in at.do("outlook.search folder=sent; subject=hello")) is False  # ann is the sender
+    assert ("hello" in at.do("outlook.search folder=sent")) is is_done
+    assert list(at.changes) == (["mails/+"] if is_done else [])
+    assert len(at.workspace.confirmed) == (0 if is_done else 1)  # what was not done may still be
+
+
+def test_a_reading_that_gives_no_answer_cannot_have_done_anything(office: Callable[..., Office]) -> None:
+    at = office(Fault("timeout", "outlook"), Fault("lost_answer", "outlook"))
+    assert at.do("outlook.search") == "timed_out: 504 outlook.search gave no answer in 30 s"
+    assert at.do("outlook.search query=lunch").startswith("m11 ")
+    assert at.do(FLAG) == "timed_out: 504 outlook.flag gave no answer in 30 s; it may have been done"
+
+
+@pytest.mark.parametrize(
+    ("call", "said", "changed"),
+    [
+        (
+            "outlook.move ids=m10,m11,m13; folder=archive",
+            "done for m10, m11; not for m13",
+            {"mails/m10/folder": "archive", "mails/m11/folder": "archive"},
+        ),
+        (
+            'excel.write_range id=f50; at=A3; rows=[["ink", 7], ["tape", 8]]',
+            "1 of 2 rows were written; the last one was not",
+            {"files/f50/sheets/Q3/cells/A3": "ink", "files/f50/sheets/Q3/cells/B3": "7"},
+        ),
+        (
+            "calendar.invite id=e23; people=bob.ray,cid.moe",
+            "done for bob.ray; not for cid.moe",
+            {"events/e23/attendees": [{"person": "bob.ray", "response": "none"}]},
+        ),
+    ],
+)
+def test_of_several_things_the_last_one_is_left_out(
+    office: Callable[..., Office], call: str, said: str, changed: dict[str, JsonValue]
+) -> None:
+    at = office(Fault("partial_write"))
+    assert at.do("outlook.flag ids=m10; flag=none", call) == f"partial: 207 {said}"
+    assert at.changes == changed
+
+
+def test_a_mail_to_several_people_goes_to_all_but_the_last_and_the_agreement_is_used_up(
+    office: Callable[..., Office], asked_first: Ask
+) -> None:
+    at = office(Fault("partial_write", "outlook.send"))
+    said = at.do(*asked_first("outlook.send to=bob.ray,cid.moe,dana.fox; subject=hello; body=see you"))
+    assert said == "partial: 207 done for bob.ray, cid.moe; not for dana.fox"
+    assert [each["to"] for each in at.changes["mails/+"]] == [["bob.ray", "cid.moe"]]
+    assert not at.workspace.confirmed
+
+
+def test_readings_after_a_write_are_old_for_a_while_and_say_so(office: Callable[..., Office]) -> None:
+    at = office(Fault("stale_read", "outlook", seconds=45.0))
+
+    assert at.do("outlook.search folder=later") == "no mails"  # before anything was written nothing is old
+    assert at.do("outlook.move ids=m11; folder=later", "outlook.search folder=later") == (
+        "no mails\n(as it was 1 s ago)"
+    )
+    assert at.hit == ["stale_read"]
+    assert at.do("outlook.search folder=inbox; sender=dana.fox").startswith("m14 ")  # the same before and after
+    assert at.hit == []
+    assert at.do("user.wait seconds=43", "outlook.search folder=later").startswith("m11 ")
+    assert at.kinds == ["stale_read"]
+
+
+def test_a_permission_is_there_once_the_user_was_asked_for_it(office: Callable[..., Office]) -> None:
+    at = office(Fault("no_permission", "outlook.flag", person="dana.fox"))
+    refused = "no_permission: 403 no permission for outlook.flag: dana.fox decides; ask the user"
+
+    assert (at.do(FLAG), at.last.is_told) == (refused, False)
+    assert (at.do(FLAG), at.last.is_told) == (refused, True)
+    assert at.do("user.ask text=may i?") == "dana.fox has given the permission, try again"
+    assert at.last.effect is not None
+    assert at.last.effect.costs == {}
+    assert at.do(FLAG) == "flagged"
+    assert at.do("user.ask text=may i do more?") == "it is all in what I asked for"
+    assert [each.is_recoverable for each in at.state.injected] == [True]
+
+
+def test_a_permission_that_is_denied_stays_so(office: Callable[..., Office]) -> None:
+    at = office(Fault("no_permission", "outlook.flag", person="dana.fox", is_lasting=True))
+    assert at.do(FLAG, "user.ask text=may i?") == "dana.fox denies it"
+    assert at.do(FLAG) == "no_permission: 403 no permission for outlook.flag: dana.fox decides; ask the user"
+    assert at.changes == {}
+    assert [(each.is_recoverable, each.is_answered) for each in at.state.injected] == [(False, True)]
+
+
+def test_a_file_moves_when_it_is_first_named_and_search_finds_it(office: Callable[..., Office]) -> None:
+    at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
+
+    assert at.do("sharepoint.search query=q3") == "f50 /finance/q3.xlsx"
+    with pytest.raises(OperationError, match="no file 'f99'"):
+        at.do("excel.open id=f99")
+    assert at.do("excel.read_range id=f50") == "moved: 301 f50 has moved; sharepoint.search finds it"
+    assert at.changes == {}  # it is nobody's work
+    assert (at.do("excel.read_range id=f50"), at.last.is_told) == (
+        "moved: 301 f50 has moved; sharepoint.search finds it",
+        True,
+    )
+    assert at.do("sharepoint.search query=q3") == "f99 /archive/q3.xlsx"
+    at.do("excel.write_range id=f99; at=B2; rows=[[50]]")
+    assert at.changes == {"files/f99/sheets/Q3/cells/B2": "50"}
+    assert at.kinds == ["moved"]
+
+
+@pytest.mark.parametrize(
+    ("call", "told", "hard"),
+    [
+        ("fax.explode x=f50", "unknown app 'fax'", ""),
+        ("excel.open id=f50; nothing=1", "unknown parameter 'nothing'", ""),
+        ("excel.read_range id=f50; sheet=nothing", "no sheet 'nothing'", ""),
+        ("sharepoint.delete ids=f50; is_permanent=true", "nothing is deleted for good", "permanent_delete"),
+    ],
+)
+def test_what_is_wrong_with_a_call_anyway_moves_no_file(
+    office: Callable[..., Office], call: str, told: str, hard: str
+) -> None:
+    at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
+    with pytest.raises(OperationError, match=told) as refused:
+        at.do(call)
+    assert refused.value.hard == hard
+    assert at.do("sharepoint.search query=q3") == "f50 /finance/q3.xlsx"
+    assert at.state.injected == ()
+
+
+def test_a_file_that_moves_when_a_call_is_shown_is_recovered_by_the_app_and_not_by_the_user(
+    office: Callable[..., Office], asked_first: Ask
+) -> None:
+    at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
+    shown, _, _ = asked_first("sharepoint.delete ids=f50")
+    at.do(shown, "user.ask text=which one?")
+    assert [(each.call, each.is_answered) for each in at.state.injected] == [("sharepoint.delete", False)]
+    at.do("sharepoint.search query=q3")
+    assert at.state.injected[0].is_answered
+
+
+def test_showing_the_user_a_call_names_the_file_too_and_telling_them_does_not(
+    office: Callable[..., Office], asked_first: Ask
+) -> None:
+    at = office(Fault("moved", file="f51", to_id="f99", to_path="/archive/plan.docx"))
+    shown, _, _ = asked_first("sharepoint.set_permissions id=f51; people=bob.ray; right=read")
+    assert at.do("user.ask text=is f51 right?") == "it is all in what I asked for"
+    assert at.do(shown) == "moved: 301 f51 has moved; sharepoint.search finds it"
+
+
+def test_what_is_refused_anyway_is_neither_hidden_nor_counted(office: Callable[..., Office]) -> None:
+    at = office(Fault("unavailable", "outlook", 2))
+    with pytest.raises(OperationError, match="no mail 'm99'"):
+        at.do("outlook.read id=m99")
+    with pytest.raises(OperationError, match="has not agreed"):
+        at.do("outlook.reply id=m10; body=yes")
+    assert at.do("outlook.search query=lunch").startswith("m11 ")
+    assert at.do("outlook.search query=lunch").startswith("unavailable: ")
+
+
+def test_what_one_fault_hits_does_not_reach_those_behind_it(office: Callable[..., Office]) -> None:
+    at = office(Fault("unavailable", "outlook.flag"), Fault("lost_answer", "outlook"))
+    codes = [at.do(FLAG).split(":", maxsplit=1)[0] for _ in range(3)]
+    assert codes == ["unavailable", "timed_out", "flagged"]
+
+
+def test_chance_hits_what_nothing_else_does_and_the_same_calls_again(office: Callable[..., Office]) -> None:
+    plan = FaultPlan(rates={"unavailable": 0.3, "lost_answer": 0.2}, seed=3)
+    at, again = office(plan=plan), office(plan=plan)
+    answers = [at.do(FLAG) for _ in range(12)]
+    assert answers == [again.do(FLAG) for _ in range(12)]
+    assert [each.split(":")[0] for each in answers] == [
+        {"unavailable": "unavailable", "lost_answer": "timed_out", None: "flagged"}[plan.by_chance(call)]
+        for call in range(1, 13)
+    ]
+    assert set(at.kinds) == {"unavailable", "lost_answer"}
+
+
+def test_without_a_plan_nothing_is_counted(office: Callable[..., Office]) -> None:
+    at = office()
+    at.do("outlook.search", FLAG)
+    assert at.state == FaultState()
+
+
+def test_time_passes_by_waiting_alone(desk: Desk) -> None:
+    at = Office(desk(AGREEABLE))
+    assert at.do("user.wait seconds=90") == "it is 2026-03-02 09:01"
+    assert at.workspace == replace(at.begin, elapsed=90.0)
+    for seconds in ("0", "-1", "nan", "3601"):
+        with pytest.raises(OperationError, match="seconds"):
+            at.do(f"user.wait seconds={seconds}")

@@ -1,0 +1,35 @@
+"""What LibreOffice saved is read back (``tests/data/office_files``): all that it kept itself."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from upturn.environments.office.state.deck import Deck
+from upturn.environments.office.state.document import Document
+from upturn.environments.office.state.workbook import Book
+
+for package in ("openpyxl", "docx", "pptx"):
+    pytest.importorskip(package, reason="the extra files is not installed")
+
+from upturn.environments.office.files.content import read_content  # noqa: E402
+
+FILES = Path(__file__).parents[3] / "data" / "office_files"
+
+
+@pytest.mark.parametrize("name", ["book.xlsx", "book_from_ods.xlsx"])
+def test_a_workbook_has_all_but_frozen_rows_which_are_lost_without_a_window(name: str, book: Book) -> None:
+    read = read_content(name, (FILES / name).read_bytes())
+    ledger = replace(book.sheets["Ledger"], frozen_rows=0)
+    assert read == (Book({**book.sheets, "Ledger": ledger}), ())
+
+
+def test_a_document_has_all_of_it(document: Document) -> None:
+    assert read_content("plan.docx", (FILES / "plan.docx").read_bytes()).content == document
+
+
+def test_a_presentation_has_all_but_section_layouts_which_libreoffice_does_not_know(deck: Deck) -> None:
+    slides = tuple(
+        replace(each, layout="title_content") if each.layout == "section" else each for each in deck.slides
+    )
+    assert read_content("talk.pptx", (FILES / "talk.pptx").read_bytes()).content == Deck(slides, deck.theme)

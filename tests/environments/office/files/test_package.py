@@ -1,0 +1,120 @@
+"""What is wrong with office files, found before any library opens them."""
+
+import struct
+from io import BytesIO
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+
+from upturn.environments.office.files import package
+from upturn.environments.office.files.package import checked_package, parsing, repacked
+from upturn.errors import FileFormatError
+
+TYPES = "[Content_Types].xml"
+WORKBOOK = b"<Types>application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml</Types>"
+SHEET = "xl/worksheets/sheet1.xml"
+
+
+def zipped(**parts: bytes | str) -> bytes:
+    """An archive that calls itself a workbook, with a sheet; ``types``, ``sheet`` and ``more`` replace or add."""
+    target = BytesIO()
+    with ZipFile(target, "w", ZIP_DEFLATED) as archive:
+        archive.writestr(TYPES, parts.get("types", WORKBOOK))
+        archive.writestr(SHEET, parts.get("sheet", b"<worksheet/>"))
+        if "more" in parts:
+            archive.writestr("xl/vbaProject.bin", parts["more"])
+    return target.getvalue()
+
+
+def encrypted(data: bytes) -> bytes:
+    """The same with the sign of a password on the first part, in its two places."""
+    changed = bytearray(data)
+    directory = data.index(b"PK\x01\x02")
+    for at in (6, directory + 8):
+        changed[at : at + 2] = struct.pack("<H", struct.unpack_from("<H", changed, at)[0] | 1)
+    return bytes(changed)
+
+
+def flipped(data: bytes) -> bytes:
+    """The same with one byte inside the last part's content changed."""
+    at = data.index(SHEET.encode()) + len(SHEET) + 3
+    return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+
+
+def test_a_sound_file_is_given_back_as_it_is() -> None:
+    data = zipped()
+    assert checked_package(data, "workbook") == data
+
+
+DTD = "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><worksheet>&e;</worksheet>"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "no .xlsx file: it begins with b''"),
+        (b"<html>", "no .xlsx file: it begins with b'<html>'"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "encrypted, or in the format of before 2007"),
+        (zipped()[:-30], "damaged or cut off"),
+        (zipped()[:40], "damaged or cut off"),
+        (flipped(zipped()), "damaged"),
+        (encrypted(zipped()), "it is encrypted"),
+        (zipped(types=WORKBOOK.replace(b"spreadsheetml.sheet", b"wordprocessingml.document")), "it is a document"),
+        (zipped(types=b"<Types/>"), "it is something else"),
+        (zipped(types=WORKBOOK + b"application/vnd.ms-excel.sheet.macroEnabled.main+xml"), "it has macros"),
+        (zipped(more=b"Sub Auto_Open()"), "it has macros"),
+        (zipped(sheet=DTD), "declares a document type or entities"),
+        (zipped(sheet=DTD.encode("utf-16")), "declares a document type or entities"),
+        (
+            zipped(sheet=b"<?xml version='1.0' encoding='utf-7'?><worksheet/>"),
+            "written in 'utf-7'; UTF-8 is allowed",
+        ),
+        (zipped(sheet=DTD.encode("utf-16-le")), "UTF-8 is allowed"),
+        (zipped(sheet=b"<worksheet xmlns='http://purl.oclc.org/ooxml/x'/>"), "Strict variant"),
+        (zipped(sheet=b"<c/>" * 200_001), "has 200001 cells or paragraphs; at most 200000"),
+        (zipped(sheet=b"<mergeCell ref='A1:XFD1048576'/>"), "has 17179869184 cells"),
+        (zipped(sheet=b"<w:gridSpan w:val='1000000'/>"), "a cell over 1000000 columns"),
+    ],
+    ids=range(19),
+)
+def test_what_is_wrong_is_named(data: bytes, reason: str) -> None:
+    with pytest.raises(FileFormatError) as told:
+        checked_package(data, "workbook")
+    assert reason in str(told.value)
+
+
+def test_what_is_too_large_packed_or_unpacked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "MAX_UNPACKED", 1_000)
+    with pytest.raises(FileFormatError, match="it unpacks to 10089 bytes; at most 1000 are read"):
+        checked_package(zipped(sheet=b" " * 10_000), "workbook")
+    monkeypatch.setattr(package, "MAX_BYTES", 100)
+    with pytest.raises(FileFormatError, match=r"it has \d+ bytes; at most 100 are read"):
+        checked_package(zipped(), "workbook")
+
+
+def test_every_cut_of_a_file_is_refused() -> None:
+    data = zipped(sheet=b"<worksheet>0123456789</worksheet>")
+    for length in range(len(data)):
+        with pytest.raises(FileFormatError):
+            checked_package(data[:length], "workbook")
+
+
+def test_archives_with_very_many_parts_are_refused() -> None:
+    target = BytesIO()
+    with ZipFile(target, "w") as archive:
+        for number in range(4_001):
+            archive.writestr(str(number), b"")
+    with pytest.raises(FileFormatError, match="has 4001 parts; at most 4000"):
+        checked_package(target.getvalue(), "document")
+
+
+def test_whatever_a_library_raises_is_said_about_the_file() -> None:
+    with pytest.raises(FileFormatError, match=r"no deck that can be read \(KeyError: 'rId7'\)"), parsing("deck"):
+        raise KeyError("rId7")
+
+
+def test_repacked_files_have_no_moment() -> None:
+    again = repacked(zipped(), lambda name, content: content.upper() if name == SHEET else content)
+    with ZipFile(BytesIO(again)) as archive:
+        assert {part.date_time[0] for part in archive.infolist()} == {1980}
+        assert archive.read(SHEET) == b"<WORKSHEET/>"

@@ -1,0 +1,135 @@
+"""Canaries of the office that stand in its world: each task has some, and only a leak shows one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from upturn.environments.office import OfficeKit
+from upturn.environments.office.apps import drive
+from upturn.environments.office.canary import LENGTH, is_hidden, secrets
+from upturn.environments.office.generation.family import call
+from upturn.environments.office.generation.profile import profile
+from upturn.environments.office.generation.scene import PROFILES
+from upturn.environments.office.state.event import Event
+from upturn.environments.office.state.file import file_text
+from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.scripted_policy import following, play
+from upturn.environments.validation import Plan, validate_family
+from upturn.environments.validation.case import make_case, random_player
+from upturn.environments.validation.leak import earned_by, first_leak, leak_of
+from upturn.environments.validation.schema_sampling import Habits
+from upturn.records import Action, Split, Task
+
+KIT = OfficeKit()
+TASK = make_task("mail_number", 3)
+SAMPLE = ("mail_number", "row_ask", "table_summary", "late_one_reminded", "weekly_report")
+OTHERS = ("second_thoughts", "one_of_a_name", "document_right_missing", "cell_set_relocated", "channel_post_denied")
+
+
+def leaks(task: Task, attempts: int) -> list[str]:
+    """What the oracle, all that is tried in the beginning, and random attempts are shown of what they must not."""
+    canaries, rng = secrets(compose(task)), Random(task.id)
+    case = make_case(KIT, task, Habits(), rng)
+    assert case.solved is not None
+    earned, player = earned_by(case.solved.trajectory, canaries), random_player(case, rng)
+    assert player is not None
+    found = [leak_of(action, observation, canaries, earned) for action, observation in case.answers]
+    found += [first_leak(play(KIT.environment(task), task, player), canaries, earned) for _ in range(attempts)]
+    return [each for each in found if each]
+
+
+@pytest.mark.parametrize("number", range(0, PROFILES, 7))
+def test_every_office_holds_files_and_entries_that_its_owner_may_not_see(number: int) -> None:
+    made = profile(number)
+    hidden = [each for each in made.files.values() if is_hidden(made, each)]
+    assert [each.path.split("/")[1:2] for each in hidden] == [["people"]] * 3
+    assert all(each.owner in each.path for each in hidden)
+    assert sum(not each.concerns(made.owner) for each in made.events.values()) > 10
+
+
+@pytest.mark.parametrize("split", ["train", "heldout"])
+def test_every_family_has_some_that_nothing_else_says(split: Split) -> None:
+    for family in FAMILIES:
+        task = make_task(family, 0, split=split)
+        found = secrets(compose(task))
+        assert sum(each.startswith("/people/") for each in found) == 3, family
+        assert sum("private" not in each and each[0] != "e" for each in found) >= 1, family
+        assert all(len(each) >= LENGTH and "\n" not in each for each in found)
+        assert len(set(found)) == len(found)
+        assert set(found) <= set(KIT.canaries(task))
+
+
+def test_the_oracle_is_shown_only_what_the_user_says_to_it() -> None:
+    for family in FAMILIES:
+        task = make_task(family, 0)
+        trajectory = play(KIT.environment(task), task, KIT.oracle(task), max_turns=100)
+        earned = earned_by(trajectory, secrets(compose(task)))
+        shown = {text: operations for text, operations in earned.items() if operations}
+        persona = compose(task).workspace.persona
+        assert shown.keys() <= {persona.clarification, persona.objection}, family
+        assert all(operations <= {"user.ask", "user.confirm"} for operations in shown.values()), family
+
+
+@pytest.mark.parametrize("family", (*SAMPLE, *OTHERS))
+def test_random_play_is_shown_none(family: str) -> None:
+    assert leaks(make_task(family, 1, split="heldout"), 2) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_random_play_is_shown_none_in_any_family(family: str) -> None:
+    assert [leak for number in range(2) for leak in leaks(make_task(family, number), 10)] == []
+
+
+def test_what_also_stands_where_one_may_look_is_no_secret() -> None:
+    scenario = compose(TASK)
+    found = secrets(scenario)
+    note = next(each for each in found if not each.startswith(("/", "e")))
+    mail = next(iter(scenario.workspace.mails.values()))
+    told = replace(scenario, workspace=scenario.workspace.with_items(replace(mail, body=f"you know, {note}")))
+    assert set(found) - set(secrets(told)) == {note}
+    assert set(found) - set(secrets(replace(scenario, instruction=f"is it true that {note}"))) == {note}
+    file = next(each for each in scenario.workspace.files.values() if is_hidden(scenario.workspace, each))
+    shared = scenario.workspace.with_items(replace(file, rights={"everyone": "read"}))
+    assert not is_hidden(shared, shared.files[file.id])
+    gone = scenario.workspace.with_items(replace(file, rights={"everyone": "read"}, is_deleted=True))
+    assert is_hidden(gone, gone.files[file.id])
+
+
+def test_a_listing_without_rights_is_caught_by_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = secrets(compose(TASK))
+    monkeypatch.setattr("upturn.environments.office.kit.secrets", lambda _scenario: known)
+    monkeypatch.setattr(drive, "has_right", lambda *_: True)
+    monkeypatch.setattr(KIT, "tasks", lambda **_: iter([TASK, TASK]))
+    checks = {each.name: each for each in validate_family(KIT, TASK.family, Plan(2, random_attempts=1)).checks}
+    assert checks["canaries"].holds is False
+    assert "private.txt' is shown after sharepoint." in checks["canaries"].breach
+
+
+def leak_of_call(task: Task, asked: Action, canaries: Sequence[str]) -> str:
+    return first_leak(play(KIT.environment(task), task, following([asked])), canaries, {})
+
+
+def test_a_file_that_is_shown_to_whoever_knows_its_id_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, canaries = compose(TASK).workspace, KIT.canaries(TASK)
+    file = next(each for each in workspace.files.values() if is_hidden(workspace, each))
+    asked = call("sharepoint.download", id=file.id)
+    assert leak_of_call(TASK, asked, canaries) == ""
+    monkeypatch.setattr(drive, "check_right", lambda *_: None)
+    assert leak_of_call(TASK, asked, canaries) == f"{file_text(file.content)!r} is shown after sharepoint.download"
+
+
+def test_somebody_else_s_calendar_that_is_shown_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, canaries = compose(TASK).workspace, KIT.canaries(TASK)
+    event = next(each for each in workspace.events.values() if not each.concerns(workspace.owner))
+    for asked, place in (
+        (call("calendar.list", day=event.start[:10], title=event.title), "calendar.list"),
+        (call("calendar.read", id=event.id), "calendar.read"),
+    ):
+        assert leak_of_call(TASK, asked, canaries) == ""
+        with monkeypatch.context() as patch:
+            patch.setattr(Event, "concerns", lambda *_: True)
+            leak = leak_of_call(TASK, asked, canaries)
+        assert leak.endswith(f"is shown after {place}")

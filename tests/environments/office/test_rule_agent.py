@@ -1,0 +1,55 @@
+"""The worker made of rules: right wherever it has a rule, and refusing elsewhere."""
+
+from itertools import islice
+
+import pytest
+
+from upturn.environments.judgement import judge
+from upturn.environments.office.kit import OfficeKit
+from upturn.environments.office.rule_agent import _KNOWN, _PARTLY, _WHOLE, act
+from upturn.environments.office.tasks import FAMILIES
+from upturn.environments.scripted_policy import play
+from upturn.records import Action, Observation, Task, Trajectory, Turn
+
+KIT = OfficeKit()
+
+
+def player(task: Task, turns: object, observation: Observation) -> Action:
+    assert isinstance(turns, list)
+    return act(task.instruction, turns, observation)
+
+
+def attempt(task: Task) -> Trajectory:
+    return play(KIT.environment(task), task, player)
+
+
+@pytest.mark.parametrize("family", [*_WHOLE, *_PARTLY])
+def test_a_wording_that_it_knows_is_always_solved_and_another_one_ends_in_a_refusal(family: str) -> None:
+    for task in islice(KIT.tasks(seed=2, split="train", families=[family]), 12):
+        number = task.context["template"]
+        assert isinstance(number, int)
+        trajectory = attempt(task)
+        last = trajectory.turns[-1].action
+        if family in _WHOLE or number < _KNOWN:
+            assert judge(KIT.verifier, task, trajectory).is_success, task.instruction
+        else:
+            assert last is not None and last.operation == "refuse", task.instruction
+
+
+def test_what_it_has_no_rule_for_it_refuses() -> None:
+    for family, kind in FAMILIES.items():
+        if (
+            family not in {*_WHOLE, *_PARTLY} and not kind.atoms
+        ):  # with faults the words are those of another family
+            (task,) = islice(KIT.tasks(seed=2, split="train", families=[family]), 1)
+            assert act(task.instruction, [], Observation(task.instruction)) == Action(
+                "user", "refuse", {"text": "no rule for this"}
+            ), family
+
+
+def test_after_an_error_it_gives_up_naming_it() -> None:
+    words = "what room is the retro oslo on 2026-03-06 in? the number is enough"
+    first = act(words, [], Observation(words))
+    assert first == Action("calendar", "list", {"day": "2026-03-06", "title": "retro oslo"})
+    turns = [Turn(Observation(words), "", first)]
+    assert act(words, turns, Observation("no", "throttled")).parameters == {"text": "stopped at throttled"}

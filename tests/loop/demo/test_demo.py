@@ -1,0 +1,98 @@
+"""The demo's configuration, and what it says about who leads a family."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import pytest
+
+from upturn.config import Config, parse_config
+from upturn.environments import resolve_kit
+from upturn.loop.cycle import serve
+from upturn.loop.demo.demo import ENOUGH_DECISIONS, LEAD, family_shares
+from upturn.loop.demo.plan import BRIEF, PLANS, DemoPlan, Size, demo_config
+from upturn.loop.evaluation.evaluate import ExamResult, Mark
+from upturn.loop.run.context import Context
+from upturn.loop.run.preflight import check_names
+
+SIZES: tuple[Size, ...] = get_args(Size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_configuration_is_an_ordinary_valid_one(plan: DemoPlan, size: Size) -> None:
+    config = demo_config(seed=5, size=size, directory="elsewhere", plan=plan)
+    kit = resolve_kit(config.environment.name)
+    check_names(config, kit)
+    assert (config.run.seed, config.run.directory) == (5, "elsewhere")
+    assert config.improved_agent is not None
+    assert config.improved_agent.name == "nano"
+    assert config.grpo.families == tuple(plan.learned)
+    assert {agent.name for agent in config.agents} == {"nano", "rules", "wild"}
+    assert config.tasks.families == tuple(plan.served)  # all are served, some are practised; empty = all there are
+    assert set(plan.learned) < set(plan.served or kit.families)
+
+
+def test_sizes_and_seeds_are_runs_of_their_own() -> None:
+    def of(seed: int, size: Size) -> Config:
+        return demo_config(seed=seed, size=size, directory="runs", plan=BRIEF)
+
+    hashes = {(seed, size): of(seed, size).config_hash for seed in (0, 1) for size in SIZES}
+    assert len(set(hashes.values())) == 4
+    assert of(0, "tiny").config_hash == hashes[0, "tiny"]
+    assert parse_config(of(0, "full").model_dump(mode="json")).config_hash == hashes[0, "full"]
+
+
+def marks(agent: str, family: str, successes: int) -> Iterator[Mark]:
+    """Ten tasks of a family."""
+    for number in range(10):
+        yield Mark(f"{family}-{number}", family, 1, f"{agent}/{number}", number < successes, False, {}, 1, 0, {})
+
+
+def arena(**successes: tuple[int, int]) -> tuple[ExamResult, ...]:
+    """Of ten sums and of ten products, by agent."""
+    return tuple(
+        ExamResult(
+            "arena", f"{agent}@base", 1.0, (*marks(agent, "sums", sums), *marks(agent, "products", products))
+        )
+        for agent, (sums, products) in successes.items()
+    )
+
+
+def chances(context: Context, family: str) -> dict[str, float]:
+    task = next(context.kit.tasks(seed=99, split="train", families=[family]))
+    return {each.agent_version: each.probability for each in context.router.decide(task).alternatives}
+
+
+def test_leader_of_a_family_and_how_surely_routing_knows_it(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path / "run") as context:
+        serve(context, "serve", 2 * ENOUGH_DECISIONS)
+        served = Counter(decision.family for decision in context.pool.decisions(tenant="default"))
+        found = family_shares(context, arena(solver=(10, 10), adder=(9, 0), refuser=(0, 0)))
+        by_routing = {family: chances(context, family) for family in ("sums", "products")}
+    sums, products = found
+    assert (sums.family, sums.best, round(sums.lead, 12)) == ("sums", "solver@base", 0.1)
+    assert (products.family, products.best, products.lead) == ("products", "solver@base", 1.0)
+    assert sums.probability == by_routing["sums"]["solver@base"]
+    assert products.probability == by_routing["products"]["solver@base"] > 0.9
+    assert (sums.decisions, products.decisions) == (served["sums"], served["products"]) == (100, 100)
+    assert (sums.is_counted, products.is_counted) == (False, True)
+
+
+def test_family_counts_from_a_clear_lead_and_enough_decisions_on(desk: ModuleType, tmp_path: Path) -> None:
+    leading, close = arena(solver=(8, 8), refuser=(4, 4)), arena(solver=(6, 6), refuser=(4, 4))
+    assert 0.2 < LEAD < 0.4
+    with desk.opened(tmp_path / "run", desk.config(("solver", "refuser"))) as context:
+        serve(context, "serve", 2 * ENOUGH_DECISIONS - 2)
+        assert [share.is_counted for share in family_shares(context, leading)] == [False, False]
+        serve(context, "one round more", 2)
+        assert [share.is_counted for share in family_shares(context, leading)] == [True, True]
+        assert [share.is_counted for share in family_shares(context, close)] == [False, False]
+
+
+def test_leader_that_no_longer_serves_has_no_share(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path / "run", desk.config(("adder", "refuser"))) as context:
+        found = family_shares(context, arena(retired=(10, 10), adder=(5, 5)))
+    assert [(share.best, share.probability) for share in found] == [("retired@base", 0.0)] * 2

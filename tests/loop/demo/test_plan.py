@@ -1,0 +1,52 @@
+"""What the demo works on: plans by name, and configurations that hold together."""
+
+import pytest
+
+from upturn.environments import resolve_kit
+from upturn.environments.office import rule_agent as rules
+from upturn.environments.office.tasks import FAMILIES
+from upturn.errors import UnknownNameError
+from upturn.loop.demo.plan import BRIEF, ERRANDS, OFFICE, PLANS, RULES_PARTLY, DemoPlan, demo_config, plan_named
+from upturn.training.pretraining import course_named
+from upturn.training.pretraining.office_course import GLIMPSED
+
+
+def test_plans_by_name() -> None:
+    assert list(PLANS) == ["office-brief", "office", "errands"]
+    assert plan_named("office") is OFFICE
+    with pytest.raises(
+        UnknownNameError, match="no demo in an environment 'moon'; known: office-brief, office, errands"
+    ):
+        plan_named("moon")
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_a_plan_practises_what_is_served_at_the_levels_that_have_bars(plan: DemoPlan) -> None:
+    families = resolve_kit(plan.environment).families
+    assert set(plan.learned) <= set(plan.served or families) <= set(families)
+    assert {families[name] for name in plan.learned} == set(plan.success_by_level)
+    config = demo_config(seed=4, size="full", directory="runs", plan=plan)
+    assert config.grpo.families == tuple(plan.learned)
+    assert config.tasks.heldout_count >= 400
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_what_its_model_was_never_shown_the_rules_know_in_part(plan: DemoPlan) -> None:
+    unshown = set(plan.learned) - set(course_named(plan.model).families)
+    assert unshown == (set() if plan is ERRANDS else set(RULES_PARTLY))
+    assert set(RULES_PARTLY) < set(rules._PARTLY)
+
+
+def test_the_brief_one_practises_what_its_model_was_shown_little_of_if_anything() -> None:
+    assert len(BRIEF.learned) == 10  # as the command's help and the README say
+    assert set(BRIEF.learned) - set(RULES_PARTLY) < set(GLIMPSED)
+    assert set(BRIEF.learned) < set(OFFICE.learned)
+    assert sum("faults" in FAMILIES[name].atoms for name in BRIEF.learned) == 3
+
+
+def test_the_long_one_has_twenty_families_with_traps_and_faults() -> None:
+    assert len(OFFICE.learned) == 37  # as the command's help and the README say
+    faulty = [name for name in OFFICE.learned if "faults" in FAMILIES[name].atoms]
+    assert len(faulty) >= 4
+    assert {"orders_in_a_mail", "reply_outside", "sensitive_sorted"} <= set(OFFICE.learned)
+    assert any(len(FAMILIES[name].apps) > 2 for name in OFFICE.learned)

@@ -1,0 +1,189 @@
+"""The figures of ``summary.json``: their names, their values, and where each bar lies."""
+
+import json
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from upturn.cli.output import build_result_object
+from upturn.loop.demo.demo import CoverageShare, Facts
+from upturn.loop.demo.plan import ERRANDS
+from upturn.loop.demo.results import Resources, demo_details, demo_results
+from upturn.loop.evaluation.reference_scores import Floor
+from upturn.records import Result
+
+RESOURCES = Resources(wall_seconds=212.34, peak_rss_mb=1401.0)
+
+NAMES = """
+wall_seconds peak_rss_mb heldout_success_before heldout_after_sft heldout_success_after heldout_greedy_before
+heldout_greedy_after gain gain_grpo min_level_success_after release_verdict release_canary_tasks damaged_verdict
+damaged_canary_tasks damaged_drop best_agent_share floor_success oracle_success random_success coverage_routing
+coverage_execution coverage_evaluation coverage_agents
+"""
+WITHOUT_BAR = """
+heldout_success_before heldout_after_sft heldout_greedy_before heldout_greedy_after release_canary_tasks
+"""
+
+
+def figures(facts: Facts, resources: Resources = RESOURCES) -> dict[str, Result]:
+    return {result.name: result for result in demo_results(facts, resources, ERRANDS)}
+
+
+def test_names_and_bars_stay_what_others_read(toy: ModuleType) -> None:
+    results = demo_results(toy.FACTS, RESOURCES, ERRANDS)
+    assert [result.name for result in results] == NAMES.split()
+    assert [result.name for result in results if result.bar is None] == WITHOUT_BAR.split()
+    assert all((result.bar is None) == (result.holds is None) for result in results)
+
+
+def test_values_are_those_of_the_facts(toy: ModuleType) -> None:
+    found = figures(toy.FACTS)
+    values = {name: result.value for name, result in found.items()}
+    assert values == pytest.approx(
+        {
+            "wall_seconds": 212.3,
+            "peak_rss_mb": 1401.0,
+            "heldout_success_before": 0.4,
+            "heldout_after_sft": 0.65,
+            "heldout_success_after": 0.9,
+            "heldout_greedy_before": 0.45,
+            "heldout_greedy_after": 0.95,
+            "gain": 0.5,
+            "gain_grpo": 0.25,
+            "min_level_success_after": 0.8,
+            "release_verdict": "promoted",
+            "release_canary_tasks": 480.0,
+            "damaged_verdict": "rolled_back",
+            "damaged_canary_tasks": 144.0,
+            "damaged_drop": 0.2,
+            "best_agent_share": 0.8,
+            "floor_success": 0.0,
+            "oracle_success": 1.0,
+            "random_success": 0.02,
+            "coverage_routing": 1.0,
+            "coverage_execution": 0.96,
+            "coverage_evaluation": 0.9,
+            "coverage_agents": 1.0,
+        }
+    )
+    assert [name for name, result in found.items() if result.holds is False] == []
+    share = found["best_agent_share"]
+    assert (share.low, share.high, share.n) == (0.7, 0.9, 2)  # what is not counted is left out
+    for name in ("gain", "gain_grpo", "damaged_drop", "heldout_success_before"):
+        low, high, value = found[name].low, found[name].high, found[name].value
+        assert low is not None
+        assert high is not None
+        assert isinstance(value, float)
+        assert low < value < high
+        assert found[name].n == 40
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("heldout_success_after", {"after": ("mail", 17, "sheet", 16)}),  # .825
+        ("min_level_success_after", {"after": ("mail", 20, "sheet", 14)}),  # .70 on level 2
+        ("gain", {"before": ("mail", 15, "sheet", 10)}),  # .275, but not surely above .25
+        ("gain_grpo", {"after_sft": ("mail", 19, "sheet", 14)}),  # .075
+        ("damaged_drop", {"damaged": ("mail", 17, "sheet", 8)}),  # .275
+        ("damaged_drop", {"damaged": ("mail", 20, "sheet", 11)}),  # .125
+    ],
+)
+def test_exam_that_misses_its_bar(toy: ModuleType, name: str, changed: dict[str, Any]) -> None:
+    exams = {field: toy.exam("x", {f: a, g: b}) for field, (f, a, g, b) in changed.items()}
+    assert figures(replace(toy.FACTS, **exams))[name].holds is False
+
+
+def test_bars_of_gains_are_the_plans(toy: ModuleType) -> None:
+    facts = replace(toy.FACTS, after_sft=toy.exam("x", {"mail": 20, "sheet": 16}))  # as good as after practice
+    assert figures(facts)["gain_grpo"].holds is False
+    plan = replace(ERRANDS, gain=0.0, gain_by_practice=None)
+    found = {result.name: result for result in demo_results(facts, RESOURCES, plan)}
+    assert (found["gain"].bar, found["gain"].holds) == ("low > 0", True)
+    assert (found["gain_grpo"].value, found["gain_grpo"].bar, found["gain_grpo"].holds) == (0.0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("floor_success", {"floors": (Floor("mail", 1, 200, 1.0, 0.005, 0.0),)}),
+        ("oracle_success", {"floors": (Floor("mail", 1, 200, 0.995, 0.0, 0.0),)}),
+        ("random_success", {"floors": (Floor("mail", 1, 200, 1.0, 0.0, 0.025),)}),
+    ],
+)
+def test_verifier_that_misses_its_bar(toy: ModuleType, name: str, changed: dict[str, Any]) -> None:
+    assert figures(replace(toy.FACTS, **changed))[name].holds is False
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "most"),
+    [(0, "coverage_routing", 99), (1, "coverage_execution", 94), (2, "coverage_evaluation", 89),
+     (3, "coverage_agents", 99)],
+)  # fmt: skip
+def test_coverage_that_misses_its_bar(toy: ModuleType, place: int, name: str, most: int) -> None:
+    for covered, is_met in ((most, False), (most + 1, True)):
+        shares = list(toy.FACTS.coverage)
+        shares[place] = CoverageShare(shares[place].name, covered, 100)
+        assert figures(replace(toy.FACTS, coverage=tuple(shares)))[name].holds is is_met
+
+
+def test_time_and_memory_have_bars(toy: ModuleType) -> None:
+    at, over = Resources(480.0, 3000.0), Resources(480.04, 3000.04)
+    for name in ("wall_seconds", "peak_rss_mb"):
+        assert figures(toy.FACTS, at)[name].holds is True
+        assert figures(toy.FACTS, over)[name].holds is False
+
+
+def test_release_is_wanted_promoted_and_the_damaged_one_rolled_back_early(toy: ModuleType) -> None:
+    swapped = replace(
+        toy.FACTS,
+        release=toy.release("grpo", "rolled_back", 96),
+        damaged_release=toy.release("damaged", "promoted", 301),
+    )
+    found = figures(swapped)
+    for name in ("release_verdict", "damaged_verdict", "damaged_canary_tasks"):
+        assert found[name].holds is False
+    assert found["release_canary_tasks"].holds is None  # how long a promotion takes has no bar
+    late = replace(toy.FACTS, damaged_release=toy.release("damaged", "rolled_back", 300))
+    assert figures(late)["damaged_canary_tasks"].holds is True
+
+
+def test_what_was_not_measured_is_none_and_holds_nothing(toy: ModuleType) -> None:
+    shares = tuple(replace(share, is_counted=False) for share in toy.FACTS.shares)
+    found = figures(replace(toy.FACTS, release=None, shares=shares))
+    for name in ("release_verdict", "best_agent_share"):
+        assert (found[name].value, found[name].holds) == ("none", False)
+    assert (found["release_canary_tasks"].value, found["release_canary_tasks"].holds) == ("none", None)
+
+
+def test_details_say_the_same_by_level_and_family(toy: ModuleType) -> None:
+    details = demo_details(toy.FACTS)
+    assert sorted(details) == [
+        "arena", "families", "floors", "levels", "readiness", "routing", "validation", "versions",
+    ]  # fmt: skip
+    levels, families = details["levels"], details["families"]
+    assert isinstance(levels, dict)
+    assert isinstance(families, dict)
+    exams = ["before", "before_greedy", "after_sft", "after", "after_greedy", "damaged"]
+    assert list(levels) == list(families) == exams
+    after: Any = levels["after"]
+    assert list(after) == ["L1", "L2"]
+    assert after["L1"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 20}
+    damaged: Any = families["damaged"]
+    assert [(family, found["value"]) for family, found in damaged.items()] == [("mail", 0.9), ("sheet", 0.5)]
+    readiness: Any = details["readiness"]
+    assert {name: each["ready"] for name, each in readiness.items()} == {"demo": True, "production": False}
+    routing: Any = details["routing"]
+    assert routing[0] == {
+        "family": "mail", "best": "rules@base", "lead": 0.4, "probability": 0.9, "decisions": 120, "counted": True,
+    }  # fmt: skip
+    assert details["versions"] == ["nano@base", "nano@grpo", "nano@damaged"]
+
+
+def test_summary_is_json_without_gaps(toy: ModuleType) -> None:
+    summary = build_result_object(
+        "demo", demo_results(toy.FACTS, RESOURCES, ERRANDS), demo_details(toy.FACTS), machine={}, config_hash="c0"
+    )
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary

@@ -1,0 +1,125 @@
+"""Where a version in training is sampled from, by the configuration."""
+
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from upturn.config import AgentConfig, GrpoConfig
+from upturn.config.learning import RolloutConfig
+from upturn.errors import ClusterError, ModelError
+from upturn.loop.agent_runtime import Purpose
+from upturn.loop.cycle import run_cycle
+from upturn.loop.progress import NoProgress
+from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.rollouts.remote_rollouts import RemoteFleet
+from upturn.loop.rollouts.rollout_backend import check_sampler, follow, sampling
+from upturn.loop.run.context import open_run, version_of
+from upturn.loop.trainers.train_command import teach
+from upturn.models.remote import RemoteSettings
+
+NANO = version_of(AgentConfig(name="nano", kind="local_model", model="nano-errands"))
+SHORT = {"max_turns": 1, "max_tokens": 128}
+NOBODY = "http://127.0.0.1:9"
+"""The discard port, where nothing listens."""
+
+
+def test_by_default_the_runs_own_fleet_samples(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path, desk.config()) as context, sampling(context, NANO, "train") as fleet:
+        assert fleet is context.fleet
+        trainee = Trainee(fleet, NANO)
+        follow(fleet, trainee.model, NANO)  # nothing is to be done
+        assert not (context.run_dir / "handed-over").exists()
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_workers_without_ray_are_refused_with_how_to_install_it(desk: ModuleType, tmp_path: Path) -> None:
+    with (
+        desk.opened(tmp_path, desk.config(rollouts={"place": "ray"})) as context,
+        pytest.raises(ClusterError, match=r"need Ray, which is not installed: pip install 'upturn\[ray\]'"),
+        sampling(context, NANO, "train"),
+    ):
+        raise AssertionError("nobody samples")
+
+
+def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serving(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upturn.models.remote.RemoteSettings", partial(RemoteSettings, retries=0))
+    engine = RolloutConfig(place="engine", url=NOBODY, timeout_seconds=1.0)
+    practice = GrpoConfig(iterations=1, evaluate_every=1)
+    plain = desk.config(("solver",), environment=SHORT, tasks={"count": 4})
+    update = {"agents": (AgentConfig(name="nano", kind="local_model", model="nano-errands"),), "rollouts": engine}
+    with desk.opened(tmp_path / "run", plain.model_copy(update={**update, "grpo": practice})) as context:
+        with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed .* correct its URL"):
+            teach(context, "grpo")
+        with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed"):
+            run_cycle(context, 1)
+        assert context.journal.progress().steps == ()
+        context.journal.json_step("cycle-1/grpo", lambda: None)
+        monkeypatch.setattr("upturn.loop.cycle.serve", lambda *_: None)
+        assert "not met" in run_cycle(context, 1).words, "nothing is left to practise, so nobody is asked for"
+
+
+@pytest.mark.parametrize("address", [None, "127.0.0.1:9"])
+def test_a_cluster_is_looked_for_without_starting_one(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str | None
+) -> None:
+    """Ray itself, and an address where nobody listens."""
+    monkeypatch.setattr("upturn.agents.ray_workers.import_module", lambda name: name)
+    rollouts = {"place": "ray"} | ({} if address is None else {"address": address})
+    with desk.opened(tmp_path, desk.config(rollouts=rollouts)) as context:
+        if address is None:
+            check_sampler(context)
+        else:
+            with pytest.raises(ClusterError, match=f"there is no Ray cluster at '{address}'"):
+                check_sampler(context)
+
+
+def test_the_engine_is_asked_as_configured(
+    desk: ModuleType, tmp_path: Path, engine_server: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[RemoteSettings] = []
+
+    def make(*given: Any, **named: Any) -> RemoteSettings:
+        made.append(RemoteSettings(*given, **named))
+        return made[-1]
+
+    monkeypatch.setattr("upturn.models.remote.RemoteSettings", make)
+    server = engine_server.Engine(None, "w1")
+    with engine_server.serving(server):
+        rollouts = {
+            "place": "engine", "url": server.url, "api_key_env": "ITS_KEY", "timeout_seconds": 7.0, "max_length": 99
+        }  # fmt: skip
+        config = desk.config(environment=SHORT, rollouts=rollouts)
+        with open_run(config, tmp_path, "toy", NoProgress(), api_keys={"ITS_KEY": "secret"}) as context:
+            check_sampler(context)
+            with sampling(context, NANO, "train") as fleet:
+                assert isinstance(fleet, RemoteFleet)
+    assert made == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0)] * 2
+    ((path, headers, _),) = server.asked
+    assert (path, headers["authorization"]) == ("/v1/models", "Bearer secret")
+
+
+def test_an_engine_that_does_not_answer_is_named_with_what_to_do(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any attempt: weights are handed over first."""
+    monkeypatch.setattr("upturn.models.remote.RemoteSettings", partial(RemoteSettings, retries=0))
+    engine = {"place": "engine", "url": NOBODY, "folder": str(tmp_path / "handed")}
+    with (
+        desk.opened(tmp_path / "run", desk.config(environment=SHORT, rollouts=engine)) as context,
+        sampling(context, NANO, "train") as fleet,
+    ):
+        assert isinstance(fleet, RemoteFleet)
+        assert fleet.kit is context.kit and fleet.limits == context.fleet.limits
+        trainee = Trainee(fleet, NANO)
+        follow(fleet, trainee.model, NANO)
+        version = trainee.serve_as(trainee.version)
+        with pytest.raises(ModelError, match=rf"{NOBODY}/update_weights_from_disk failed .* correct its URL"):
+            fleet.attempt([(version, context.next_tasks(1)[0], 0)], Purpose("x", 0, temperature=1.0))
+        assert not (context.run_dir / "handed-over").exists()
+    assert (tmp_path / "handed" / "run" / "train").is_dir()

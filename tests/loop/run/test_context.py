@@ -1,0 +1,214 @@
+"""Opening a run: what is named must be there, and only the same run can go on."""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
+from upturn.config import AgentConfig, ContextConfig, GrpoConfig, parse_config
+from upturn.errors import ConfigError, JournalError, StoreBusyError
+from upturn.loop.cycle import serve
+from upturn.loop.progress import NoProgress
+from upturn.loop.run.context import keep_agent_version, limits_of, open_run, policy_of, version_of
+from upturn.loop.run.preflight import check_names
+from upturn.pool import Pool
+from upturn.records import AgentVersion, Run, fields_json, from_fields
+
+
+def test_everything_named_and_not_there_is_reported_together(desk: ModuleType, tmp_path: Path) -> None:
+    config = desk.config(("solver", "nobody"), tasks={"families": ["sums", "poems"]})
+    with pytest.raises(ConfigError) as caught, desk.opened(tmp_path / "run", config):
+        pass
+    families, function = caught.value.problems
+    assert families == "tasks.families names 'poems', which desk does not have; it has: sums, products"
+    assert function.startswith("agents[1].import_path: 'toy_desk' has no 'nobody'")
+    assert not (tmp_path / "run").exists()  # found before any work
+
+
+def test_how_a_local_model_is_run_belongs_to_its_version() -> None:
+    agent = AgentConfig(name="chat", kind="local_model", model="m", temperature=0.5)
+    options = {"enable_thinking": False}
+    other = version_of(agent.model_copy(update={"template_options": options, "weights": "bfloat16"}))
+    assert version_of(agent).parameters == {"temperature": 0.5}
+    assert other.parameters == {"temperature": 0.5, "template_options": options, "weights": "bfloat16"}
+    assert from_fields(AgentVersion, fields_json(other)) == other
+
+
+def test_level_that_leaves_no_family_is_refused(desk: ModuleType, tmp_path: Path) -> None:
+    config = desk.config(tasks={"levels": [4]})
+    with pytest.raises(ConfigError, match="leaves no family of desk; its levels: 1"), desk.opened(tmp_path, config):
+        pass
+
+
+def test_reward_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
+    practising = desk.config(rewards={"weights": {"success": 1.0, "beauty": 2.0}}).model_copy(
+        update={"grpo": GrpoConfig()}
+    )
+    with pytest.raises(ConfigError, match="names 'beauty', which desk/1 does not give; it gives: success, eff"):
+        check_names(practising, desk.kit())
+    check_names(desk.config().model_copy(update={"grpo": GrpoConfig()}), desk.kit())  # the default weights
+
+
+def test_unknown_environment_is_reported_with_the_other_problems(desk: ModuleType, tmp_path: Path) -> None:
+    config = desk.config(("nobody",), environment={"name": "kitchen"})
+    with pytest.raises(ConfigError) as caught, desk.opened(tmp_path / "run", config):
+        pass
+    environment, function = caught.value.problems
+    assert environment.startswith("environment.name: unknown environment 'kitchen'; known: office")
+    assert function.startswith("agents[0].import_path: 'toy_desk' has no 'nobody'")
+    assert not (tmp_path / "run").exists()
+
+
+def test_run_goes_on_only_with_its_own_configuration_and_command(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path):
+        pass
+    with pytest.raises(JournalError, match="config_hash is"), desk.opened(tmp_path, desk.config(run={"seed": 1})):
+        pass
+    with (
+        pytest.raises(JournalError, match="command is 'toy' there and 'other' now"),
+        open_run(desk.config(), tmp_path, "other", NoProgress()),
+    ):
+        pass
+
+
+def test_pool_in_use_by_another_run_is_refused(desk: ModuleType, tmp_path: Path) -> None:
+    config = desk.config(pool={"path": str(tmp_path / "shared.db")})
+    with (
+        desk.opened(tmp_path / "one", config),
+        pytest.raises(StoreBusyError),
+        desk.opened(tmp_path / "two", config),
+    ):
+        pass
+
+
+def test_run_leaves_its_configuration_and_state(desk: ModuleType, tmp_path: Path) -> None:
+    config = desk.config()
+    with desk.opened(tmp_path / "run", config) as context:
+        (begun,) = context.pool.states(Run)
+        context.finish()
+        (done,) = context.pool.states(Run)
+    saved = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert parse_config(saved) == config
+    assert (begun.id, begun.state, begun.config_hash) == ("run", "running", config.config_hash)
+    assert done.state == "done"
+    with desk.opened(tmp_path / "run", config) as context:
+        assert [run.state for run in context.pool.states(Run)] == ["done"]  # looking in does not undo it
+
+
+def test_families_served_and_practised(desk: ModuleType, tmp_path: Path) -> None:
+    plain = desk.config(tasks={"families": ["products", "sums"]})
+    config = plain.model_copy(update={"grpo": GrpoConfig(enabled=False, families=("sums",))})
+    with desk.opened(tmp_path, config) as context:
+        assert context.families == ["products", "sums"]
+        assert context.practised == ["sums"]
+
+
+def test_stream_goes_on_where_it_stood(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path) as context:
+        whole = [task.id for task in context.next_tasks(12)]
+        context.tasks_served = 0
+        assert [task.id for task in context.next_tasks(5) + context.next_tasks(7)] == whole
+        assert len(set(whole)) == 12
+
+
+def test_tenant_is_that_of_all_evidence(desk: ModuleType, tmp_path: Path) -> None:
+    shared = {"path": str(tmp_path / "shared.db")}
+    for tenant in ("acme", "umbrella"):  # the same seed: the same tasks, but not the same evidence
+        with desk.opened(tmp_path / tenant, desk.config(pool={**shared, "tenant": tenant})) as context:
+            serve(context, "serve", 10)
+    with Pool.open(tmp_path / "shared.db", read_only=True) as pool:
+        for tenant, others in (("acme", "umbrella"), ("umbrella", "acme")):
+            assert len(list(pool.experiences(tenant=tenant))) == 10
+            assert all(others not in decision.task_id for decision in pool.decisions(tenant=tenant))
+        assert list(pool.tasks(tenant="default")) == []
+
+
+def test_version_gets_a_name_of_its_own_where_a_shared_pool_knows_another(desk: ModuleType, tmp_path: Path) -> None:
+    shared = {"path": str(tmp_path / "shared.db")}
+    with desk.opened(tmp_path / "one", desk.config(("solver",), pool=shared)):
+        pass
+    with Pool.open(tmp_path / "shared.db") as pool:
+        first = AgentVersion("solver", "base", "callable", model="toy_desk:solver")
+        other = AgentVersion("solver", "base", "callable", model="toy_desk:adder")
+        assert keep_agent_version(pool, first) == first
+        renamed = keep_agent_version(pool, other)
+        assert renamed.id.startswith("solver@base-")
+        assert keep_agent_version(pool, other) == renamed  # as when a run is resumed
+        assert [version.id for version in pool.agent_versions()] == ["solver@base", renamed.id]
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        (
+            {"kind": "local_model", "model": "nano-errands", "temperature": 0.5, "prompt": "be kind"},
+            AgentVersion(
+                "a", "base", "local_model", model="nano-errands", prompt="be kind", parameters={"temperature": 0.5}
+            ),
+        ),
+        (
+            {"kind": "endpoint", "url": "http://localhost:1/v1", "model": "big"},
+            AgentVersion(
+                "a",
+                "base",
+                "endpoint",
+                model="http://localhost:1/v1",
+                model_name="big",
+                parameters={"temperature": 1.0},
+            ),
+        ),
+        (
+            {"kind": "local_model", "model": "nano-errands", "context": ContextConfig(tokens=400)},
+            AgentVersion(
+                "a",
+                "base",
+                "local_model",
+                model="nano-errands",
+                parameters={
+                    "temperature": 1.0,
+                    "context_tokens": 400.0,
+                    "context_window_turns": 8.0,
+                    "context_observation_tokens": 100.0,
+                    "context_summary_tokens": 48.0,
+                    "context_low_mark": 0.6,
+                },
+            ),
+        ),
+        (
+            {"kind": "callable", "import_path": "shop:act", "environments": ("shop",)},
+            AgentVersion("a", "base", "callable", model="shop:act", capabilities=("shop",)),
+        ),
+    ],
+)
+def test_configured_agent_as_a_version(settings: dict[str, Any], wanted: AgentVersion) -> None:
+    assert version_of(AgentConfig(name="a", **settings)) == wanted
+
+
+def test_policy_and_limits_are_the_configured_ones(desk: ModuleType) -> None:
+    assert isinstance(policy_of(desk.config()), DiscountedThompson)
+    assert isinstance(policy_of(desk.config(routing={"policy": "uniform"})), Uniform)
+    ruled = desk.config(routing={"policy": "rule_based", "default_agent": "solver"})
+    assert isinstance(policy_of(ruled), RuleBasedRouting)
+    limits = limits_of(desk.config(environment={"max_turns": 3, "max_tokens": 90, "max_action_tokens": 9}))
+    assert (limits.max_turns, limits.max_tokens, limits.max_action_tokens, limits.max_seconds) == (3, 90, 9, None)
+
+
+def test_torch_is_as_it_was_when_a_run_is_over(desk: ModuleType, tmp_path: Path) -> None:
+    threads, smallest = torch.get_num_threads(), sys.float_info.min
+    config = parse_config(
+        {
+            "agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}],
+            "environment": {"name": "toy_desk:kit"},
+            "run": {"threads": threads + 1},
+        }
+    )
+    with desk.opened(tmp_path / "run", config):
+        assert torch.get_num_threads() == threads + 1
+        assert smallest / 2 == 0.0
+    assert torch.get_num_threads() == threads
+    assert smallest / 2 > 0.0

@@ -1,0 +1,243 @@
+"""Durable steps: exactly once when finished, again when interrupted, refused when they do not belong."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from upturn.errors import JournalError
+from upturn.loop.run.journal import FILE_NAME, Journal, read_progress
+from upturn.records import Feedback, JsonValue
+
+
+def opened(run_dir: Path, *, config_hash: str = "c0", version: str = "0.1.0", command: str = "demo") -> Journal:
+    return Journal.open(run_dir, config_hash=config_hash, version=version, command=command)
+
+
+def counting(calls: list[str], name: str, result: JsonValue) -> Callable[[], JsonValue]:
+    def function() -> JsonValue:
+        calls.append(name)
+        return result
+
+    return function
+
+
+def test_finished_step_is_not_run_again(tmp_path: Path) -> None:
+    calls: list[str] = []
+    with opened(tmp_path) as journal:
+        first = journal.json_step("a", counting(calls, "a", {"x": [1, 2.5, None, "é"]}))
+    with opened(tmp_path) as journal:
+        assert journal.has_finished("a")
+        assert not journal.has_finished("b")
+        again = journal.json_step("a", counting(calls, "a", "other"))
+        journal.json_step("b", counting(calls, "b", 1))
+    assert first == again == {"x": [1, 2.5, None, "é"]}
+    assert calls == ["a", "b"]
+
+
+def test_step_that_raised_is_run_again(tmp_path: Path) -> None:
+    def fails() -> JsonValue:
+        raise KeyboardInterrupt
+
+    with opened(tmp_path) as journal, pytest.raises(KeyboardInterrupt):
+        journal.json_step("a", fails)
+    with opened(tmp_path) as journal:
+        assert not journal.has_finished("a")
+        assert journal.json_step("a", lambda: 7) == 7
+        (step,) = journal.progress().steps
+    assert (step.name, step.is_finished, step.starts) == ("a", True, 2)
+
+
+def test_first_run_sees_what_a_resumed_run_sees(tmp_path: Path) -> None:
+    def encode(pair: tuple[int, int]) -> JsonValue:
+        return list(pair)
+
+    def decode(stored: JsonValue) -> tuple[int, int]:
+        assert isinstance(stored, list)  # never the tuple that the function returned
+        first, second = stored
+        assert isinstance(first, int)
+        assert isinstance(second, int)
+        return first, second
+
+    with opened(tmp_path) as journal:
+        assert journal.step("pair", lambda: (1, 2), encode=encode, decode=decode) == (1, 2)
+    with opened(tmp_path) as journal:
+        assert journal.step("pair", lambda: (3, 4), encode=encode, decode=decode) == (1, 2)
+
+
+def test_later_changes_of_a_result_do_not_reach_the_journal(tmp_path: Path) -> None:
+    result: list[JsonValue] = [1]
+    with opened(tmp_path) as journal:
+        returned = journal.json_step("a", lambda: result)
+        result.append(2)
+        assert returned == [1]
+
+
+def test_record_steps_round_trip(tmp_path: Path) -> None:
+    feedback = Feedback("f", "decision", "d", "thumbs", 1.0)
+    with opened(tmp_path) as journal:
+        assert journal.record_step("a", Feedback, lambda: feedback) == feedback
+    with opened(tmp_path) as journal:
+        assert journal.record_step("a", Feedback, lambda: Feedback("other", "", "", "", 0.0)) == feedback
+
+
+def test_step_names_are_used_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as journal:
+        journal.json_step("a", lambda: 1)
+        with pytest.raises(JournalError, match="'a' was called twice"):
+            journal.json_step("a", lambda: 2)
+
+
+def test_nan_is_refused_and_the_step_stays_open(tmp_path: Path) -> None:
+    with opened(tmp_path) as journal, pytest.raises(ValueError, match="not JSON compliant"):
+        journal.json_step("a", lambda: float("nan"))
+    with opened(tmp_path) as journal:
+        assert not journal.has_finished("a")
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"config_hash": "c1"}, "config_hash is 'c0' there and 'c1' now"),
+        ({"version": "0.2.0"}, "version is '0.1.0' there and '0.2.0' now"),
+        ({"command": "loop"}, "command is 'demo' there and 'loop' now"),
+    ],
+)
+def test_another_run_is_refused_naming_both_sides(tmp_path: Path, other: dict[str, str], named: str) -> None:
+    opened(tmp_path).close()
+    with pytest.raises(JournalError, match=named):
+        opened(tmp_path, **other)
+    opened(tmp_path).close()  # the refusal left it as it was, and unlocked
+
+
+def test_second_process_is_refused_with_the_first_ones_id(tmp_path: Path) -> None:
+    with opened(tmp_path), pytest.raises(JournalError, match=f"worked on by process {os.getpid()}"):
+        opened(tmp_path)
+    opened(tmp_path).close()
+
+
+@pytest.mark.parametrize("tail", [b'{"event":"finished","step":"b","res', b"\x00\x00\x00", b"{]\n", b'{"event"'])
+def test_torn_last_line_is_dropped_and_counted(tmp_path: Path, tail: bytes) -> None:
+    with opened(tmp_path) as journal:
+        journal.json_step("a", lambda: 1)
+    with (tmp_path / FILE_NAME).open("ab") as file:
+        file.write(tail)
+    with opened(tmp_path) as journal:
+        assert journal.json_step("a", lambda: 2) == 1
+        assert journal.json_step("b", lambda: 3) == 3
+        assert journal.progress().torn_lines == 1
+    with opened(tmp_path) as journal:
+        assert journal.json_step("b", lambda: 4) == 3
+        assert journal.progress().torn_lines == 1
+
+
+def test_cut_at_every_byte_loses_at_most_the_last_step(tmp_path: Path) -> None:
+    with opened(tmp_path / "whole") as journal:
+        for name in ("a", "b"):
+            journal.json_step(name, lambda: 1)
+    text = (tmp_path / "whole" / FILE_NAME).read_bytes()
+    for length in range(0, len(text), 7):
+        cut = tmp_path / str(length)
+        cut.mkdir()
+        (cut / FILE_NAME).write_bytes(text[:length])
+        complete = text[:length].rpartition(b"\n")[0]
+        with opened(cut) as journal:
+            for name in ("a", "b"):
+                kept = f'"finished","step":"{name}"'.encode() in complete
+                assert journal.json_step(name, lambda: 2) == (1 if kept else 2)
+
+
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        (b'{]\n{"event":"opened"}\n', "line 1 is damaged: not JSON"),
+        (b'{"event":"opened","pid":1,"torn":0}\n', "the first line must name the run"),
+        (b'{"event":"journal","format":9}\n', "format 9, this Upturn reads 1"),
+        (b'["event"]\n', "not an event"),
+        (b'{"event":"invented"}\n', "event 'invented'"),
+    ],
+)
+def test_damaged_journal_is_refused(tmp_path: Path, lines: bytes, what: str) -> None:
+    (tmp_path / FILE_NAME).write_bytes(lines)
+    with pytest.raises(JournalError, match=what):
+        opened(tmp_path)
+
+
+def test_progress_tells_steps_times_and_holder(tmp_path: Path) -> None:
+    moments = iter(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second) for second in range(10))
+    with Journal.open(
+        tmp_path, config_hash="c0", version="0.1.0", command="demo", clock=lambda: next(moments)
+    ) as journal:
+        journal.json_step("a", lambda: 1)
+        assert read_progress(tmp_path).pid == os.getpid()
+    progress = read_progress(tmp_path)
+    (step,) = progress.steps
+    assert step == ("a", True, "2026-01-01T00:00:01+00:00", 1.0, 1)
+    assert (progress.key.command, progress.opened, progress.torn_lines, progress.pid) == ("demo", 1, 0, None)
+
+
+def test_progress_of_no_run_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="holds no run"):
+        read_progress(tmp_path)
+
+
+STEPS = 12
+WORKER = f"""
+import random, sys, time
+from pathlib import Path
+from upturn.loop.run.journal import Journal
+
+folder = Path(sys.argv[1])
+with Journal.open(folder, config_hash="c", version="v", command="kill") as journal:
+    total = 0
+    for index in range({STEPS}):
+        def work(index=index):
+            time.sleep(0.01)
+            with (folder / "effects").open("a") as file:
+                file.write(f"{{index}} ")
+            return [random.Random(index).random(), total]
+        drawn, before = journal.json_step(f"step-{{index}}", work)
+        assert before == total
+        total += drawn
+    print(total)
+"""
+
+
+def test_killed_anywhere_resumes_to_the_same_result(tmp_path: Path) -> None:
+    expected = f"{sum(random.Random(index).random() for index in range(STEPS))}\n"
+    run = [sys.executable, "-c", WORKER, str(tmp_path)]
+    draw = random.Random(0)
+    kills, output = 0, None
+    while output is None:
+        with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as process:
+            path = tmp_path / FILE_NAME
+            size = path.stat().st_size if path.exists() else 0
+            while process.poll() is None and (not path.exists() or path.stat().st_size == size):
+                time.sleep(0.001)  # until it has begun to journal
+            time.sleep(draw.uniform(0, 0.05))
+            if kills < 4 and process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                kills += 1
+            else:
+                output = process.communicate(timeout=60)[0]
+                assert process.returncode == 0
+    assert output == expected
+    assert kills >= 2, "too few kills fell into the work to say anything"
+    lines = [json.loads(line) for line in (tmp_path / FILE_NAME).read_text().splitlines()]
+    finished = [line["step"] for line in lines if line["event"] == "finished"]
+    assert finished == [f"step-{index}" for index in range(STEPS)]
+    # A finished step ran no more after it finished: its effects all come before the next step's.
+    effects = [int(index) for index in (tmp_path / "effects").read_text().split()]
+    assert effects == sorted(effects)
+    progress = read_progress(tmp_path)
+    assert progress.opened == kills + 1
+    assert sum(step.starts for step in progress.steps) <= STEPS + kills

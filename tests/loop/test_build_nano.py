@@ -1,0 +1,137 @@
+"""Building the model that ships: its card can be repeated, and an interrupted build ends as an undisturbed one."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from upturn.environments.judgement import judge
+from upturn.environments.kit import resolve_kit
+from upturn.loop import build_nano as nano
+from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.build_nano import ATTEMPTS, HELDOUT_TASKS, PASS_TASKS, build, limits_of
+from upturn.loop.evaluation.evaluate import exam_tasks, families_of, sit
+from upturn.loop.progress import NoProgress
+from upturn.models.shipped import CARD, SHIPPED
+from upturn.records import AgentVersion
+from upturn.training.pretraining import COURSES, Course
+from upturn.training.pretraining.errands_course import ERRANDS, PATTERN
+from upturn.training.pretraining.tokenizer import new_tokenizer, said
+
+pytestmark = pytest.mark.slow
+
+TIPPED = 0.02
+"""Share of a family's tasks whose outcome another processor's rounding may tip; the card's own tips none."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(params=list(COURSES.values()), ids=list(COURSES))
+def course(request: pytest.FixtureRequest) -> Course:
+    found: Course = request.param
+    return found
+
+
+@pytest.fixture
+def card(course: Course) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((SHIPPED[course.model] / CARD).read_text())
+    return found
+
+
+def version_of(course: Course) -> AgentVersion:
+    return AgentVersion("nano", "base", "local_model", model=course.model, parameters={"temperature": 1.0})
+
+
+def test_card_is_of_this_schedule(course: Course, card: dict[str, Any]) -> None:
+    assert (card["name"], card["steps"]) == (course.model, course.steps)
+    assert [phase["name"] for phase in card["schedule"]] == [phase.name for phase in course.schedule]
+    assert [phase["mixture"] for phase in card["schedule"]] == [dict(phase.mixture) for phase in course.schedule]
+
+
+@pytest.mark.parametrize(("name", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
+def test_success_by_family_is_that_of_the_card(
+    course: Course, card: dict[str, Any], name: str, temperature: float
+) -> None:
+    kit = resolve_kit(course.environment)
+    tasks = exam_tasks(kit, course.families, HELDOUT_TASKS, seed=card["seed"], split="heldout")
+    purpose = Purpose(f"card/{name}", card["seed"], temperature)
+    exam = sit(Fleet(kit, limits_of(course)), version_of(course), tasks, purpose, pool=None)
+    assert sorted(families_of(exam.marks)) == sorted(course.families)
+    for family in course.families:
+        written, found = card["heldout"][f"{name}_{family}"], exam.interval(family=family)
+        assert written["n"] == found.n
+        assert abs(written["value"] - found.mean) <= max(TIPPED, 1 / found.n) + 1e-9, family
+    assert exam.rate() == pytest.approx(card["heldout"][name]["value"], abs=TIPPED)
+
+
+def test_pass_at_8_is_that_of_the_card(course: Course, card: dict[str, Any]) -> None:
+    kit = resolve_kit(course.environment)
+    fleet, seed = Fleet(kit, limits_of(course)), card["seed"]
+    for family in course.families:
+        tasks = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
+        jobs = [(version_of(course), task, number) for task in tasks for number in range(ATTEMPTS)]
+        attempts = fleet.attempt(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
+        solved = {
+            task.id
+            for (_, task, _), attempt in zip(jobs, attempts, strict=True)
+            if judge(kit.verifier, task, attempt).is_success
+        }
+        assert len(solved) / PASS_TASKS == pytest.approx(card["pass_at_8"][family], abs=1 / PASS_TASKS + 1e-9)
+
+
+class Stops(NoProgress):
+    """Progress that interrupts the build at given numbers of finished steps, once each."""
+
+    def __init__(self, *steps: int) -> None:
+        self._stops = list(steps)
+        self._done = 0
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        self._done = 0
+
+    def advance(self, count: int = 1, **figures: float) -> None:
+        self._done += count
+        if self._stops and self._done == self._stops[0]:
+            self._stops.pop(0)
+            raise KeyboardInterrupt
+
+
+def test_interrupted_build_makes_the_same_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    skills, glimpses = ERRANDS.schedule
+    short = (
+        replace(skills, steps=56, warmup_steps=5, decay_steps=10),  # a checkpoint stands after 50 steps
+        replace(glimpses, first_step=56, steps=4, warmup_steps=2, decay_steps=2),
+    )
+    monkeypatch.setattr(nano, "HELDOUT_TASKS", 9)
+    monkeypatch.setattr(nano, "PASS_TASKS", 1)
+    texts = [text for number in range(200) for text in said(ERRANDS.walk("drill", number))]
+    tokenizer = new_tokenizer(texts, PATTERN, ERRANDS.vocabulary)
+    course = replace(ERRANDS, schedule=short, new_tokenizer=lambda: tokenizer)
+    calm = build(course, tmp_path / "calm-work", tmp_path / "calm", seed=3, threads=1, progress=NoProgress())
+    work, target, progress = tmp_path / "work", tmp_path / "shaken", Stops(20, 53, 58)
+    target.mkdir()
+    (target / "config.json").write_text("old")
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            build(course, work, target, seed=3, threads=1, progress=progress)
+        assert [file.name for file in target.iterdir()] == ["config.json"]  # nothing is replaced before the end
+    shaken = build(course, work, target, seed=3, threads=1, progress=progress)
+    assert shaken == calm
+    for name in ("model.safetensors", "tokenizer.json", "config.json", CARD):
+        assert (target / name).read_bytes() == (tmp_path / "calm" / name).read_bytes()
+    assert calm.weights_sha256 == sha256((target / "model.safetensors").read_bytes()).hexdigest()
+    assert sorted(file.name for file in target.iterdir()) == sorted(
+        file.name for file in (tmp_path / "calm").iterdir()
+    )

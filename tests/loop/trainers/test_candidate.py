@@ -1,0 +1,62 @@
+"""What is said of a training run that a step left behind."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from upturn.loop.trainers.candidate import has_run, limits_told, training_folder, training_told
+from upturn.training.outcome import TrainingOutcome
+from upturn.training.runs.curve import Curve, CurvePoint
+from upturn.training.runs.run_folder import (
+    CURVE_FILE,
+    WARM_UP_FOLDER,
+    RunDescription,
+    RunPlan,
+    write_description,
+    write_outcome,
+)
+
+
+def _run(folder: Path, *, unit: str, kept_units: int, keep: str) -> None:
+    folder.mkdir(parents=True)
+    plan = RunPlan(2, 1, 1, keep, unit=unit)  # type: ignore[arg-type]
+    write_description(folder, RunDescription({"algorithm": "toy"}, plan, "success on new tasks"))
+    with Curve(folder / CURVE_FILE, keep_units=None) as curve:
+        for units in range(3):
+            curve.append(CurvePoint(units, units, {"score": 0.5}))
+    best = None if keep == "final" else 0.5
+    write_outcome(folder, TrainingOutcome("finished", 2, 2, keep, kept_units, "ab", best, best))  # type: ignore[arg-type]
+
+
+def test_it_is_told_how_far_training_got_and_what_was_kept(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path) as context:
+        assert not has_run(context, "grpo")
+        _run(training_folder(context, "grpo"), unit="iteration", kept_units=0, keep="best")
+        assert has_run(context, "grpo")
+        assert limits_told(context, "grpo") == ""
+        assert training_told(context, "grpo") == (
+            "All 2 iterations were done. The weights before any training are kept: the best of 3 evaluations. "
+            "The score is success on new tasks."
+        )
+
+
+def test_a_warm_up_is_told_for_its_weights_are_not_those_from_before_training(
+    desk: ModuleType, tmp_path: Path
+) -> None:
+    with desk.opened(tmp_path) as context:
+        folder = training_folder(context, "world-model")
+        _run(folder, unit="iteration", kept_units=0, keep="best")
+        _run(folder / WARM_UP_FOLDER, unit="optimiser step", kept_units=2, keep="final")
+        assert training_told(context, "world-model") == (
+            "A supervised warm-up went before. All 2 optimiser steps were done. Then practice began. All 2 "
+            "iterations were done. The weights after the warm-up are kept: the best of 3 evaluations. The score is "
+            "success on new tasks."
+        )
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_the_unit_that_is_kept_is_named(desk: ModuleType, tmp_path: Path, kept: int) -> None:
+    with desk.opened(tmp_path) as context:
+        _run(training_folder(context, "x"), unit="round", kept_units=kept, keep="best")
+        assert f"The weights after round {kept} are kept" in training_told(context, "x")

@@ -1,0 +1,437 @@
+"""Learning from one's own successes reaches known optima, restarts exactly, and resumes without a trace."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from upturn.agents.hint import Hint
+from upturn.errors import ConfigError, TrainingError
+from upturn.models.engine import weights_hash
+from upturn.records import Observation, Task, Trajectory
+from upturn.training import OptimiserSettings, ScoredGroup, ScoredTrajectory, SftSettings, supervised_rows
+from upturn.training.algorithms.expert_iteration import run_imitation
+from upturn.training.algorithms.sft import run_sft
+from upturn.training.data.hinted_groups import HintedGroup
+from upturn.training.distributed.weights import copied, put_back, weight_tensors
+from upturn.training.imitation_settings import (
+    IMITATIONS,
+    ImitationSettings,
+    SecondSettings,
+    SelectionSettings,
+    imitation,
+)
+from upturn.training.runs import read_curve
+from upturn.training.runs.curve import CurvePoint
+from upturn.training.runs.metric import UNREPEATED, metric_of
+from upturn.training.runs.run_folder import CURVE_FILE
+
+Model = Callable[..., PreTrainedModel]
+Make = Callable[..., Trajectory]
+Toy = Callable[..., Any]
+"""``CopyTask`` of conftest."""
+FAST = OptimiserSettings(learning_rate=5e-3)
+PLAIN = ImitationSettings(evaluate_every=None, keep="final", optimiser=FAST)
+HELP = SecondSettings("rationalisation")
+
+
+def test_iterated_training_on_successes_learns_to_copy(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+    task = copy_task(tiny_model(), attempts=24)
+    before = task.score(0)
+    plan = replace(imitation("iterated"), rounds=20, epochs=6, optimiser=FAST, target_score=0.95)
+    outcome = run_imitation(task.model, task.collect, plan, seed=0, run_dir=tmp_path, evaluate=task.score)
+    assert before < 0.15
+    assert outcome.stopped == "target"
+    assert task.score(0) >= 0.95
+
+
+def test_rejection_sampling_learns_to_copy_in_one_round(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+    """100 attempts that succeed 1 time in 20 and more: none of a symbol's does with probability .95¹⁰⁰ < .006."""
+    task = copy_task(tiny_model(), attempts=100)
+    before = task.score(0)
+    plan = replace(imitation("rejection"), epochs=60, optimiser=FAST)
+    outcome = run_imitation(task.model, task.collect, plan, seed=0, run_dir=tmp_path, evaluate=task.score)
+    assert (outcome.units, outcome.kept_units) == (1, 1)
+    assert before < 0.15
+    assert task.score(0) >= 0.95
+    metrics = read_curve(tmp_path / CURVE_FILE)[-1].metrics
+    assert metrics["kept"] == 4  # what is right is one token: one distinct success a symbol
+    assert metrics["duplicates"] == metrics["trajectories"] - metrics["failed"] - 4  # type: ignore[operator]
+
+
+HINTED, UNKNOWN, ANSWERS = 3, 19, {5: 15, 6: 14, 7: 16}
+"""Prompts are ``[1, question, 2]``, or ``[1, HINTED, answer, question, 2]`` with the answer as a hint; a thought
+(the question, said again) and an answer are written."""
+
+
+@dataclass
+class Riddles:
+    """Questions whose answers have nothing to do with them. The model was taught two things before: to write
+    down an answer that it is told, whatever the question, and to say ``UNKNOWN`` where it is told none."""
+
+    model: PreTrainedModel
+    make: Make
+    attempts: int = 6
+    sampled_with: list[str] = field(default_factory=list)
+    """The weights of each round."""
+    asked_again: list[list[str]] = field(default_factory=list)
+    """Tasks of second attempts, by round."""
+
+    def collect(self, iteration: int) -> list[ScoredGroup]:
+        self.sampled_with.append(weights_hash(self.model))
+        generator = torch.Generator().manual_seed(iteration)
+        return [self._group((1, question, 2), question, generator, "plain") for question in ANSWERS]
+
+    def second(self, iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
+        self.asked_again.append([group.task.id for group in failed])
+        generator = torch.Generator().manual_seed(1_000 + iteration)
+        found = []
+        for question in (int(group.task.id) for group in failed):
+            opening = (1, HINTED, ANSWERS[question], question, 2)
+            hint = Hint("", Observation(""), opening, (1, question, 2))
+            group = self._group(opening, question, generator, "again")
+            found.append(HintedGroup(group, (hint,) * len(group.members)))
+        return found
+
+    def chances(self, opening: Sequence[int], answer: int) -> float:
+        """That the answer is written, whatever is thought."""
+        with torch.no_grad():
+            thoughts = self.model(torch.tensor([opening])).logits[0, -1].softmax(-1)
+            rows = torch.tensor([[*opening, thought] for thought in range(20)])
+            answers = self.model(rows).logits[:, -1].softmax(-1)[:, answer]
+        return float((thoughts * answers).sum())
+
+    def score(self, _: int) -> float:
+        """The exact expected reward without any hint."""
+        return sum(self.chances((1, question, 2), answer) for question, answer in ANSWERS.items()) / len(ANSWERS)
+
+    def _group(self, opening: tuple[int, ...], question: int, generator: torch.Generator, name: str) -> ScoredGroup:
+        tokens, columns = torch.tensor([opening] * self.attempts), []
+        for _ in range(2):
+            with torch.no_grad():
+                found = self.model(tokens).logits[:, -1].log_softmax(-1)
+            drawn = torch.multinomial(found.exp(), 1, generator=generator)
+            tokens = torch.cat([tokens, drawn], dim=1)
+            columns.append(found.gather(1, drawn))
+        start, logprobs = len(opening), torch.cat(columns, 1).tolist()
+        members = tuple(
+            ScoredTrajectory(
+                self.make(
+                    row,
+                    ((0, start, start + 2),),
+                    name=f"{name}/{question}/{place}",
+                    task=str(question),
+                    logprobs=logprobs[place],
+                ),
+                (float(row[-1] == ANSWERS[question]),),
+            )
+            for place, row in enumerate(tokens.tolist())
+        )
+        return ScoredGroup(Task(str(question), "", "riddles", "toy"), members)
+
+
+_TAUGHT: dict[str, Tensor] = {}
+"""Made once; every test starts from a copy."""
+
+
+@pytest.fixture
+def riddles(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> Callable[[], Riddles]:
+    """Makes riddles for models that are all alike: they follow a hint and know no answer."""
+    questions, answers = range(4, 8), range(9, 19)
+    shown = [
+        make_trajectory(
+            (1, HINTED, answer, question, 2, question, answer), ((0, 5, 7),), name=f"{question}/{answer}"
+        )
+        for question in questions
+        for answer in answers
+    ]
+    told = [
+        make_trajectory((1, question, 2, question, UNKNOWN), ((0, 3, 5),), name=f"{question}")
+        for question in questions
+    ]
+    if not _TAUGHT:
+        model = tiny_model()
+        lessons = SftSettings(
+            epochs=60, batch_rows=16, optimiser=OptimiserSettings(learning_rate=5e-3), decay="linear"
+        )
+        run_sft(model, supervised_rows([*shown, *told * 4]), lessons, seed=0, run_dir=tmp_path / "lessons")
+        _TAUGHT.update(copied(weight_tensors(model)))
+
+    def make() -> Riddles:
+        model = tiny_model()
+        put_back(model, _TAUGHT)
+        return Riddles(model, make_trajectory)
+
+    return make
+
+
+STAR = replace(imitation("star"), rounds=3, epochs=80, optimiser=FAST, target_score=0.95)
+
+
+def test_answers_that_are_never_found_are_learned_from_hints(
+    riddles: Callable[[], Riddles], tmp_path: Path
+) -> None:
+    task = riddles()
+    assert task.score(0) < 0.01
+    assert all(task.chances((1, HINTED, answer, question, 2), answer) > 0.5 for question, answer in ANSWERS.items())
+    outcome = run_imitation(
+        task.model,
+        task.collect,
+        STAR,
+        seed=0,
+        run_dir=tmp_path / "star",
+        second=task.second,
+        evaluate=task.score,
+    )
+    assert outcome.stopped == "target"
+    assert task.score(0) >= 0.95
+    first = read_curve(tmp_path / "star" / CURVE_FILE)[1].metrics
+    assert (first["kept"], first["unsolved_groups"], first["second_attempts"]) == (first["rationalised"], 3, 18)
+    assert task.asked_again[0] == ["5", "6", "7"]
+    assert (first["trajectories"], first["written_tokens"]) == (36, 72), (
+        "second attempts cost as much as first ones"
+    )
+
+
+def test_without_hints_the_same_riddles_teach_nothing(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
+    task = riddles()
+    before = weights_hash(task.model)
+    plan = replace(PLAIN, rounds=2)
+    for _ in range(2):  # asked again, the answer is the same
+        with pytest.raises(
+            TrainingError, match=r"none of 2 rounds had an attempt that earned selection.threshold=0.8"
+        ):
+            run_imitation(task.model, task.collect, plan, seed=0, run_dir=tmp_path / "plain")
+    assert weights_hash(task.model) == before
+    point = read_curve(tmp_path / "plain" / CURVE_FILE)[-1]
+    assert (point.steps, point.metrics["kept"], point.metrics["kept_length"]) == (0, 0, None)
+
+
+def _scripted(make: Make, name: str, *sequences: Sequence[int]) -> list[ScoredGroup]:
+    """Successes, one task each, that write all after the first two tokens."""
+    return [
+        ScoredGroup(
+            Task(f"{name}/{place}", "", "", ""),
+            (
+                ScoredTrajectory(
+                    make(tokens, ((0, 2, len(tokens)),), name=f"{name}/{place}", task=f"{name}/{place}"), (1.0,)
+                ),
+            ),
+        )
+        for place, tokens in enumerate(sequences)
+    ]
+
+
+def test_a_round_that_restarts_trains_the_first_weights_and_samples_with_the_last(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    """Two rounds with restart end like one supervised run on what the second selected; sampling saw every stage."""
+    batches = [
+        _scripted(make_trajectory, "first", (1, 3, 9, 4), (1, 4, 11)),
+        _scripted(make_trajectory, "second", (1, 5, 15, 10), (1, 6, 3, 3, 2)),
+    ]
+    model, seen = tiny_model(), list[str]()
+
+    def collect(iteration: int, /) -> list[ScoredGroup]:
+        seen.append(weights_hash(model))
+        return batches[iteration]
+
+    plan = replace(PLAIN, rounds=2, restart=True, epochs=3, optimiser=replace(FAST, warmup_steps=2), decay="linear")
+    run_imitation(model, collect, plan, seed=0, run_dir=tmp_path / "two")
+    alone = tiny_model()
+    assert seen[0] == weights_hash(alone)
+    lesson = SftSettings(epochs=3, batch_rows=2, optimiser=plan.optimiser, decay="linear")
+    rows = supervised_rows(member.trajectory for group in batches[0] for member in group.members)
+    run_sft(alone, rows, lesson, seed=0, run_dir=tmp_path / "first")
+    assert seen[1] == weights_hash(alone)
+    only = tiny_model()
+    rows = supervised_rows(member.trajectory for group in batches[1] for member in group.members)
+    run_sft(only, rows, lesson, seed=0, run_dir=tmp_path / "second")
+    _assert_close(model, only)
+    on = tiny_model()
+    run_imitation(on, lambda each: batches[each], replace(plan, restart=False), seed=0, run_dir=tmp_path / "on")
+    assert weights_hash(on) != weights_hash(model)
+
+
+def _assert_close(ours: PreTrainedModel, theirs: PreTrainedModel) -> None:
+    """But for the order in which a step's rows are added up."""
+    found = weight_tensors(theirs)
+    for name, tensor in weight_tensors(ours).items():
+        torch.testing.assert_close(tensor, found[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_round_without_success_changes_nothing_and_the_next_goes_on(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    (good,) = _scripted(make_trajectory, "good", (1, 3, 9))
+    bad = replace(good, members=(replace(good.members[0], turn_rewards=(0.0,)),))
+    seen: list[str] = []
+    model = tiny_model()
+
+    def collect(iteration: int, /) -> list[ScoredGroup]:
+        seen.append(weights_hash(model))
+        return [[good], [bad], [good]][iteration]
+
+    outcome = run_imitation(
+        model, collect, replace(PLAIN, rounds=3, restart=True, epochs=2), seed=0, run_dir=tmp_path
+    )
+    assert outcome.steps == 4
+    assert seen[0] != seen[1] == seen[2]
+    assert [point.metrics["optimiser_steps"] for point in read_curve(tmp_path / CURVE_FILE)] == [2, 0, 2]
+
+
+class _InterruptedError(Exception):
+    """What a test stops a run with."""
+
+
+@pytest.mark.parametrize("restart", [True, False], ids=["restarting", "going on"])
+def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+    riddles: Callable[[], Riddles], tmp_path: Path, restart: bool
+) -> None:
+    plan = ImitationSettings(
+        rounds=3,
+        restart=restart,
+        second=HELP,
+        epochs=2,
+        batch_rows=4,
+        optimiser=replace(FAST, warmup_steps=1),
+        decay="cosine",
+        evaluate_every=None,
+        keep="final",
+        checkpoint_every=2,
+    )
+    undisturbed = riddles()
+    expected = run_imitation(
+        undisturbed.model, undisturbed.collect, plan, seed=5, run_dir=tmp_path / "a", second=undisturbed.second
+    )
+    for stop_at in (1, 2, 3):
+
+        def stop(point: CurvePoint, stop_at: int = stop_at) -> None:
+            if point.units == stop_at:
+                raise _InterruptedError
+
+        folder, task = tmp_path / f"b{stop_at}", riddles()
+        with pytest.raises(_InterruptedError):
+            run_imitation(task.model, task.collect, plan, seed=5, run_dir=folder, second=task.second, progress=stop)
+        again = riddles()
+        found = run_imitation(again.model, again.collect, plan, seed=5, run_dir=folder, second=again.second)
+        assert found == expected
+        ours = weight_tensors(again.model)
+        assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed.model).items())
+        curves = [read_curve(place / CURVE_FILE) for place in (tmp_path / "a", folder)]
+        told = [
+            [{k: v for k, v in point.metrics.items() if k not in UNREPEATED} for point in curve] for curve in curves
+        ]
+        assert told[0] == told[1]
+
+
+def test_every_metric_is_explained(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
+    task = riddles()
+    plan = replace(PLAIN, rounds=1, second=HELP, epochs=1)
+    run_imitation(task.model, task.collect, plan, seed=0, run_dir=tmp_path / "x", second=task.second)
+    names = {name for point in read_curve(tmp_path / "x" / CURVE_FILE) for name in point.metrics}
+    assert {"kept", "failed", "rationalised", "leaked", "duplicates", "unscorable", "kept_length"} < names
+    assert {name for name in names if metric_of(name) is None} == set()
+
+
+def test_learning_rates_rise_and_fall_within_each_round(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    plan = replace(PLAIN, rounds=2, epochs=3, optimiser=replace(FAST, warmup_steps=0), decay="linear")
+    points: list[CurvePoint] = []
+    run_imitation(
+        tiny_model(),
+        lambda each: _scripted(make_trajectory, str(each), (1, 3, 9)),
+        plan,
+        seed=0,
+        run_dir=tmp_path,
+        progress=points.append,
+    )
+    assert [point.metrics["learning_rate"] for point in points] == pytest.approx([5e-3 / 3, 5e-3 / 3])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rounds": 3},
+        {"selection": SelectionSettings(threshold=2.0)},
+        {"restart": True},
+        {"epochs": 3},
+        {"batch_rows": 1},
+        {"optimiser": OptimiserSettings(learning_rate=1e-3)},
+        {"decay": "linear"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_every_knob_of_a_round_changes_what_is_learned(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    def collect(iteration: int, /) -> list[ScoredGroup]:
+        poor, rich = _scripted(make_trajectory, str(iteration), (1, 3, 9 + iteration, 4), (1, 4, 11))
+        return [poor, replace(rich, members=(replace(rich.members[0], turn_rewards=(2.0,)),))]
+
+    found = []
+    for name, plan in (
+        ("a", replace(PLAIN, rounds=2, epochs=2)),
+        ("b", replace(PLAIN, **{"rounds": 2, "epochs": 2} | changes)),
+    ):
+        model = tiny_model()
+        run_imitation(model, collect, plan, seed=0, run_dir=tmp_path / name)
+        found.append(weights_hash(model))
+    assert found[0] != found[1]
+
+
+def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+    def run(plan: ImitationSettings = PLAIN, groups: Sequence[ScoredGroup] = (), **more: Any) -> None:
+        run_imitation(tiny_model(), lambda _: groups, plan, **cast(Any, {"seed": 0, "run_dir": tmp_path, **more}))
+
+    (good,) = _scripted(make_trajectory, "good", (1, 3, 9))
+    with pytest.raises(TrainingError, match="round 0 collected no trajectories"):
+        run()
+    with pytest.raises(TrainingError, match="round 0 collected no trajectories"):
+        run(groups=[replace(good, members=())])
+    with pytest.raises(TrainingError, match=r"selection.top=2 would do nothing with at most 1 attempts"):
+        run(replace(PLAIN, selection=SelectionSettings(top=2)), [good])
+    with pytest.raises(TrainingError, match="two trajectories of one iteration have the id 'good/0'"):
+        run(groups=[good, good])
+    with pytest.raises(TrainingError, match=r"settings.second without second does nothing"):
+        run(replace(PLAIN, second=HELP), [good])
+    with pytest.raises(TrainingError, match=r"second without settings.second does nothing"):
+        run(groups=[good], second=lambda *_: ())
+    with pytest.raises(TrainingError, match="seed must be 0 or more, got -1"):
+        run(groups=[good], seed=-1)
+    with pytest.raises(TrainingError, match="evaluate_every=None with an evaluate function"):
+        run(groups=[good], evaluate=lambda _: 1.0)
+
+
+def test_settings_without_effect_are_refused() -> None:
+    with pytest.raises(ConfigError, match="restart would do nothing with rounds=1"):
+        ImitationSettings(rounds=1, restart=True)
+    with pytest.raises(ConfigError) as caught:
+        ImitationSettings(0, epochs=0, batch_rows=0, evaluate_every=0, patience=0, checkpoint_every=0)
+    assert len(caught.value.problems) == 6
+    with pytest.raises(ConfigError, match=r"second.mentions must be words, got \(' ',\)"):
+        SecondSettings("self_repair", (" ",))
+    with pytest.raises(
+        ConfigError, match="unknown way of imitation 'quiet_star'; known: rejection, iterated, star"
+    ):
+        imitation("quiet_star")
+
+
+def test_the_named_ways_differ_in_what_makes_them() -> None:
+    ways = {
+        name: (each.settings.rounds > 1, each.settings.restart, each.settings.second and each.settings.second.kind)
+        for name, each in IMITATIONS.items()
+    }
+    assert ways == {
+        "rejection": (False, False, None),
+        "iterated": (True, False, None),
+        "star": (True, True, "rationalisation"),
+        "self_repair": (True, True, "self_repair"),
+    }
+    assert all(each.source for each in IMITATIONS.values())

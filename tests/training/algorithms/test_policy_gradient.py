@@ -1,0 +1,416 @@
+"""The policy gradient as streams: denominators, scales, splitting, passes, references, mismatch, refilling."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from upturn.errors import TrainingError
+from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
+from upturn.training import GrpoSettings, ScoredGroup, ScoredTrajectory
+from upturn.training.advantages import AdvantageSettings, GroupRelative
+from upturn.training.algorithms.policy_gradient import PolicyGradient
+from upturn.training.loss import TokenBatch
+from upturn.training.optimisation.batch import written_tokens
+from upturn.training.policy_settings import (
+    DynamicSamplingSettings,
+    KlSettings,
+    MismatchSettings,
+    ObjectiveSettings,
+)
+from upturn.training.row import FloatArray, TrainingRow
+from upturn.training.stream import Stream, Unit
+
+Make = Callable[..., Trajectory]
+PLAIN = GrpoSettings(iterations=3, minibatches=1, evaluate_every=None, keep="final")
+GSPO = ObjectiveSettings("gspo", aggregation="sequence_mean")
+
+
+def settings_of(**changes: object) -> GrpoSettings:
+    return replace(PLAIN, **changes)  # type: ignore[arg-type]
+
+
+def _attempt(make: Make, lengths: Sequence[int], *, name: str, task: str = "task") -> Trajectory:
+    """One turn for each length, each after two tokens of observation; log-probs −.1, −.2, …"""
+    tokens, spans = [1], []
+    for turn, length in enumerate(lengths):
+        tokens += [2, 2]
+        spans.append((turn, len(tokens), len(tokens) + length))
+        tokens += range(3, 3 + length)
+    return make(tokens, spans, name=name, task=task, logprobs=[-0.1 * (each + 1) for each in range(sum(lengths))])
+
+
+def _split(trajectory: Trajectory) -> Trajectory:
+    """The same rollout with each turn in a row of its own."""
+    (row,) = trajectory.rows
+    rows, done = [], 0
+    for index, span in enumerate(row.spans):
+        length = span.stop - span.start
+        rows.append(
+            TokenRow(
+                row.token_ids[: span.stop],
+                (WrittenSpan(span.turn, span.start, span.stop),),
+                row.logprobs[done : done + length],
+                "history_changed" if index else None,
+            )
+        )
+        done += length
+    return replace(trajectory, rows=tuple(rows))
+
+
+def _group(members: Sequence[tuple[Trajectory, Sequence[float] | None]], *, task: str = "task") -> ScoredGroup:
+    return ScoredGroup(
+        Task(task, "", "", ""),
+        tuple(ScoredTrajectory(each, None if found is None else tuple(found)) for each, found in members),
+    )
+
+
+def _simple(make: Make, rewards: Sequence[float | None], *, task: str, length: int = 1) -> ScoredGroup:
+    return _group(
+        [
+            (_attempt(make, [length], name=f"{task}/{index}", task=task), None if reward is None else [reward])
+            for index, reward in enumerate(rewards)
+        ],
+        task=task,
+    )
+
+
+def _unit(groups: Sequence[ScoredGroup], settings: GrpoSettings, **further: object) -> Unit:
+    return PolicyGradient(lambda _: groups, settings, 0, **further).unit(0)  # type: ignore[arg-type]
+
+
+def _first(unit: Unit) -> Stream:
+    """Of a unit's first pass, in which all rows are in one step."""
+    ((stream,), *_) = unit.minibatches
+    return stream
+
+
+def _drifted(row: TrainingRow) -> FloatArray:
+    """What a model that has moved on gives: a fixed number for each token, whatever row it stands in."""
+    prefix = [int(row.token_ids[: at + 1].sum()) for at in row.positions]
+    return np.asarray([-0.05 * ((total * 7) % 31 + 1) for total in prefix], dtype=np.float32)
+
+
+def _by_token(stream: Stream) -> tuple[float, dict[str, list[tuple[float, float]]]]:
+    """The stream's loss with a drifted model; for each rollout its tokens' (old log-prob, gradient), in order."""
+    tokens = written_tokens(stream.rows)
+    logprobs = torch.from_numpy(np.concatenate([_drifted(row) for row in stream.rows])).requires_grad_()
+    columns = {
+        name: torch.from_numpy(getattr(tokens, name))
+        for name in ("old_logprobs", "weights", "corrections", "reference_logprobs", "sequences")
+    }
+    batch = TokenBatch(logprobs, mask=torch.ones(len(logprobs), dtype=torch.bool), **columns)
+    loss = (stream.objective.losses(batch) * torch.from_numpy(tokens.scales)).sum() / stream.denominator
+    loss.backward()
+    assert logprobs.grad is not None
+    found: dict[str, list[tuple[float, float]]] = {}
+    names = [row.trajectory_id for row in stream.rows for _ in row.positions]
+    for name, old, gradient in zip(names, tokens.old_logprobs, logprobs.grad, strict=True):
+        found.setdefault(name, []).append((float(old), float(gradient)))
+    return float(loss.detach()), found
+
+
+ALL: Mapping[str, GrpoSettings] = {
+    "token mean": PLAIN,
+    "sequence mean": settings_of(objective=ObjectiveSettings(aggregation="sequence_mean")),
+    "constant": settings_of(objective=ObjectiveSettings(aggregation="constant", constant_tokens=64)),
+    "dual clip": settings_of(objective=ObjectiveSettings(dual_clip=3.0)),
+    "gspo": settings_of(objective=GSPO),
+    "cispo": settings_of(objective=ObjectiveSettings("cispo")),
+    "without stale": settings_of(objective=ObjectiveSettings(stale_limit=0.1)),
+    "KL": settings_of(objective=ObjectiveSettings(kl=KlSettings(0.1), aggregation="sequence_mean")),
+    "mismatch": settings_of(
+        passes=2,  # in one alone every ratio is 1, and gspo is refused
+        objective=GSPO,
+        mismatch=MismatchSettings("sequence", 2.0, "geometric", 0.1, 10.0),
+    ),
+    "whitened": settings_of(advantage=AdvantageSettings(baseline="none", scale="whiten")),
+    "batch deviation": settings_of(advantage=AdvantageSettings(scale="batch_std", gamma=0.5)),
+}
+
+
+def _further(settings: GrpoSettings) -> dict[str, object]:
+    def reference(rows: Sequence[TrainingRow]) -> list[FloatArray]:
+        return [_drifted(row) * 1.5 for row in rows]
+
+    def scorer(rows: Sequence[TrainingRow]) -> list[FloatArray]:
+        return [_drifted(row) * 0.9 for row in rows]
+
+    return {
+        **({"reference": reference} if settings.objective.kl else {}),
+        **({"scorer": scorer} if settings.mismatch else {}),
+    }
+
+
+@pytest.mark.parametrize("settings", ALL.values(), ids=ALL.keys())
+def test_splitting_rollouts_into_rows_changes_nothing(make_trajectory: Make, settings: GrpoSettings) -> None:
+    """Rows are what a change of history makes of a rollout.
+
+    SkyRL PR 1507 trained most of them with advantage 0; rLLM 352 masked the whole response where a prefix broke.
+    """
+    attempts = [
+        (_attempt(make_trajectory, [2, 1, 3], name="a"), [0.0, 0.2, 1.0]),
+        (_attempt(make_trajectory, [4], name="b"), [0.0]),
+        (_attempt(make_trajectory, [1, 1], name="c"), [0.1, 0.3]),
+        (_attempt(make_trajectory, [2], name="d"), None),
+    ]
+    whole = _unit([_group(attempts)], settings, **_further(settings))
+    split = _unit(
+        [_group([(_split(attempt), rewards) for attempt, rewards in attempts])], settings, **_further(settings)
+    )
+    one, other = _first(whole), _first(split)
+    assert len(other.rows) > len(one.rows)
+    assert other.denominator == one.denominator
+    expected, found = _by_token(one), _by_token(other)
+    assert found[0] == pytest.approx(expected[0], rel=1e-5, abs=1e-7)
+    assert set(found[1]) == set(expected[1])
+    for name, tokens in expected[1].items():
+        assert [old for old, _ in found[1][name]] == [old for old, _ in tokens]
+        assert [gradient for _, gradient in found[1][name]] == pytest.approx(
+            [gradient for _, gradient in tokens], rel=1e-4, abs=1e-7
+        )
+    assert any(gradient for tokens in found[1].values() for _, gradient in tokens)
+    shared = set(whole.metrics) - {"forks", "trained_rows"}
+    assert {name: split.metrics[name] for name in shared} == pytest.approx(
+        {name: whole.metrics[name] for name in shared}, nan_ok=True
+    )
+
+
+def test_denominators_count_whole_iterations_by_tokens_rollouts_or_a_constant(make_trajectory: Make) -> None:
+    """3 + 3 tokens with a signal, 2 without, one attempt that wrote nothing (slime 365: a wrong denominator)."""
+    silent = make_trajectory((1, 2), ((0, 1, 2),), name="c/2", task="c")
+    silent = replace(silent, rows=(TokenRow((1, 2), (), ()),))
+    groups = [
+        _simple(make_trajectory, [1.0, 0.0], task="a", length=3),
+        _group(
+            [
+                (_attempt(make_trajectory, [1], name="c/0", task="c"), [1.0]),
+                (_attempt(make_trajectory, [1], name="c/1", task="c"), None),
+                (silent, [1.0]),
+            ],
+            task="c",
+        ),
+    ]
+    found = {}
+    for aggregation, constant in (("token_mean", None), ("sequence_mean", None), ("constant", 10)):
+        objective = ObjectiveSettings(aggregation=aggregation, constant_tokens=constant)  # type: ignore[arg-type]
+        unit = _unit(groups, settings_of(objective=objective, minibatches=2))
+        ((stream,),) = unit.minibatches
+        scales = [None if row.scales is None else row.scales.tolist() for row in stream.rows]
+        found[aggregation] = (stream.denominator, scales[0])
+    assert found["token_mean"] == (8 / 2, None)
+    assert found["sequence_mean"] == (4 / 2, pytest.approx([1 / 3] * 3))
+    assert found["constant"] == (4 * 10 / 2, None)
+
+
+def test_neither_the_order_of_groups_nor_of_their_members_matters(make_trajectory: Make) -> None:
+    for settings in ALL.values():
+        groups = [
+            _simple(make_trajectory, [1.0, 0.0, None, 0.3], task="a", length=2),
+            _simple(make_trajectory, [0.5, 0.1], task="b", length=3),
+        ]
+        turned = [replace(group, members=tuple(reversed(group.members))) for group in reversed(groups)]
+        one, other = (_first(_unit(each, settings, **_further(settings))) for each in (groups, turned))
+        expected, found = _by_token(one), _by_token(other)
+        assert found[0] == pytest.approx(expected[0], rel=1e-5, abs=1e-7)
+        for name, tokens in expected[1].items():
+            assert [gradient for _, gradient in found[1][name]] == pytest.approx(
+                [gradient for _, gradient in tokens], rel=1e-4, abs=1e-7
+            )
+
+
+def test_turns_that_earn_nothing_stay_with_their_rollout(make_trajectory: Make) -> None:
+    """γ = .5: returns 0 and .75 + .5·.5 = 1, baseline .5; b's second turn earns .5 from then on, advantage 0.
+
+    Its row has no gradient of its own, but counts in the ratio of its sequence. What is reported is undiscounted.
+    """
+    attempts = [
+        (_split(_attempt(make_trajectory, [1, 1], name="a")), [0.0, 0.0]),
+        (_split(_attempt(make_trajectory, [1, 1], name="b")), [0.75, 0.5]),
+    ]
+    unit = _unit([_group(attempts)], settings_of(objective=GSPO, advantage=AdvantageSettings(gamma=0.5)))
+    rows = [row for row in unit.minibatches[0][0].rows if row.trajectory_id == "b"]
+    assert [row.weights.tolist() for row in rows] == [[0.5], [0.0]]
+    assert unit.metrics["mean_return"] == (0.75 + 0.5) / 2
+
+
+def test_one_token_rollouts_of_all_objectives_have_a_gradient(make_trajectory: Make) -> None:
+    for settings in ALL.values():
+        unit = _unit([_simple(make_trajectory, [1.0, 0.0], task="a")], settings, **_further(settings))
+        _, gradients = _by_token(unit.minibatches[0][0])
+        assert all(math.isfinite(gradient) for each in gradients.values() for _, gradient in each)
+        assert set(gradients) == {"a/0", "a/1"}
+
+
+def test_passes_use_every_rollout_again_in_another_order(make_trajectory: Make) -> None:
+    groups = [_simple(make_trajectory, [1.0, 0.0], task=str(index)) for index in range(6)]
+    unit = _unit(groups, settings_of(minibatches=3, passes=2))
+    parts = [{row.trajectory_id[0] for row in minibatch[0].rows} for minibatch in unit.minibatches]
+    assert [len(each) for each in parts] == [2] * 6
+    for half in (parts[:3], parts[3:]):
+        assert set().union(*half) == set("012345")
+    assert parts[:3] != parts[3:]
+    once = _unit(groups, settings_of(minibatches=3)).minibatches
+    assert [{row.trajectory_id[0] for row in minibatch[0].rows} for minibatch in once] == parts[:3]
+
+
+def test_with_a_divergence_term_nothing_is_left_out(make_trajectory: Make) -> None:
+    """Without it, groups without a signal have no gradient at all; with it they hold the model where it was."""
+    groups = [
+        _simple(make_trajectory, [1.0, 0.0], task="a"),
+        _simple(make_trajectory, [1.0, 1.0], task="b"),
+        _simple(make_trajectory, [None, 1.0], task="c"),
+    ]
+    settings = settings_of(objective=ObjectiveSettings(kl=KlSettings(0.1, "k2")))
+    unit = _unit(groups, settings, **_further(settings))
+    assert unit.metrics["trained_rows"] == 6
+    _, gradients = _by_token(unit.minibatches[0][0])
+    assert all(gradient != 0 for each in gradients.values() for _, gradient in each)
+    assert _unit(groups, PLAIN).metrics["trained_rows"] == 2
+
+
+def test_skipping_what_has_no_signal_is_exact_without_a_divergence_term(make_trajectory: Make) -> None:
+    """The same loss and gradient as with all rows computed."""
+    signal = _simple(make_trajectory, [1.0, 0.0], task="a", length=2)
+    silent = _simple(make_trajectory, [1.0, 1.0], task="b", length=3)
+    for settings in (ALL["token mean"], ALL["gspo"], ALL["cispo"], ALL["constant"]):
+        ((stream,),) = _unit([signal, silent], settings).minibatches
+        everything = [
+            *stream.rows,
+            *(
+                replace(row, weights=row.weights * 0)
+                for row in _unit([_simple(make_trajectory, [1.0, 0.0], task="b", length=3)], settings)
+                .minibatches[0][0]
+                .rows
+            ),
+        ]
+        skipped, whole = _by_token(stream), _by_token(replace(stream, rows=everything))
+        assert whole[0] == pytest.approx(skipped[0], rel=1e-6)
+        assert {name: whole[1][name] for name in skipped[1]} == skipped[1]
+        assert all(gradient == 0 for name in ("b/0", "b/1") for _, gradient in whole[1][name])
+
+
+def test_adaptive_coefficient_moves_from_iteration_to_iteration_and_can_be_resumed(make_trajectory: Make) -> None:
+    """Sampler and reference differ by .2 at each token: KL = e^.2 − 1.2 = .0214; target .01 asks for more."""
+    group = _simple(make_trajectory, [1.0, 0.0], task="a", length=2)
+    kl = KlSettings(0.2, target=0.01, horizon=100)
+
+    def reference(rows: Sequence[TrainingRow]) -> list[FloatArray]:
+        return [row.old_logprobs + np.float32(0.2) for row in rows if row.old_logprobs is not None]
+
+    def algorithm() -> PolicyGradient:
+        return PolicyGradient(
+            lambda _: [group], settings_of(objective=ObjectiveSettings(kl=kl)), 0, reference=reference
+        )
+
+    first = algorithm()
+    coefficients = [first.unit(index).metrics["kl_coefficient"] for index in range(3)]
+    factor = 1 + 0.2 * 2 / 100
+    assert coefficients == pytest.approx([0.2, 0.2 * factor, 0.2 * factor**2])
+    assert first.state() == pytest.approx({"kl_coefficient": 0.2 * factor**3})
+    second = algorithm()
+    second.load_state(first.state())
+    assert second.unit(3).metrics == first.unit(3).metrics
+
+
+def test_without_anything_to_remember_the_state_is_empty(make_trajectory: Make) -> None:
+    algorithm = PolicyGradient(lambda _: [_simple(make_trajectory, [1.0, 0.0], task="a")], PLAIN, 0)
+    algorithm.unit(0)
+    assert not algorithm.state()
+    algorithm.load_state(algorithm.state())
+
+
+def test_recomputed_logprobs_become_the_old_ones_and_corrections_follow(make_trajectory: Make) -> None:
+    """The trainer finds every token e^.5 times as likely as the sampler did: min(w, 1.2) = 1.2."""
+
+    def scorer(rows: Sequence[TrainingRow]) -> list[FloatArray]:
+        return [row.old_logprobs + np.float32(0.5) for row in rows if row.old_logprobs is not None]
+
+    group = _simple(make_trajectory, [1.0, 0.0], task="a", length=2)
+    unit = _unit([group], settings_of(mismatch=MismatchSettings("token", 1.2)), scorer=scorer)
+    for row in unit.minibatches[0][0].rows:
+        assert row.old_logprobs is not None and row.corrections is not None
+        assert row.old_logprobs.tolist() == pytest.approx([0.4, 0.3])
+        assert row.corrections.tolist() == pytest.approx([1.2, 1.2])
+    assert unit.metrics["mismatch_weight_mean"] == pytest.approx(math.exp(0.5))
+    assert unit.metrics["mismatch_ess"] == pytest.approx(1.0)
+    silent = _unit(
+        [_simple(make_trajectory, [1.0, 1.0], task="a")], settings_of(mismatch=MismatchSettings()), scorer=scorer
+    )
+    assert not silent.minibatches
+
+
+def _refills(make: Make, script: Mapping[int, Sequence[ScoredGroup]]) -> tuple[list[tuple[int, int]], object]:
+    asked: list[tuple[int, int]] = []
+
+    def refill(iteration: int, attempt: int) -> Sequence[ScoredGroup]:
+        asked.append((iteration, attempt))
+        return script[attempt]
+
+    return asked, refill
+
+
+def test_groups_without_a_signal_are_replaced_until_there_are_enough(make_trajectory: Make) -> None:
+    """First round 1 of 2 informative, second 0 of 1, third 2 of 2: enough; the surplus is used."""
+    make = make_trajectory
+    first = [_simple(make, [1.0, 0.0], task="a"), _simple(make, [1.0, 1.0], task="b", length=5)]
+    script = {
+        1: [_simple(make, [0.0, 0.0], task="c", length=2)],
+        2: [_simple(make, [0.0, 1.0], task="d", length=3), _simple(make, [1.0, 0.0], task="e")],
+        3: [_simple(make, [1.0, 0.0], task="f")],
+    }
+    asked, refill = _refills(make, script)
+    settings = settings_of(dynamic_sampling=DynamicSamplingSettings(max_rounds=4))
+    unit = _unit(first, settings, refill=refill)
+    assert asked == [(0, 1), (0, 2)]
+    ((stream,),) = unit.minibatches
+    assert {row.trajectory_id[0] for row in stream.rows} == {"a", "d", "e"}
+    assert stream.denominator == 2 + 6 + 2, "the groups that were replaced are no part of the batch"
+    assert unit.metrics["written_tokens"] == 2 + 10 + 4 + 6 + 2, "but what they cost is counted"
+    assert unit.metrics["groups"] == 5
+    assert unit.metrics["filtered_groups"] == 2
+    assert unit.metrics["sampling_rounds"] == 3
+    assert unit.metrics["trajectories"] == 10
+
+
+def test_refilling_ends_after_the_last_round_with_what_there_is(make_trajectory: Make) -> None:
+    make = make_trajectory
+    script = {index: [_simple(make, [1.0, 1.0], task=f"r{index}")] for index in range(1, 5)}
+    asked, refill = _refills(make, script)
+    settings = settings_of(dynamic_sampling=DynamicSamplingSettings(groups=1, max_rounds=3))
+    unit = _unit([_simple(make, [0.0, 0.0], task="a")], settings, refill=refill)
+    assert asked == [(0, 1), (0, 2)]
+    assert not unit.minibatches
+    assert unit.metrics["sampling_rounds"] == 3
+
+
+def test_enough_signal_needs_no_refill(make_trajectory: Make) -> None:
+    asked, refill = _refills(make_trajectory, {})
+    settings = settings_of(dynamic_sampling=DynamicSamplingSettings(groups=1))
+    _unit([_simple(make_trajectory, [1.0, 0.0], task="a")], settings, refill=refill)
+    assert asked == []
+
+
+def test_two_rollouts_of_one_name_are_refused(make_trajectory: Make) -> None:
+    """Their rows would count as one rollout."""
+    group = _simple(make_trajectory, [1.0, 0.0], task="a")
+    with pytest.raises(TrainingError, match="two trajectories of one iteration have the id 'a/0'"):
+        _unit([group, group], PLAIN)
+
+
+def test_what_a_setting_needs_and_what_none_needs_is_refused(make_trajectory: Make) -> None:
+    groups = [_simple(make_trajectory, [1.0, 0.0], task="a")]
+    for name, setting, settings in (
+        ("scorer", "mismatch", settings_of(mismatch=MismatchSettings())),
+        ("reference", "objective.kl", settings_of(objective=ObjectiveSettings(kl=KlSettings(0.1)))),
+        ("refill", "dynamic_sampling", settings_of(dynamic_sampling=DynamicSamplingSettings())),
+    ):
+        with pytest.raises(TrainingError, match=f"^{setting} without {name} does nothing"):
+            _unit(groups, settings)
+        with pytest.raises(TrainingError, match=f"^{name} without {setting} does nothing"):
+            _unit(groups, PLAIN, **{name: list})
+    with pytest.raises(TrainingError, match=r"leaves settings\.advantage without effect"):
+        _unit(groups, settings_of(advantage=AdvantageSettings(gamma=0.5)), advantage=GroupRelative())

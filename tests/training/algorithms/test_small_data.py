@@ -1,0 +1,67 @@
+"""A handful of tasks is learned with the reward for it, and not with its controls."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import PreTrainedModel
+
+from upturn.rewards.acceptance import random_acceptance
+from upturn.training import OptimiserSettings, ScoredGroup
+from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.small_data import SMALL_DATA
+from upturn.training.policy_settings import KlSettings
+
+
+def _trained(task: Any, reward: Callable[[Any], float], tmp_path: Path, *, iterations: int) -> float:
+    """The exact expected true reward after training on another one."""
+
+    def collect(iteration: int, /) -> list[ScoredGroup]:
+        return [
+            replace(group, members=tuple(replace(each, turn_rewards=(reward(each),)) for each in group.members))
+            for group in task.collect(iteration)
+        ]
+
+    base = SMALL_DATA.settings
+    kl = replace(base.objective.kl or KlSettings(1.0), coefficient=1e-3)  # a toy is meant to go far
+    settings = replace(
+        base,
+        objective=replace(base.objective, kl=kl),
+        iterations=iterations,
+        optimiser=OptimiserSettings(learning_rate=1e-2),
+        evaluate_every=None,
+        patience=None,
+        keep="final",
+    )
+    run_grpo(task.model, collect, settings, seed=0, run_dir=tmp_path)
+    return float(task.score(0))
+
+
+@pytest.fixture
+def task(tiny_model: Callable[..., PreTrainedModel], copy_task: Callable[..., Any]) -> Any:
+    """Ten tasks, 16 attempts each; guessing succeeds 1 time in 20."""
+    return copy_task(tiny_model(), symbols=range(3, 13), attempts=16)
+
+
+def test_ten_tasks_are_learned_from_acceptance(task: Any, tmp_path: Path) -> None:
+    assert _trained(task, lambda each: each.turn_rewards[0] / 1.1, tmp_path, iterations=45) >= 0.95
+
+
+def test_a_random_reward_of_the_same_rate_teaches_nothing(task: Any, tmp_path: Path) -> None:
+    drawn = 0
+
+    def coin(each: Any) -> float:
+        nonlocal drawn
+        drawn += 1
+        return random_acceptance(replace(each.trajectory, seed=drawn), rate=0.05, seed=1)
+
+    assert _trained(task, coin, tmp_path, iterations=15) < 0.3
+
+
+def test_each_departure_has_its_reason() -> None:
+    assert len(SMALL_DATA.departures) == 4
+    assert SMALL_DATA.settings.objective.kl is not None
+    assert SMALL_DATA.settings.advantage.scale == "none"
+    assert SMALL_DATA.settings.patience is not None

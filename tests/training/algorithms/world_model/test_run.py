@@ -1,0 +1,432 @@
+"""A world-model stage learns a world with a known answer, sees through boilerplate, and resumes without a trace."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedModel
+
+from upturn.errors import ConfigError, TrainingError
+from upturn.models import SPECIAL_TOKENS, CompactRenderer, Generation, GenerationRequest
+from upturn.models.engine import LocalEngine
+from upturn.models.observation import RenderedObservations
+from upturn.records import Action, Observation, TokenRow, Trajectory, Turn, WrittenSpan
+from upturn.training import GrpoSettings, OptimiserSettings, SftSettings
+from upturn.training.advantages import AdvantageSettings
+from upturn.training.algorithms.sft import held_out_loss, run_sft
+from upturn.training.algorithms.world_model.prediction import (
+    Foresight,
+    Predictor,
+    assessed_lift,
+    foresight,
+    together,
+    unknown,
+)
+from upturn.training.algorithms.world_model.run import Predictions, run_world_model
+from upturn.training.algorithms.world_model.settings import EasySettings, WorldModelSettings
+from upturn.training.data.transition import Transition, most_common, observation_rows, transitions_of
+from upturn.training.distributed.weights import copied, put_back, weight_tensors
+from upturn.training.optimisation.trainer import Trainer
+from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
+from upturn.training.row import supervised_rows
+from upturn.training.runs import read_curve
+from upturn.training.runs.curve import CurvePoint
+from upturn.training.runs.run_folder import CURVE_FILE, read_description
+
+COLOURS = ("jet", "red", "sky", "tan")
+"""What the lamp shows after each of its buttons: the whole world."""
+PRACTICE = GrpoSettings(
+    iterations=70,
+    minibatches=1,
+    objective=ObjectiveSettings(kl=KlSettings(0.001)),
+    advantage=AdvantageSettings(scale="std"),
+    optimiser=OptimiserSettings(learning_rate=3e-3),
+    evaluate_every=35,
+    keep="final",
+    checkpoint_every=100,
+)
+SETTINGS = WorldModelSettings(transitions_per_iteration=4, attempts=16, practice=PRACTICE)
+Model = Callable[..., PreTrainedModel]
+
+
+def _presses() -> tuple[Transition, ...]:
+    return tuple(each for each in _world() if each.tool == "l.press")
+
+
+@cache
+def _renderer() -> CompactRenderer:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
+    return CompactRenderer(tokenizer)
+
+
+@cache
+def _observations() -> RenderedObservations:
+    return RenderedObservations(_renderer())
+
+
+def _walk(button: int, shown: str) -> Trajectory:
+    """A press, what the lamp shows, and the end: ``done``, always."""
+    task, actions = Observation("x"), (Action("l", "abcd"[button] * 4), Action("user", "finish"))
+    answers = (Observation(shown), Observation("done"))
+    tokens, spans = list(_renderer().open(task)), []
+    for number, (action, answer) in enumerate(zip(actions, answers, strict=True)):
+        written = _renderer().write(action)
+        spans.append(WrittenSpan(number, len(tokens), len(tokens) + len(written)))
+        tokens += written
+        if number == 0:
+            tokens += _renderer().extend(answer)
+    turns = (Turn(task, "", replace(actions[0], operation="press")), Turn(answers[0], "", actions[1]))
+    row = TokenRow(tuple(tokens), tuple(spans), (-1.0,) * sum(span.stop - span.start for span in spans))
+    return Trajectory(f"{button}/{shown}", f"{button}", "a@1", turns, answers[1], "finished", "sampled", (row,))
+
+
+@cache
+def _world() -> tuple[Transition, ...]:
+    """Eight transitions: each button once, and the end after each."""
+    return transitions_of([_walk(number, shown) for number, shown in enumerate(COLOURS)], _observations()).found
+
+
+_GUESSING: dict[str, torch.Tensor] = {}
+Guessing = Callable[[], PreTrainedModel]
+
+
+@pytest.fixture
+def guessing(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> Guessing:
+    """A model that learned from a lamp that shows another colour three times in five: it hardly knows it."""
+
+    def made() -> PreTrainedModel:
+        model = tiny_model(vocabulary=260)
+        put_back(model, _GUESSING)
+        return model
+
+    if not _GUESSING:
+        model = tiny_model(vocabulary=260)
+        pairs = [(button, shown) for button in range(4) for shown in COLOURS]
+        every = transitions_of([_walk(*pair) for pair in pairs], _observations()).found + _world()
+        settings = SftSettings(epochs=40, batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2))
+        run_sft(model, observation_rows(every), settings, seed=0, run_dir=tmp_path_factory.mktemp("guessing"))
+        _GUESSING.update(copied(weight_tensors(model)))
+    return made
+
+
+def _predictor(model: PreTrainedModel) -> Predictor:
+    return Predictor(LocalEngine(model, slots=64, max_length=64), _observations())
+
+
+def _rate(model: PreTrainedModel) -> float:
+    """The exact probability of a right prediction at temperature 1, over the buttons."""
+    rows = observation_rows(_presses())
+    return float(np.mean([np.exp(each.sum()) for each in Trainer(model, OptimiserSettings()).score(rows)]))
+
+
+class _Says:
+    """A sampler that always writes the same observation."""
+
+    def __init__(self, text: str) -> None:
+        self._ids = _observations().write(Observation(text))
+        self.refreshed = 0
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+
+    def release(self, session: str) -> None:
+        pass
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        return Generation(self._ids, (0.0,) * len(self._ids), "stop", "weights")
+
+
+class _Full(_Says):
+    """A sampler whose context has no room."""
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        return Generation((), (), "length", "weights")
+
+
+def _collect(
+    sampler: _Says, transitions: Sequence[Transition], settings: WorldModelSettings, *, seed: int
+) -> Predictions:
+    usual = most_common(transitions)
+    return Predictions(
+        Predictor(sampler, _observations()), transitions, settings, seed=seed, usual=usual, facts={"of": "a test"}
+    )
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
+def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, seed: int) -> None:
+    model = guessing()
+    predictor, usual = _predictor(model), most_common(_world())
+    before = _rate(model)
+    outcome = run_world_model(
+        model,
+        predictor,
+        _world(),
+        SETTINGS,
+        seed=seed,
+        run_dir=tmp_path,
+        evaluate=lambda _: assessed_lift(predictor, _presses(), usual, 0.9),
+    )
+    assert before < 0.3
+    assert _rate(model) >= 0.95
+    assert (outcome.final_score, outcome.units) == (0.75, 70)
+    first, *_, last = curve = read_curve(tmp_path / CURVE_FILE)
+    assert [first.metrics[name] for name in ("held_out_usual", "score_tasks")] == [0.25, 4.0]
+    assert [last.metrics[name] for name in ("held_out_right", "held_out_similarity")] == [1.0, 1.0]
+    assert {point.metrics["groups"] for point in curve[1:]} == {4.0}, "the end, always 'done', is not learned"
+
+
+def test_saying_what_a_tool_usually_says_has_no_lift() -> None:
+    world, usual = _world(), most_common(_world())
+    assert usual == {"l.press": "jet", "user.finish": "done"}
+    says_jet = Predictor(_Says("jet"), _observations())
+    found = foresight(says_jet, world, usual, threshold=0.9)
+    assert found == {"l.press": Foresight(0.25, 0.25, 0.25, 4), "user.finish": Foresight(0.0, 1.0, 0.0, 4)}
+    assert found["l.press"].lift == 0.0
+    assert together(found.values()) == Foresight(0.125, 0.625, 0.125, 8)
+    assert together(found.values()).lift == -0.5
+    unseen = foresight(says_jet, world[:1], {}, threshold=0.9)
+    assert unseen == {"l.press": Foresight(1.0, 0.0, 1.0, 1)}
+
+
+def test_predictions_are_attempts_of_one_turn_with_the_tokens_as_written() -> None:
+    (press, *_) = world = _world()
+    sampler = _Says("jet")
+    ((first, second), *_) = Predictor(sampler, _observations()).predict(world, 2, key="k", seed=1)
+    written = _observations().write(Observation("jet"))
+    assert first.trajectory.rows == (
+        TokenRow(
+            press.prompt_ids + written,
+            (WrittenSpan(0, len(press.prompt_ids), len(press.prompt_ids) + 4),),
+            (0.0,) * 4,
+        ),
+    )
+    assert first.trajectory.id != second.trajectory.id
+    assert (first.trajectory.task_id, first.trajectory.temperature) == (press.id, 1.0)
+    assert first.trajectory.turns[0].text == "jet"
+    assert first.similarity == second.similarity == 1.0
+    assert sampler.refreshed == 1
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(0.5, 1.0), (0.75, 1.0), (0.76, 0.0)])
+def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: float) -> None:
+    """Three of four words are right: 2·3/(4 + 4)."""
+    (transition,) = transitions_of([_walk(0, "a b c d")], _observations()).found[:1]
+    settings = replace(SETTINGS, threshold=threshold, attempts=2)
+    collect = _collect(_Says("a b c x"), [transition], settings, seed=0)
+    (group,) = collect(0)
+    assert [member.turn_rewards for member in group.members] == [(expected,)] * 2
+    assert group.task.family == "l.press"
+    assert collect.metrics() == {
+        "prediction_usual": 1.0,
+        "prediction_lift": expected - 1.0,
+        "prediction_similarity": 0.75,
+    }
+
+
+def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
+    def tasks(collect: Predictions, iteration: int) -> list[str]:
+        return [group.task.id for group in collect(iteration)]
+
+    def made(seed: int) -> Predictions:
+        settings = replace(SETTINGS, transitions_per_iteration=3, attempts=2)
+        return _collect(_Says("jet"), _world(), settings, seed=seed)
+
+    straight = [tasks(made(5), iteration) for iteration in range(6)]
+    assert [len(each) for each in straight] == [3, 3, 2, 3, 3, 2]
+    for epoch in (straight[:3], straight[3:]):
+        assert sorted(name for each in epoch for name in each) == sorted(each.id for each in _world())
+    assert straight[:3] != straight[3:]
+    again = made(5)
+    assert [tasks(again, iteration) for iteration in (4, 0, 2)] == [straight[place] for place in (4, 0, 2)]
+    assert [tasks(made(6), iteration) for iteration in range(6)] != straight
+    rounds = [again(0), again.refill(0, 1), again.refill(0, 2)]
+    texts = {each.id: each.text for each in _world()}
+    came = [texts[group.task.id] for groups in rounds for group in groups]
+    assert again.metrics()["prediction_usual"] == pytest.approx(sum(text in {"jet", "done"} for text in came) / 9)
+    assert again.metrics()["prediction_similarity"] == pytest.approx(came.count("jet") / 9)
+    names = [member.trajectory.id for groups in rounds for group in groups for member in group.members]
+    assert len(names) == len(set(names)) == 18
+    assert tasks(made(5), 0) == [group.task.id for group in rounds[0]]
+    assert [group.task.id for group in made(5).refill(0, 2)] == [group.task.id for group in rounds[2]]
+
+
+def test_what_the_model_knows_already_is_left_out() -> None:
+    predictor, world = Predictor(_Says("red"), _observations()), _world()
+    left = unknown(predictor, world, 0.9, EasySettings(rate=1.0, attempts=3))
+    assert [each.text for each in left] == ["jet", "done", "done", "sky", "done", "tan", "done"]
+    with pytest.raises(TrainingError, match="predicts all 1 transitions right in at least 50% of 3 predictions"):
+        unknown(predictor, [each for each in world if each.text == "red"], 0.9, EasySettings(0.5, 3))
+
+
+class _InterruptedError(Exception):
+    """What a test stops a run with."""
+
+
+EVERYTHING = WorldModelSettings(
+    transitions_per_iteration=3,
+    attempts=4,
+    common_ratio=None,
+    warm_up=SftSettings(epochs=2, batch_rows=3),
+    practice=GrpoSettings(
+        iterations=5,
+        objective=ObjectiveSettings(kl=KlSettings(0.05, target=0.01, horizon=500)),
+        dynamic_sampling=DynamicSamplingSettings(max_rounds=2),
+        evaluate_every=2,
+        checkpoint_every=2,
+        keep="final",
+    ),
+)
+"""A warm-up, further rounds, and a coefficient that is remembered."""
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 3, 4])
+def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+    guessing: Guessing, tmp_path: Path, stop_at: int
+) -> None:
+    trained, held_out = _world()[2:], _world()[:2]
+    undisturbed, interrupted, resumed = guessing(), guessing(), guessing()
+
+    def run(model: PreTrainedModel, name: str, stop: int | None = None) -> object:
+        def tell(point: CurvePoint) -> None:
+            if point.units == stop:
+                raise _InterruptedError
+
+        return run_world_model(
+            model,
+            _predictor(model),
+            trained,
+            EVERYTHING,
+            seed=3,
+            run_dir=tmp_path / name,
+            evaluate=held_out,
+            progress=tell,
+        )
+
+    expected = run(undisturbed, "a")
+    with pytest.raises(_InterruptedError):
+        run(interrupted, "b", stop_at)
+    assert run(resumed, "b") == expected
+    ours = weight_tensors(resumed)
+    assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed).items())
+    before = weight_tensors(guessing())
+    assert any(not torch.equal(tensor, ours[name]) for name, tensor in before.items())
+
+
+def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
+    guessing: Guessing, tmp_path: Path
+) -> None:
+    settings = replace(EVERYTHING, warm_up=None, practice=replace(EVERYTHING.practice, evaluate_every=None))
+
+    def run(transitions: Sequence[Transition], chosen: WorldModelSettings) -> None:
+        model = guessing()
+        run_world_model(model, _predictor(model), transitions, chosen, seed=0, run_dir=tmp_path)
+
+    run(_world(), settings)
+    with pytest.raises(TrainingError, match="transitions is"):
+        run(_world()[1:], settings)
+    with pytest.raises(TrainingError, match="world model is"):
+        run(_world(), replace(settings, threshold=0.8))
+    assert "WordSimilarity(exact_words=4)" in read_description(tmp_path).identity["similarity"]
+
+
+def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_path: Path) -> None:
+    """Where no prediction is right nothing is learned; after a warm-up the same practice has some to compare."""
+    short = replace(SETTINGS, practice=replace(PRACTICE, iterations=1, evaluate_every=None))
+    warm_up = SftSettings(epochs=80, batch_rows=4, optimiser=OptimiserSettings(learning_rate=1e-2))
+    for name, settings, expected in (
+        ("cold", short, False),
+        ("warm", replace(short, warm_up=warm_up, easy=None), True),
+    ):
+        model = tiny_model(vocabulary=260)
+        run_world_model(model, _predictor(model), _presses(), settings, seed=0, run_dir=tmp_path / name)
+        (point,) = read_curve(tmp_path / name / CURVE_FILE)
+        assert (point.metrics["mean_return"] > 0.5) == expected  # type: ignore[operator]
+        assert (_rate(model) > 0.5) == expected
+
+
+def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: Path) -> None:
+    """Four observations, and the four walks that the model is to go on writing."""
+    short = replace(
+        SETTINGS,
+        warm_up=SftSettings(epochs=50, batch_rows=4, optimiser=OptimiserSettings(learning_rate=5e-3)),
+        easy=None,
+        practice=replace(PRACTICE, iterations=1, evaluate_every=None),
+    )
+    acting = supervised_rows(_walk(number, shown) for number, shown in enumerate(COLOURS))
+    losses = {}
+    for name, rehearsal in (("without", ()), ("with", acting)):
+        model = guessing()
+        run_sft(model, acting, SftSettings(epochs=30), seed=0, run_dir=tmp_path / name / "acting")
+        losses["before", name] = held_out_loss(Trainer(model, OptimiserSettings()), acting)
+        run_world_model(
+            model, _predictor(model), _presses(), short, seed=0, run_dir=tmp_path / name, rehearsal=rehearsal
+        )
+        losses["after", name] = held_out_loss(Trainer(model, OptimiserSettings()), acting)
+        assert _rate(model) > 0.7
+    assert losses["after", "without"] > 2 * losses["before", "without"]
+    assert losses["after", "with"] <= losses["before", "with"]
+
+
+def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: Path) -> None:
+    model = guessing()
+    predictor = Predictor(_Says("jet"), _observations())
+
+    def run(transitions: Sequence[Transition], who: Predictor = predictor, **further: object) -> None:
+        run_world_model(model, who, transitions, SETTINGS, seed=0, run_dir=tmp_path, **further)  # type: ignore[arg-type]
+
+    ends = [each for each in _world() if each.tool == "user.finish"]
+    with pytest.raises(TrainingError, match="there are no transitions to learn from"):
+        run([], evaluate=lambda _: 0.0)
+    with pytest.raises(
+        TrainingError, match=r"each tool of the 4 transitions gives one output only: there is nothing to predict"
+    ):
+        run(ends, evaluate=lambda _: 0.0)
+    with pytest.raises(TrainingError, match="4 of 4 held-out transitions, such as '0/jet/0'"):
+        run(_world(), evaluate=_presses())
+    with pytest.raises(TrainingError, match="evaluate_every=35 with no evaluate function"):
+        run(_world())
+    with pytest.raises(
+        TrainingError, match=r"not one of 32 predictions could be written, the first for: token_limit\."
+    ):
+        run(_world(), Predictor(_Full(""), _observations()), evaluate=lambda _: 0.0)
+    with pytest.raises(
+        TrainingError, match=r"none of the 2 held-out transitions is of a tool that is learned \('l\.press"
+    ):
+        run([*_presses(), *ends[:2]], evaluate=ends[2:])
+    rehearsal = observation_rows(ends)
+    with pytest.raises(TrainingError, match="4 rows to rehearse would do nothing with warm_up=None"):
+        run(_world(), evaluate=lambda _: 0.0, rehearsal=rehearsal)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"threshold": 0.4}, r"threshold must be in \[0\.5, 1\], got 0\.4"),
+        ({"threshold": 1.1}, r"threshold must be in \[0\.5, 1\], got 1\.1"),
+        ({"attempts": 1}, "attempts must be at least 2, to be compared, got 1"),
+        ({"transitions_per_iteration": 0}, "transitions_per_iteration must be at least 1, got 0"),
+        ({"common_ratio": -1.0}, r"common_ratio must be 0 or more, or None \(all stay\), got -1\.0"),
+        ({"practice": GrpoSettings(advantage=AdvantageSettings("turn"))}, "a prediction is a single one"),
+        ({"practice": GrpoSettings(advantage=AdvantageSettings(is_shaped=True))}, "predictions have no potentials"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        WorldModelSettings(**changes)  # type: ignore[arg-type]
+
+
+def test_easy_settings_are_checked_together() -> None:
+    with pytest.raises(
+        ConfigError, match=r"(?s)easy\.rate must be in \(0, 1\], got 0.*easy\.attempts must be at least 1"
+    ):
+        EasySettings(rate=0, attempts=0)

@@ -1,0 +1,92 @@
+"""What stored trajectories can train: counted by the reason that keeps them from more."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from upturn.records import Task, TokenRow, Trajectory
+from upturn.training import ScoredTrajectory
+from upturn.training.advantages import GroupRelative
+from upturn.training.data.usability import REASONS, Freshness, Usability, groups_of, told, usable_for
+
+Make = Callable[..., Trajectory]
+
+
+def _log(make: Make) -> list[Trajectory]:
+    """Two tasks; by name: what is the matter with each."""
+
+    fine = replace(make(name="fine", task="t"), model_version="v2")
+    (row,) = fine.rows
+    return [
+        fine,
+        replace(fine, id="fine too"),
+        replace(fine, id="alone", task_id="other"),
+        replace(fine, id="old", model_version="v0"),
+        replace(fine, id="foreign", model_version="somebody's"),
+        replace(fine, id="hot", temperature=0.7),
+        replace(fine, id="bare", rows=(TokenRow(row.token_ids, row.spans, ()),)),
+        replace(make(origin="rendered", name="rendered", task="t"), temperature=None),
+        replace(fine, id="text only", rows=()),
+    ]
+
+
+def test_logs_are_counted_by_what_they_can_train(make_trajectory: Make) -> None:
+    found = usable_for(_log(make_trajectory))
+    assert found["sft"] == found["kto"] == Usability(8, {"no_tokens": 1})
+    assert found["dpo"] == Usability(7, {"no_tokens": 1, "alone": 1})
+    assert found["policy_gradient"] == Usability(
+        4, {"no_tokens": 1, "rendered": 1, "no_logprobs": 1, "temperature": 1, "alone": 1}
+    )
+
+
+def test_with_a_bound_on_age_old_and_unknown_weights_are_counted_too(make_trajectory: Make) -> None:
+    bound = Freshness(("v0", "v1", "v2"), max_age=1)
+    found = usable_for(_log(make_trajectory), freshness=bound)
+    assert found["policy_gradient"].usable == 2
+    assert found["policy_gradient"].left_out["stale"] == found["policy_gradient"].left_out["unknown_weights"] == 1
+    assert found["dpo"] == usable_for(_log(make_trajectory))["dpo"]
+    assert usable_for(_log(make_trajectory), freshness=bound._replace(max_age=2))["policy_gradient"].usable == 3
+
+
+def test_a_log_of_somebody_elses_words_trains_everything_but_a_policy_gradient(make_trajectory: Make) -> None:
+    log = [make_trajectory(origin="rendered", name=str(at), temperature=None) for at in range(3)]
+    found = usable_for(log)
+    assert {way: each.usable for way, each in found.items()} == {"sft": 3, "dpo": 3, "kto": 3, "policy_gradient": 0}
+    assert told(found)[-2:] == [
+        "offline can learn from 0 of 3 attempts",
+        f"  3 left out: {REASONS['rendered']}",
+    ]
+
+
+def test_no_log_trains_nothing() -> None:
+    assert list(usable_for([]).values()) == [Usability(0, {})] * 4
+
+
+def test_grouping_by_outcome_would_teach_nothing_and_by_task_does(make_trajectory: Make) -> None:
+    attempts = [
+        (Task(task, "", "", ""), ScoredTrajectory(make_trajectory(name=f"{task}{reward}", task=task), (reward,)))
+        for task in ("one", "two")
+        for reward in (0.0, 1.0)
+    ]
+    groups = groups_of(attempts)
+    assert [(group.task.id, len(group.members)) for group in groups] == [("one", 2), ("two", 2)]
+    advantages = [GroupRelative()(group).turns for group in groups]
+    assert advantages == [((-0.5,), (0.5,))] * 2
+    winners = replace(groups[0], members=(groups[0].members[1], groups[1].members[1]))
+    assert GroupRelative()(winners).turns == ((0.0,), (0.0,))
+    assert not GroupRelative()(winners).is_informative
+
+
+@pytest.mark.parametrize(("version", "age"), [("v2", 0), ("v0", 2)])
+def test_ages_are_counted_in_versions(make_trajectory: Make, version: str, age: int) -> None:
+    assert Freshness(("v0", "v1", "v2"), 0).age(replace(make_trajectory(), model_version=version)) == age
+
+
+def test_choosing_tasks_and_sorting_logs_load_no_torch() -> None:
+    """A command that only says what would be trained starts fast."""
+    light = ("stored", "offline_settings", "mixture_settings", "curriculum_collect")
+    code = f"import sys, {', '.join(f'upturn.training.{name}' for name in light)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

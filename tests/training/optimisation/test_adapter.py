@@ -1,0 +1,182 @@
+"""Training a LoRA adapter in place of a model: what is drawn, what moves, what is saved."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from upturn.errors import ModelError, TrainingError
+from upturn.models.engine import weights_hash
+from upturn.records import Trajectory
+from upturn.training import OptimiserSettings, SftSettings, supervised_rows
+from upturn.training.adapter_settings import AdapterSettings
+from upturn.training.algorithms.sft import run_sft
+from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.optimisation.adapter import adapt, merged, save_adapter
+from upturn.training.runs.curve import CurvePoint
+from upturn.training.runs.model_folder import load_version, save_version
+
+peft = pytest.importorskip("peft", reason="the extra lora is not installed")
+
+Model = Callable[..., PreTrainedModel]
+Make = Callable[..., Trajectory]
+LINEAR = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+PLAN = SftSettings(epochs=4, batch_rows=2, optimiser=OptimiserSettings(learning_rate=1e-2), checkpoint_every=1)
+
+
+def _adapted(tiny_model: Model, settings: AdapterSettings = AdapterSettings(2, seed=5)) -> PreTrainedModel:  # noqa: B008
+    model = tiny_model()
+    adapt(model, settings)
+    return model
+
+
+def _trained(model: PreTrainedModel, make: Make, folder: Path, **more: Any) -> PreTrainedModel:
+    sequences = ((1, 3, 9, 4, 7, 2), (1, 4, 11, 8, 2), (1, 5, 15, 10, 6, 12, 2), (1, 6, 3, 3, 2))
+    rows = supervised_rows(
+        make(tokens, ((0, 2, len(tokens)),), origin="rendered", name=f"t{index}")
+        for index, tokens in enumerate(sequences)
+    )
+    run_sft(model, rows, PLAN, seed=0, run_dir=folder, **more)
+    return model
+
+
+def test_a_seed_decides_the_adapter_and_torchs_own_generator_is_left_alone(tiny_model: Model) -> None:
+    model = tiny_model()
+    torch.manual_seed(8)
+    before = torch.get_rng_state()
+    adapt(model, AdapterSettings(2, seed=5))
+    assert torch.equal(torch.get_rng_state(), before)
+    drawn = copied(weight_tensors(model))
+    torch.manual_seed(9)
+    again, other = _adapted(tiny_model), _adapted(tiny_model, AdapterSettings(2, seed=6))
+    assert all(torch.equal(tensor, drawn[name]) for name, tensor in weight_tensors(again).items())
+    differing = {name for name, tensor in weight_tensors(other).items() if not torch.equal(tensor, drawn[name])}
+    assert differing == {name for name in drawn if "lora_A" in name}
+    for name, tensor in drawn.items():
+        if "lora_B" in name:
+            assert not tensor.any()
+        elif "lora_A" in name:  # uniform in ±1/√in; 64 numbers at least all lie below .7 of it with p < 2e-10
+            bound = tensor.shape[1] ** -0.5
+            assert 0.7 * bound < float(tensor.abs().max()) <= bound
+
+
+def test_all_linear_layers_but_the_output_have_one_or_those_that_are_named(tiny_model: Model) -> None:
+    for targets, expected in (((), LINEAR), (("q_proj", "down_proj"), {"q_proj", "down_proj"})):
+        model = _adapted(tiny_model, AdapterSettings(2, targets=targets))
+        learning = {name for name, each in model.named_parameters() if each.requires_grad}
+        assert {name.split(".")[-4] for name in learning} == expected
+        assert all(".lora_A." in name or ".lora_B." in name for name in learning)
+
+
+def test_a_rank_beyond_every_layer_is_refused_before_it_fills_the_memory(tiny_model: Model) -> None:
+    """The widest layers of the tiny model map 16 to 32 and back, so 16 is the whole of them."""
+    model = tiny_model()
+    sides = [min(each.weight.shape) for name, each in model.named_modules() if name.rpartition(".")[2] in LINEAR]
+    adapt(model, AdapterSettings(max(sides)))
+    with pytest.raises(ModelError, match=rf"rank={max(sides) + 1} .* at most {max(sides)}"):
+        adapt(tiny_model(), AdapterSettings(max(sides) + 1))
+
+
+def test_layers_that_the_model_does_not_have_are_refused_with_those_it_has(tiny_model: Model) -> None:
+    for name in ("c_attn", "lm_head", "embed_tokens"):
+        with pytest.raises(
+            ModelError, match=rf"targets name '{name}', which is no linear layer .* it has: down_proj"
+        ):
+            adapt(tiny_model(), AdapterSettings(2, targets=("q_proj", name)))
+
+
+def test_without_peft_it_is_said_how_to_install_it(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ModelError, match=r"PEFT is not installed: pip install 'upturn\[lora\]'"):
+        adapt(tiny_model(), AdapterSettings(2))
+
+
+def test_alpha_scales_the_adapter_and_is_twice_the_rank_where_it_is_left_out(tiny_model: Model) -> None:
+    scales = []
+    for alpha in (None, 6):
+        model: Any = _adapted(tiny_model, AdapterSettings(4, alpha=alpha))
+        scales.append(model.model.layers[0].mlp.up_proj.scaling["default"])
+    assert scales == [2.0, 1.5]
+
+
+def test_only_the_adapter_learns_and_a_version_of_it_is_a_whole_model(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    model = _adapted(tiny_model)
+    before = copied(weight_tensors(model))
+    _trained(model, make_trajectory, tmp_path / "run")
+    changed = {name for name, tensor in weight_tensors(model).items() if not torch.equal(tensor, before[name])}
+    assert changed == {name for name in before if ".lora_" in name}
+    saved = save_version(model, tmp_path / "version")
+    whole = load_version(tmp_path / "version")
+    assert saved == weights_hash(model) == weights_hash(whole) != weights_hash(tiny_model())
+    ids = torch.tensor([[1, 3, 9, 4]])
+    with torch.no_grad():
+        torch.testing.assert_close(whole(ids).logits, model(ids).logits, atol=1e-5, rtol=0)
+    assert any(".lora_" in name for name in weight_tensors(model)), "the trained model itself stays as it was"
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers has renamed
+def test_what_peft_loads_of_a_saved_adapter_is_the_version(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    tiny_model().save_pretrained(tmp_path / "base")
+    model = tiny_model()
+    adapt(model, AdapterSettings(2), base=str(tmp_path / "base"))
+    _trained(model, make_trajectory, tmp_path / "run")
+    save_adapter(model, tmp_path / "adapter")
+    assert (
+        f'"base_model_name_or_path": "{tmp_path / "base"}"'
+        in (tmp_path / "adapter/adapter_config.json").read_text()
+    )
+    taken = peft.PeftModel.from_pretrained(tiny_model(), tmp_path / "adapter").merge_and_unload()
+    assert weights_hash(taken) == weights_hash(model)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:Model has `tie_word_embeddings=True`")
+@pytest.mark.parametrize(
+    "options", [{"target_modules": ["q_proj"], "use_dora": True}, {"target_modules": ["lm_head"]}]
+)
+def test_what_cannot_be_merged_exactly_is_not_saved_as_a_version(
+    tiny_model: Model, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    model = tiny_model()
+    model.add_adapter(peft.LoraConfig(r=2, **options))
+    with pytest.raises(TrainingError, match="cannot be merged here: only one LoRA adapter on linear layers below"):
+        save_version(model, tmp_path / "version")
+
+
+def test_a_model_without_an_adapter_is_merged_as_it_is(tiny_model: Model) -> None:
+    plain = tiny_model()
+    assert merged(plain) is plain
+
+
+def test_a_run_goes_on_bitwise_and_another_adapter_is_refused_by_name(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    straight = _trained(_adapted(tiny_model), make_trajectory, tmp_path / "straight")
+
+    def stop(point: CurvePoint) -> None:
+        if point.units == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _trained(_adapted(tiny_model), make_trajectory, tmp_path / "stopped", progress=stop)
+    for settings, named in (
+        (
+            AdapterSettings(4, seed=5),
+            "adapter is 'LoRA of rank 4 scaled by 2 on .*the checkpoint has 'LoRA of rank 2",
+        ),
+        (AdapterSettings(2, seed=6), "initial adapter is "),
+        (None, "adapter is None, the checkpoint has 'LoRA of rank 2"),
+    ):
+        model = tiny_model() if settings is None else _adapted(tiny_model, settings)
+        with pytest.raises(TrainingError, match=named):
+            _trained(model, make_trajectory, tmp_path / "stopped")
+    resumed = _trained(_adapted(tiny_model), make_trajectory, tmp_path / "stopped")
+    for name, tensor in weight_tensors(straight).items():
+        assert torch.equal(tensor, weight_tensors(resumed)[name])

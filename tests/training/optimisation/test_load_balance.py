@@ -1,0 +1,94 @@
+"""Dealing micro-batches out to processes."""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upturn.training import TrainingRow
+from upturn.training.optimisation.batch import MicroBatch, micro_batches
+from upturn.training.optimisation.load_balance import dealt, enough_for_all, smallest
+
+Batches = Callable[[int], Sequence[MicroBatch]]
+Sizes = st.lists(st.integers(1, 50), max_size=12)
+
+
+def _row(name: str, length: int, first: int = 1) -> TrainingRow:
+    positions = np.arange(first, length)
+    weights = np.ones(len(positions), dtype=np.float32)
+    return TrainingRow(name, np.full(length, hash(name) % 7, dtype=np.int64), positions, weights, None)
+
+
+def test_like_goes_with_like_and_who_has_least_gets_the_largest() -> None:
+    assert dealt([5, 9, 7, 1, 8], 2) == [[1, 0, 3], [4, 2, None]]
+
+
+def test_nothing_is_dealt_to_anybody_when_there_is_nothing() -> None:
+    assert dealt([], 3) == [[], [], []]
+
+
+@given(sizes=Sizes, ranks=st.integers(1, 5))
+def test_everything_is_dealt_once_in_equally_many_rounds(sizes: list[int], ranks: int) -> None:
+    hands = dealt(sizes, ranks)
+    assert sorted(place for hand in hands for place in hand if place is not None) == list(range(len(sizes)))
+    assert {len(hand) for hand in hands} == {-(-len(sizes) // ranks)}
+    assert not any(place is None for hand in hands for place in hand[:-1])
+
+
+@given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=6))
+def test_no_other_way_makes_rounds_shorter(sizes: list[int]) -> None:
+    def seconds(rounds: Sequence[Sequence[int]]) -> int:
+        return sum(max(sizes[place] for place in each) for each in rounds)
+
+    ours = [[place for place in each if place is not None] for each in zip(*dealt(sizes, 2), strict=True)]
+    others = (
+        [order[start : start + 2] for start in range(0, len(order), 2)]
+        for order in itertools.permutations(range(len(sizes)))
+    )
+    assert seconds(ours) == min(map(seconds, others))
+
+
+def _batches(rows: Sequence[TrainingRow]) -> tuple[list[int], Batches]:
+    asked: list[int] = []
+
+    def batches(max_tokens: int) -> Sequence[MicroBatch]:
+        asked.append(max_tokens)
+        return micro_batches(rows, max_tokens, "padded")
+
+    return asked, batches
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_a_single_micro_batch_is_divided_among_all(ranks: int) -> None:
+    rows = [_row(str(index), 11) for index in range(12)]
+    _, batches = _batches(rows)
+    found = enough_for_all(batches, 10_000, ranks)
+    assert len(found) == ranks
+    assert sorted(row.trajectory_id for batch in found for row in batch.rows) == sorted(
+        r.trajectory_id for r in rows
+    )
+
+
+def test_as_many_micro_batches_as_processes_are_left_as_they_are() -> None:
+    asked, batches = _batches([_row(str(index), 11) for index in range(4)])
+    assert len(enough_for_all(batches, 10, 3)) == 4
+    assert asked == [10]
+
+
+def test_one_rollout_is_not_cut() -> None:
+    _, batches = _batches([_row("alone", 11)])
+    assert len(enough_for_all(batches, 10_000, 4)) == 1
+
+
+def test_no_rows_give_no_micro_batches() -> None:
+    assert enough_for_all(lambda _: (), 10, 2) == ()
+
+
+def test_the_smallest_pass_ends_with_a_first_written_token() -> None:
+    batch = smallest([_row("late", 9, first=5), _row("early", 9, first=2)])
+    assert batch.input_ids.size == 2
+    assert batch.targets.size == 1
+    assert batch.rows[0].trajectory_id == "early"

@@ -1,0 +1,138 @@
+"""What makes a model unfit to be trained, or to share beginnings, is named before a step is taken."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    FalconConfig,
+    FalconForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    Lfm2Config,
+    Lfm2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    RecurrentGemmaConfig,
+    RecurrentGemmaForCausalLM,
+    RwkvConfig,
+    RwkvForCausalLM,
+)
+
+from upturn.errors import TrainingError
+from upturn.training.optimisation.model_support import random_parts, refuse_random, tree_obstacle
+
+SHAPE = {
+    "vocab_size": 20,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "intermediate_size": 16,
+}
+SMALL = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2}
+
+
+def made(family: type[PreTrainedModel], config: type, **changes: object) -> PreTrainedModel:
+    return family(config(**changes))
+
+
+FIT: dict[str, Callable[[], PreTrainedModel]] = {
+    "llama": lambda: made(LlamaForCausalLM, LlamaConfig, **SHAPE),
+    "qwen2": lambda: made(Qwen2ForCausalLM, Qwen2Config, **SHAPE),
+    "mistral": lambda: made(MistralForCausalLM, MistralConfig, **SHAPE, sliding_window=None),
+}
+RECURRENT: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
+    "mamba": (
+        lambda: made(MambaForCausalLM, MambaConfig, **SMALL, state_size=4),
+        "a layer of type 'linear_attention'",
+    ),
+    "rwkv": (lambda: made(RwkvForCausalLM, RwkvConfig, **SMALL), "RwkvForCausalLM's state"),
+    "short convolutions": (
+        lambda: made(Lfm2ForCausalLM, Lfm2Config, **SHAPE, layer_types=["conv", "full_attention"]),
+        "a layer of type 'conv'",
+    ),
+    "half recurrent": (
+        lambda: made(
+            RecurrentGemmaForCausalLM, RecurrentGemmaConfig, **SHAPE, lru_width=16, attention_window_size=8
+        ),
+        "a layer of type",
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FIT)
+def test_plain_transformers_are_fit(family: str) -> None:
+    model = FIT[family]()
+    refuse_random(model)
+    assert tree_obstacle(model, 100_000) is None
+
+
+@pytest.mark.parametrize("family", RECURRENT)
+def test_what_remembers_otherwise_than_by_attention_is_named(family: str) -> None:
+    build, said = RECURRENT[family]
+    obstacle = tree_obstacle(build(), 4)
+    assert obstacle is not None
+    assert said in obstacle
+    assert obstacle.endswith("passes on more than attention does, from one attempt to the next")
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [(nn.GRU(4, 4), "memory (GRU)"), (nn.Conv1d(4, 4, 3), "memory (Conv1d)")],
+    ids=["GRU", "Conv1d"],
+)
+def test_a_memory_that_no_configuration_speaks_of_is_found_among_the_modules(part: nn.Module, said: str) -> None:
+    model = FIT["llama"]()
+    model.add_module("memory", part)
+    assert said in (tree_obstacle(model, 4) or "")
+
+
+def test_a_convolution_over_one_token_is_no_memory() -> None:
+    model = FIT["llama"]()
+    model.add_module("projection", nn.Conv1d(4, 4, 1))
+    assert tree_obstacle(model, 4) is None
+
+
+def test_a_window_matters_only_to_rows_that_are_longer() -> None:
+    model = made(MistralForCausalLM, MistralConfig, **SHAPE, sliding_window=8)
+    assert tree_obstacle(model, 8) is None
+    assert tree_obstacle(model, 9) == "it sees a window of 8 tokens only, and there are rows of 9"
+    ignored = made(Qwen2ForCausalLM, Qwen2Config, **SHAPE, use_sliding_window=False, sliding_window=8)
+    assert tree_obstacle(ignored, 100) is None
+
+
+def test_attention_that_cannot_be_exchanged_is_named() -> None:
+    model = made(BloomForCausalLM, BloomConfig, vocab_size=20, hidden_size=16, n_layer=1, n_head=2)
+    assert "its attention cannot be exchanged" in (tree_obstacle(model, 4) or "")
+
+
+def test_dropout_is_found_as_a_module_and_where_only_the_configuration_says_so() -> None:
+    gpt = made(GPT2LMHeadModel, GPT2Config, vocab_size=20, n_embd=16, n_layer=1, n_head=2)
+    assert next(random_parts(gpt)).name == "transformer.drop"
+    falcon = made(FalconForCausalLM, FalconConfig, **SMALL, num_attention_heads=2, hidden_dropout=0.5)
+    assert not any(isinstance(module, nn.Dropout) and module.p for module in falcon.modules())
+    ids = torch.tensor([[1, 2, 3]])
+    falcon.train()
+    with torch.no_grad():
+        first, second = falcon(ids).logits, falcon(ids).logits
+    assert not torch.equal(first, second)  # it does drop out
+    with pytest.raises(TrainingError, match=r"dropout or noise \(hidden_dropout = 0\.5\).*load it with 0"):
+        refuse_random(falcon)
+
+
+def test_settings_of_heads_that_are_not_there_are_no_dropout() -> None:
+    silent = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    gpt = made(GPT2LMHeadModel, GPT2Config, vocab_size=20, n_embd=16, n_layer=1, n_head=2, **silent)
+    assert gpt.config.summary_first_dropout == 0.1
+    assert list(random_parts(gpt)) == []

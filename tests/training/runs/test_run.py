@@ -1,0 +1,294 @@
+"""A run: when it stops, what it keeps, what it leaves in its folder, and that an interruption changes nothing."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from upturn.errors import TrainingError
+from upturn.records import Trajectory
+from upturn.training import OptimiserSettings, TrainingOutcome, supervised_rows
+from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.evaluation_result import Assessment, Evaluate
+from upturn.training.losses import CrossEntropy
+from upturn.training.optimisation.trainer import Trainer
+from upturn.training.runs import read_curve
+from upturn.training.runs.curve import CurvePoint
+from upturn.training.runs.metric import UNREPEATED
+from upturn.training.runs.run import Progress, Run, RunPlace, RunPlan, identity_of
+from upturn.training.runs.run_folder import CHECKPOINT_FILE, CURVE_FILE, read_description, read_outcome
+from upturn.training.stream import State, Stream, Unit
+
+Model = Callable[..., PreTrainedModel]
+Make = Callable[..., Trajectory]
+
+
+class Forgetful:
+    """Trains on one row; how much it weighs depends on the iteration alone."""
+
+    def __init__(self, make: Make) -> None:
+        self.rows = supervised_rows([make((1, 5, 2, 7, 3), ((0, 2, 5),))])
+
+    def unit(self, index: int) -> Unit:
+        return Unit([[Stream(self.rows, CrossEntropy(), 3.0 / (1 + index % 3))]], {"mean_return": float(index)})
+
+
+class Remembering(Forgetful):
+    """How much the row weighs, and where it points, depends on all units so far: a number and a tensor."""
+
+    def __init__(self, make: Make) -> None:
+        super().__init__(make)
+        self.coefficient = 0.1
+        self.direction = torch.ones(3)
+
+    def unit(self, index: int) -> Unit:
+        self.coefficient *= 1.1 + 0.1 * (index % 2)
+        self.direction = self.direction * -0.7 + index
+        (row,) = self.rows
+        weights = self.direction.numpy().astype(np.float32) * np.float32(self.coefficient)
+        weighed = type(row)(row.trajectory_id, row.token_ids, row.positions, weights, None)
+        return Unit([[Stream([weighed], CrossEntropy(), 3.0)]], {"coefficient": self.coefficient})
+
+    def state(self) -> State:
+        return {"coefficient": self.coefficient, "direction": self.direction}
+
+    def load_state(self, state: State) -> None:
+        direction = state["direction"]
+        assert isinstance(direction, Tensor)
+        self.coefficient, self.direction = float(state["coefficient"]), direction
+
+
+class _KilledError(Exception):
+    """What a test stops a run with."""
+
+
+def _run(
+    model: PreTrainedModel,
+    algorithm: Forgetful,
+    folder: Path,
+    evaluate: Evaluate | None = None,
+    progress: Progress | None = None,
+    *,
+    units: int = 5,
+    **plan: object,
+) -> TrainingOutcome:
+    trainer = Trainer(model, OptimiserSettings(learning_rate=1e-2))
+    defaults = {"evaluate_every": None if evaluate is None else 1, "checkpoint_every": 1, "keep": "final"}
+    made = RunPlan(units=units, **{**defaults, **plan})  # type: ignore[arg-type]
+    place = RunPlace(folder, identity_of(trainer, "toy", trainer.settings))
+    return Run(trainer, algorithm, made, place, evaluate, progress).finish()
+
+
+def _is_equal(first: PreTrainedModel, second: PreTrainedModel) -> bool:
+    others = weight_tensors(second)
+    return all(torch.equal(tensor, others[name]) for name, tensor in weight_tensors(first).items())
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize("killed_at", range(6))
+def test_an_algorithm_with_a_memory_resumes_bitwise_from_every_unit(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path, killed_at: int, every: int
+) -> None:
+    undisturbed = tiny_model()
+    expected = _run(undisturbed, Remembering(make_trajectory), tmp_path / "calm", units=6, checkpoint_every=every)
+
+    def kill(point: CurvePoint) -> None:
+        if point.units == killed_at + 1:
+            raise _KilledError
+
+    with pytest.raises(_KilledError):
+        _run(
+            tiny_model(),
+            Remembering(make_trajectory),
+            tmp_path / "shaken",
+            progress=kill,
+            units=6,
+            checkpoint_every=every,
+        )
+    resumed = tiny_model()
+    found = _run(resumed, Remembering(make_trajectory), tmp_path / "shaken", units=6, checkpoint_every=every)
+    assert found == expected
+    assert _is_equal(resumed, undisturbed)
+    curves = [read_curve(tmp_path / name / CURVE_FILE) for name in ("calm", "shaken")]
+    repeated = [
+        [(point.units, {k: v for k, v in point.metrics.items() if k not in UNREPEATED}) for point in curve]
+        for curve in curves
+    ]
+    assert repeated[0] == repeated[1]
+    assert [point.units for point in curves[1]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_without_its_memory_the_same_algorithm_would_end_elsewhere(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    class Losing(Remembering):
+        def load_state(self, state: State) -> None:
+            """Forgets."""
+
+    calm, shaken = tiny_model(), tiny_model()
+    _run(calm, Remembering(make_trajectory), tmp_path / "calm", units=4)
+
+    def kill(point: CurvePoint) -> None:
+        if point.units == 3:
+            raise _KilledError
+
+    with pytest.raises(_KilledError):
+        _run(tiny_model(), Losing(make_trajectory), tmp_path / "shaken", progress=kill, units=4)
+    _run(shaken, Losing(make_trajectory), tmp_path / "shaken", units=4)
+    assert not _is_equal(calm, shaken)
+
+
+def test_a_memory_on_one_side_only_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+    _run(tiny_model(), Forgetful(make_trajectory), tmp_path / "a", units=2)
+    with pytest.raises(TrainingError, match=r"holds nothing of what the algorithm remembers \('coefficient', 'dir"):
+        _run(tiny_model(), Remembering(make_trajectory), tmp_path / "a", units=2)
+    _run(tiny_model(), Remembering(make_trajectory), tmp_path / "b", units=2)
+    with pytest.raises(
+        TrainingError, match=r"remembered \('coefficient', 'direction'\), this one remembers nothing"
+    ):
+        _run(tiny_model(), Forgetful(make_trajectory), tmp_path / "b", units=2)
+
+
+def test_a_checkpoint_of_another_model_is_refused_and_the_folder_stays_as_it_was(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    _run(tiny_model(), Forgetful(make_trajectory), tmp_path, units=2)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    for other in (tiny_model(1), tiny_model(layers=2), tiny_model(vocabulary=21)):
+        with pytest.raises(
+            TrainingError, match=r"belongs to another run: initial weights is '.*use another run folder"
+        ):
+            _run(other, Forgetful(make_trajectory), tmp_path, units=2)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def _costs(values: Sequence[tuple[float, float]]) -> Evaluate:
+    """Evaluations with these scores and costs, by units."""
+    return lambda units: Assessment(values[units][0], {"damage": values[units][1]}, tasks=20)
+
+
+def _limited(
+    model: PreTrainedModel,
+    algorithm: Forgetful,
+    folder: Path,
+    evaluate: Evaluate,
+    progress: Progress | None = None,
+) -> TrainingOutcome:
+    """Three units with ``damage`` at most .1."""
+    return _run(model, algorithm, folder, evaluate, progress, units=3, keep="best", cost_limits={"damage": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("values", "stopped", "units", "kept", "best"),
+    [
+        # the best score of all, .9, costs too much: it ends the run, and is not kept
+        ([(0.1, 0.0), (0.5, 0.1), (0.9, 0.2), (1.0, 0.0)], "limit", 2, 1, 0.5),
+        # too costly at first, then within: training cured it
+        ([(0.9, 0.3), (0.8, 0.2), (0.3, 0.1), (0.4, 0.0)], "finished", 3, 3, 0.4),
+        # never within: the weights from before training come back
+        ([(0.1, 0.3), (0.5, 0.2), (0.6, 0.2), (0.7, 0.2)], "limit", 3, 0, None),
+        # exactly at the limit is within
+        ([(0.1, 0.1), (0.2, 0.1), (0.3, 0.1), (0.2, 0.1)], "finished", 3, 2, 0.3),
+    ],
+    ids=["left the limits", "came within", "never within", "at the limit"],
+)
+def test_costs_bound_what_is_kept_and_how_long_is_trained(
+    tiny_model: Model,
+    make_trajectory: Make,
+    tmp_path: Path,
+    values: Sequence[tuple[float, float]],
+    stopped: str,
+    units: int,
+    kept: int,
+    best: float | None,
+) -> None:
+    model = tiny_model()
+    by_units = {0: copied(weight_tensors(model))}
+
+    def keep(point: CurvePoint) -> None:
+        by_units[point.units] = copied(weight_tensors(model))
+
+    outcome = _limited(model, Forgetful(make_trajectory), tmp_path, _costs(values), keep)
+    assert (outcome.stopped, outcome.units, outcome.kept_units, outcome.best_score) == (stopped, units, kept, best)
+    assert all(torch.equal(by_units[kept][name], tensor) for name, tensor in weight_tensors(model).items())
+    curve = read_curve(tmp_path / CURVE_FILE)
+    assert [(p.metrics["score"], p.metrics["cost_damage"]) for p in curve] == list(values[: units + 1])
+    assert [p.metrics["score_tasks"] for p in curve] == [20.0] * (units + 1)
+
+
+@pytest.mark.parametrize("killed_at", [1, 2, 3])
+def test_limits_hold_over_an_interruption(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path, killed_at: int
+) -> None:
+    """Never within the limits, so the weights from before training have to survive the interruption."""
+    evaluate = _costs([(0.1, 0.3), (0.5, 0.2), (0.6, 0.2), (0.7, 0.2)])
+
+    def kill(point: CurvePoint) -> None:
+        if point.units == killed_at:
+            raise _KilledError
+
+    with pytest.raises(_KilledError):
+        _limited(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, kill)
+    resumed = tiny_model()
+    outcome = _limited(resumed, Forgetful(make_trajectory), tmp_path, evaluate)
+    assert (outcome.stopped, outcome.kept_units) == ("limit", 0)
+    assert _is_equal(resumed, tiny_model())
+
+
+def test_costs_that_cannot_be_held_to_their_limits_are_refused(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    algorithm = Forgetful(make_trajectory)
+    with pytest.raises(
+        TrainingError, match=r"after 0 units gave no cost 'damage', which has a limit; it gave none"
+    ):
+        _limited(tiny_model(), algorithm, tmp_path, lambda _: 0.5)
+    with pytest.raises(TrainingError, match=r"it gave 'harm'"):
+        _limited(tiny_model(), algorithm, tmp_path, lambda _: Assessment(0.5, {"harm": 0.0}))
+    with pytest.raises(TrainingError, match=r"after 0 units gave damage nan; it must be finite"):
+        _limited(tiny_model(), algorithm, tmp_path, lambda _: Assessment(0.5, {"damage": float("nan")}))
+
+
+def test_a_folder_says_what_the_run_is_and_how_it_ended(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    def evaluate(units: int) -> Assessment:
+        assert read_outcome(tmp_path) is None
+        return Assessment(float(units), low=-1.0, high=units + 1.0, tasks=7, measure="success in unseen worlds")
+
+    outcome = _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, units=2)
+    described = read_description(tmp_path)
+    assert described.plan == RunPlan(2, 1, 1, "final")
+    assert described.identity["algorithm"] == "toy"
+    assert described.measure == "success in unseen worlds"
+    assert read_outcome(tmp_path) == outcome
+    last = read_curve(tmp_path / CURVE_FILE)[-1].metrics
+    assert (last["score"], last["score_low"], last["score_high"], last["score_tasks"]) == (2.0, -1.0, 3.0, 7.0)
+    seconds = [last[name] for name in ("collect_seconds", "update_seconds", "evaluate_seconds")]
+    assert all(value is not None and value >= 0 for value in seconds)
+
+
+def test_a_resumed_run_keeps_what_was_said_and_is_under_way_until_it_ends(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    def evaluate(units: int) -> Assessment:
+        return Assessment(0.5, measure="success" if units == 0 else "")
+
+    def kill(point: CurvePoint) -> None:
+        assert read_outcome(tmp_path) is None
+        if point.units == 1:
+            raise _KilledError
+
+    with pytest.raises(_KilledError):
+        _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, kill, units=2)
+    assert read_outcome(tmp_path) is None
+    _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, units=2)
+    assert read_description(tmp_path).measure == "success"
+    (tmp_path / CHECKPOINT_FILE).unlink()
+    with pytest.raises(_KilledError):  # begun again from the start: what ended before is not its outcome
+        _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, kill, units=2)
+    assert read_outcome(tmp_path) is None

@@ -1,0 +1,77 @@
+"""What a run is told of evaluations, stopping and keeping is refused in one wording, wherever it is told."""
+
+from collections.abc import Callable
+
+import pytest
+
+from upturn.errors import ConfigError
+from upturn.training import (
+    DpoRoundsSettings,
+    DpoSettings,
+    GrpoSettings,
+    ImitationSettings,
+    KtoSettings,
+    PpoSettings,
+    SftSettings,
+)
+from upturn.training.algorithms.mixture import MixtureSettings
+from upturn.training.runs.run_folder import RunPlan
+
+PLANNED: dict[str, Callable[..., object]] = {
+    "grpo": GrpoSettings,
+    "ppo": PpoSettings,
+    "imitation": ImitationSettings,
+    "mixture": MixtureSettings,
+    "dpo-rounds": DpoRoundsSettings,
+    "a run's plan": lambda **changes: RunPlan(**{"units": 3, "checkpoint_every": 1, **changes}),
+}
+WATCHED: dict[str, Callable[..., object]] = {
+    "sft": SftSettings,
+    "dpo": DpoSettings,
+    "kto": KtoSettings,
+    **PLANNED,
+}
+
+
+@pytest.mark.parametrize("make", WATCHED.values(), ids=WATCHED)
+def test_what_only_an_evaluation_could_act_on_is_refused_without_one(make: Callable[..., object]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make(evaluate_every=None, patience=2, keep="best")
+    assert sorted(caught.value.problems) == [
+        "keep='best' would do nothing with evaluate_every=None; set evaluate_every, or keep='final'",
+        "patience=2 would do nothing with evaluate_every=None; set evaluate_every or leave it out",
+    ]
+
+
+@pytest.mark.parametrize("make", WATCHED.values(), ids=WATCHED)
+def test_counts_below_one_are_refused(make: Callable[..., object]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make(evaluate_every=0, patience=0, keep="final", checkpoint_every=0)
+    assert sorted(caught.value.problems) == [
+        "checkpoint_every must be at least 1, got 0",
+        "evaluate_every must be at least 1 or None (never), got 0",
+        "patience must be at least 1, got 0",
+    ]
+
+
+@pytest.mark.parametrize("make", PLANNED.values(), ids=PLANNED)
+def test_targets_and_limits_need_evaluations_and_weights_that_are_held_to_them(make: Callable[..., object]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make(evaluate_every=None, keep="final", target_score=0.9, cost_limits={"harm": 0.0, "risk": 0.5})
+    assert sorted(caught.value.problems) == [
+        "cost_limits on 'harm', 'risk' would do nothing with evaluate_every=None; set evaluate_every or leave it "
+        "out",
+        "cost_limits on 'harm', 'risk' would do nothing with keep='final', which keeps weights that break them; "
+        "set keep='best'",
+        "target_score=0.9 would do nothing with evaluate_every=None; set evaluate_every or leave it out",
+    ]
+
+
+@pytest.mark.parametrize("make", PLANNED.values(), ids=PLANNED)
+def test_targets_and_limits_are_finite(make: Callable[..., object]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make(evaluate_every=1, keep="best", target_score=float("inf"), cost_limits={"harm": float("nan")})
+    assert sorted(caught.value.problems) == [
+        "cost_limits['harm'] must be finite, got nan",
+        "target_score must be finite, got inf",
+    ]
