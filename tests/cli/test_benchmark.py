@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from upturn.cli.evaluate import eval_app
 from upturn.cli.output import StoppedError
+from upturn.environments import office
 from upturn.environments.office import OfficeKit
-from upturn.environments.office import suites as benchmark
 from upturn.environments.office.suites import suite_named
 from upturn.errors import ConfigError, JournalError, UnknownNameError, WorldError
 from upturn.loop.evaluation.holdout import holdout
@@ -26,7 +26,7 @@ from upturn.records import Run, Task
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suites of four tasks."""
     monkeypatch.setattr(
-        benchmark,
+        office,
         "suite_named",
         lambda name: suite_named(name)._replace(entries=suite_named(name).entries[::29][:4]),
     )
@@ -213,7 +213,7 @@ def test_further_tasks_are_of_all_families_where_none_is_named(monkeypatch: pyte
         asked.extend(families)
         return holdout(kit, families[:1], count, seed=seed)
 
-    monkeypatch.setattr("upturn.loop.evaluation.holdout.holdout", drawn)
+    monkeypatch.setattr("upturn.loop.evaluation.holdout", drawn)
     run("--agent", "oracle", "--heldout", "1")
     assert asked == list(OfficeKit().families)
 
@@ -269,7 +269,7 @@ def test_further_tasks_go_on_where_they_were_stopped(tmp_path: Path, counting: A
 
 def test_unknown_and_drifted_suites_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     drifted = suite_named("prodbench-easy").entries[0]._replace(content="")
-    monkeypatch.setattr(benchmark, "suite_named", lambda name: suite_named(name)._replace(entries=(drifted,)))
+    monkeypatch.setattr(office, "suite_named", lambda name: suite_named(name)._replace(entries=(drifted,)))
     with pytest.raises(UnknownNameError, match="unknown suite 'easy'"):
         run("--suite", "easy", "--agent", "oracle")
     with pytest.raises(WorldError, match="1 of 1 tasks are not what was frozen"):

@@ -101,8 +101,8 @@ def test_interrupted_run_says_how_to_go_on_and_ends_like_an_undisturbed_one(
     runs = "a folder/" + 150 * "r"
     write(folder, FILE + f'[run]\ndirectory = "{runs}"\n')
     calm = printed(run("run", "--json"))
-    cycle = importlib.import_module("upturn.loop.cycle")
-    whole = cycle.run_cycle
+    loop = importlib.import_module("upturn.loop")
+    whole = loop.run_cycle
 
     def stops_in_the_second(context: Any, number: int) -> CycleOutcome:
         if number == 2:
@@ -110,9 +110,9 @@ def test_interrupted_run_says_how_to_go_on_and_ends_like_an_undisturbed_one(
         outcome: CycleOutcome = whole(context, number)
         return outcome
 
-    monkeypatch.setattr(cycle, "run_cycle", stops_in_the_second)
+    monkeypatch.setattr(loop, "run_cycle", stops_in_the_second)
     stopped = run("run")
-    monkeypatch.setattr(cycle, "run_cycle", whole)
+    monkeypatch.setattr(loop, "run_cycle", whole)
     assert (stopped.exit_code, stopped.stdout) == (130, "")
     said, _, command = stopped.stderr.splitlines()[-1].partition("upturn ")
     assert said == "stopped; resume with: "

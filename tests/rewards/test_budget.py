@@ -65,4 +65,6 @@ def test_impossible_arguments_are_refused() -> None:
 
 def test_whoever_writes_a_verifier_is_told_of_every_function() -> None:
     page = (Path(__file__).parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
-    assert [name for name in rewards.__all__ if f"`{name}`" not in page] == []
+    rooms = ("budget", "rubric", "gate", "evaluation")
+    public = [name for name in rewards.__all__ if getattr(rewards, name).__module__.endswith(rooms)]
+    assert [name for name in public if f"`{name}`" not in page] == []

@@ -18,6 +18,7 @@ def tool(load_tool: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: py
     small = benchmark.RECIPES[NAME]._replace(size=7)
     monkeypatch.setattr(benchmark, "RECIPES", {NAME: small})
     found = load_tool("freeze_suites")
+    monkeypatch.setattr(found, "RECIPES", {NAME: small})
     monkeypatch.setattr(found, "FOLDER", tmp_path / "frozen")
     monkeypatch.setattr(found, "suite_named", lambda name: read_suite((found.FOLDER / f"{name}.json").read_text()))
     return found

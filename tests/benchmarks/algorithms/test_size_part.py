@@ -45,7 +45,9 @@ def test_nothing_is_nothing(source: str) -> None:
 def test_every_file_with_a_run_of_its_own_is_counted() -> None:
     (folder,) = upturn.training.__path__
     with_runs = {
-        path.stem for path in Path(folder).glob("*.py") if "\ndef run_" in path.read_text(encoding="utf-8")
+        path.relative_to(folder).with_suffix("").as_posix()
+        for path in Path(folder).rglob("*.py")
+        if "\ndef run_" in path.read_text(encoding="utf-8")
     }
     counted = {name for names in FILES.values() for name in names}
     assert with_runs <= counted
@@ -58,7 +60,7 @@ def test_what_is_counted_is_said() -> None:
     grpo = next(each for each in results if each.name == "size_grpo")
     counted = details["counted"]
     assert isinstance(counted, dict) and isinstance(files := counted["grpo"], dict)
-    assert set(files) == {"grpo.py", "policy_gradient.py"}
+    assert set(files) == {"algorithms/grpo.py", "algorithms/policy_gradient.py"}
     assert grpo.value == sum(value for value in files.values() if isinstance(value, int))
     assert grpo.bar == "<= 150"
     assert all(each.bar is None for each in measure_size(has_bars=False)[0])

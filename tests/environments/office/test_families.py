@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from upturn.environments import office
+from upturn.environments.office import families as rooms
 from upturn.environments.office.apps.apps import APPS, operation_of
 from upturn.environments.office.generation.family import Family, joined
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
@@ -87,8 +87,8 @@ def test_every_operation_of_an_app_is_needed_by_some_family() -> None:
 
 
 def test_every_family_of_every_file_is_known_under_a_name_of_its_own() -> None:
-    names = [each.name for each in iter_modules(families.__path__)]
-    modules = [import_module(f"{families.__name__}.{name}") for name in names]
+    names = [each.name for each in iter_modules(rooms.__path__)]
+    modules = [import_module(f"{rooms.__name__}.{name}") for name in names]
     families: list[Family] = list(chain.from_iterable(module.FAMILIES for module in modules))
     assert sorted(each.name for each in families) == sorted(FAMILIES)
 

@@ -48,7 +48,7 @@ def test_workers_without_ray_are_refused_with_how_to_install_it(desk: ModuleType
 def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serving(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.models.remote.RemoteSettings", partial(RemoteSettings, retries=0))
+    monkeypatch.setattr("upturn.models.RemoteSettings", partial(RemoteSettings, retries=0))
     engine = RolloutConfig(place="engine", url=NOBODY, timeout_seconds=1.0)
     practice = GrpoConfig(iterations=1, evaluate_every=1)
     plain = desk.config(("solver",), environment=SHORT, tasks={"count": 4})
@@ -88,7 +88,7 @@ def test_the_engine_is_asked_as_configured(
         made.append(RemoteSettings(*given, **named))
         return made[-1]
 
-    monkeypatch.setattr("upturn.models.remote.RemoteSettings", make)
+    monkeypatch.setattr("upturn.models.RemoteSettings", make)
     server = engine_server.Engine(None, "w1")
     with engine_server.serving(server):
         rollouts = {
@@ -108,7 +108,7 @@ def test_an_engine_that_does_not_answer_is_named_with_what_to_do(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before any attempt: weights are handed over first."""
-    monkeypatch.setattr("upturn.models.remote.RemoteSettings", partial(RemoteSettings, retries=0))
+    monkeypatch.setattr("upturn.models.RemoteSettings", partial(RemoteSettings, retries=0))
     engine = {"place": "engine", "url": NOBODY, "folder": str(tmp_path / "handed")}
     with (
         desk.opened(tmp_path / "run", desk.config(environment=SHORT, rollouts=engine)) as context,

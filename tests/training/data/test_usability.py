@@ -87,6 +87,11 @@ def test_ages_are_counted_in_versions(make_trajectory: Make, version: str, age: 
 
 def test_choosing_tasks_and_sorting_logs_load_no_torch() -> None:
     """A command that only says what would be trained starts fast."""
-    light = ("stored", "offline_settings", "mixture_settings", "curriculum_collect")
+    light = (
+        "data.usability",
+        "algorithms.offline_settings",
+        "algorithms.mixture.settings",
+        "data.curriculum_collect",
+    )
     code = f"import sys, {', '.join(f'upturn.training.{name}' for name in light)}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
