@@ -1,4 +1,7 @@
-"""demo."""
+"""The demo: the whole loop with three agents, then a degraded model that the canary must roll back.
+
+Here: its plan, its steps, its results with their bars, and the content of its report. Start with ``demo``.
+"""
 
 from upturn.loop.demo.demo import Facts, run_demo
 from upturn.loop.demo.plan import DemoPlan, demo_config, plan_named

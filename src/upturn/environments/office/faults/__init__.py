@@ -1,4 +1,7 @@
-"""faults."""
+"""Faults of the office's apps: planned failures, the layer that injects them, and their state.
+
+Start with ``fault`` (the plan), then ``fault_layer`` (what an agent gets instead of a result).
+"""
 
 from upturn.environments.office.faults.fault import NO_FAULTS, Fault, FaultKind, FaultPlan, RateLimit
 from upturn.environments.office.faults.fault_layer import SEVERAL, Outcome, attempted

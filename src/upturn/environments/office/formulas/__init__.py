@@ -1,4 +1,8 @@
-"""formulas."""
+"""Spreadsheet formulas: parsing, evaluating, comparing.
+
+Here: the grammar, the functions, ranges and lookups, and whether two workbooks compute the same. Not here: workbooks
+and cells (``state``) and the Excel app (``apps``). Start with ``formula``, then ``calculation``.
+"""
 
 from upturn.environments.office.formulas.calculation import MAX_WORK, Key, cycle_of, shown_in, value_of, work_of
 from upturn.environments.office.formulas.comparison import sorting_key

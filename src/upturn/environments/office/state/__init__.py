@@ -1,4 +1,8 @@
-"""An office of apps over one workspace: its state, what can be done in it, and what must not. No tasks."""
+"""The office's state: mails, events, files, chats, people, and what the user was told.
+
+Immutable values and the workspace that holds them, plus diffs between two states. Not here: what changes them
+(``apps``) and formulas (``formulas``). Start with ``workspace``.
+"""
 
 from upturn.environments.office.state.address import (
     MAX_COLUMNS,

@@ -1,4 +1,7 @@
-"""mixture."""
+"""Several ways of learning in the same optimiser steps, each with its own denominator.
+
+Start with ``run``; ``parts`` holds the ready-made parts, ``settings`` the knobs.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""online_dpo."""
+"""Direct preference optimisation on pairs of the model's own fresh rollouts, in rounds.
+
+Start with ``run``; ``action_value`` values single actions with a critic.
+"""
 
 from typing import TYPE_CHECKING
 

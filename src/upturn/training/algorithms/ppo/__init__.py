@@ -1,4 +1,8 @@
-"""ppo."""
+"""Proximal policy optimisation with a critic, by turn or by token.
+
+Start with ``run``; ``gae`` and ``credit`` compute advantages, ``credit_units`` says what one step is, and
+``critic_update`` trains the critic.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""world_model."""
+"""A world-model stage: the model predicts what its environment answers and is rewarded for it.
+
+Start with ``run``; ``prediction`` samples and scores predictions, ``settings`` holds the knobs.
+"""
 
 from typing import TYPE_CHECKING
 
