@@ -1,7 +1,9 @@
 """What may import what: layers, wings, and nothing heavy or active when a module is imported."""
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,9 @@ HEAVY_FOLDERS = (
     "models/engine",
     "models/nano",
     "training",
-    "bench/sides",
-    "bench/algorithms",
     "environments/adapters/",
 )
-"""The only places whose modules may import what is heavy at their top; sides of a comparison run on their own, the
-comparison of ways of learning is imported when its command is called, and adapters are for those who have what they
+"""The only places whose modules may import heavy packages at their top; adapters are for users who have what they
 adapt to."""
 
 WATCHER = """
@@ -47,7 +46,7 @@ assert not heavy, f"importing Upturn imported {heavy}"
 
 def light_modules() -> list[str]:
     """Every module that must be cheap to import."""
-    found = []
+    found = list[str]()
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE).with_suffix("").as_posix()
         if place.startswith(HEAVY_FOLDERS) or "migrations" in place:
@@ -81,3 +80,35 @@ def test_layers_and_wings_hold() -> None:
     )
     assert done.returncode == 0, done.stdout[-3000:]
     assert "4 kept, 0 broken" in done.stdout
+
+
+def imports_past_a_face(path: Path, module: str) -> Iterator[str]:
+    """Imports of another room's modules that bypass its face.
+
+    A room is a folder; its face is its ``__init__``. A module imports modules of its own room, and of the rooms
+    around it, directly; everything else comes from faces.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("upturn."):
+            target = SOURCE.parent.joinpath(*node.module.split("."))
+            room = node.module.rpartition(".")[0]
+            if not target.is_dir() and room != "upturn" and not f"{module}.".startswith(f"{room}."):
+                yield f"{module} imports from {node.module}, not from {room}"
+
+
+def test_rooms_import_from_each_other_s_faces_only() -> None:
+    found = list[str]()
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path.name != "__init__.py" and "migrations" not in path.parts:
+            module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+            found += imports_past_a_face(path, module)
+    assert found == []
+
+
+def test_an_import_past_a_face_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("from upturn.pool.store import Pool\nfrom upturn.pool import Selection\n")
+    assert list(imports_past_a_face(path, "upturn.loop.module")) == [
+        "upturn.loop.module imports from upturn.pool.store, not from upturn.pool"
+    ]
+    assert list(imports_past_a_face(path, "upturn.pool.formats.module")) == []

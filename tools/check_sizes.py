@@ -2,12 +2,14 @@
 
 Caps keep the tail short: lines of a source file 500, of a test file 600, of a function 60; public methods of a
 class 12; parameters of a function 6 (``self`` and ``cls`` not counted). Tests have no parameter cap: fixtures are
-parameters. Exceptions stand in EXCEPTIONS, each with its reason; one that is no longer needed fails too.
+parameters. A room, that is a folder of source files, holds at most 20 of them. Exceptions stand in EXCEPTIONS, each
+with its reason; one that is no longer needed fails too.
 """
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +21,7 @@ TEST_LINES = 600
 FUNCTION_LINES = 60
 PUBLIC_METHODS = 12
 PARAMETERS = 6
+ROOM_FILES = 20
 
 EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/cli/benchmark.py:run_suites": "a command's parameters are its options",
@@ -39,6 +42,9 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/training/algorithms/sft.py:run_sft": "a run's seed, place and callbacks",
     "src/upturn/training/algorithms/world_model/run.py:run_world_model": "a run's seed, place and callbacks",
     "src/upturn/environments/one_step.py:one_step": "what a kit is made of, each option by itself",
+    "benchmarks": "one file for each benchmark and the pieces they share",
+    "src/upturn/cli": "one file for each command",
+    "src/upturn/environments/office/families": "one file for each group of task families",
     "tests/report/conftest.py:build": "one literal: the content of a whole report",
 }
 """``path`` or ``path:name`` (``path:Class.name`` for methods) to the reason why the cap does not fit there."""
@@ -74,6 +80,12 @@ def file_excesses(path: str, text: str) -> Iterator[Excess]:
         parameters = _parameters(node)
         if not is_test and parameters > PARAMETERS:
             yield Excess(place, "parameters", parameters, PARAMETERS)
+
+
+def room_excesses(paths: Iterable[str]) -> Iterator[Excess]:
+    """Rooms with more files than the cap, of these source files (relative, with ``/``)."""
+    rooms = Counter(path.rpartition("/")[0] for path in paths if not path.startswith("tests/"))
+    yield from (Excess(room, "files", files, ROOM_FILES) for room, files in rooms.items() if files > ROOM_FILES)
 
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -114,10 +126,14 @@ def problems(excesses: list[Excess], exceptions: Mapping[str, str]) -> list[str]
 def main() -> int:
     """Checks the whole tree; 1 when something is too large."""
     excesses: list[Excess] = []
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            relative = path.relative_to(ROOT).as_posix()
-            excesses.extend(file_excesses(relative, path.read_text(encoding="utf-8")))
+    paths = {
+        path.relative_to(ROOT).as_posix(): path
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+    for relative, path in paths.items():
+        excesses.extend(file_excesses(relative, path.read_text(encoding="utf-8")))
+    excesses.extend(room_excesses(paths))
     found = problems(excesses, EXCEPTIONS)
     for line in found:
         print(line, file=sys.stderr)

@@ -12,8 +12,7 @@ from upturn.config.lesson import DpoConfig
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.trainers import dpo
 from upturn.loop.trainers.expert_iteration import refuse_forking
-from upturn.loop.trainers.train_command import LESSONS
-from upturn.loop.trainers.unused_sections import check_effect
+from upturn.loop.trainers.train_command import LESSONS, check_effect
 from upturn.models import Renderer
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event, text
 from upturn.errors import StoreError
 from upturn.pool import Pool
 from upturn.pool.database import reading_engine, writing_engine
-from upturn.pool.lock import WriterLock
+from upturn.pool.store import WriterLock
 from upturn.records import Task
 
 TASKS = [Task(f"t{number}", "do " + "x" * 2000, "mail", "office") for number in range(40)]

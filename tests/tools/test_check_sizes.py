@@ -52,3 +52,11 @@ def test_exceptions_cover_and_go_stale(load_tool: Load) -> None:
     assert tool.problems([], {"src/a.py:f": "a table"}) == [
         "src/a.py:f: no longer over a cap; take it off EXCEPTIONS"
     ]
+
+
+def test_rooms_of_source_files_are_counted(load_tool: Load) -> None:
+    tool = load_tool("check_sizes")
+    twenty = [f"src/room/m{index}.py" for index in range(20)]
+    assert list(tool.room_excesses([*twenty, "src/room/inner/a.py"])) == []
+    assert list(tool.room_excesses([*twenty, "src/room/more.py"])) == [("src/room", "files", 21, 20)]
+    assert list(tool.room_excesses([each.replace("src", "tests") for each in [*twenty, "src/room/more.py"]])) == []

@@ -1,8 +1,8 @@
 """Where the wings meet: the service of tasks and the improvement cycle.
 
-Here: the service (route, run, judge, remember), the agents it runs, and one cycle as durable steps. The rooms below
-hold what a cycle is made of: ``run`` (folder, journal, context), ``rollouts``, ``evaluation``, ``trainers``, ``demo``.
-Start with ``cycle``, then ``service``.
+Here: the service (route, run, judge, remember), the agents it runs, and one cycle as durable steps. The rooms
+below hold what a cycle is made of: ``run`` (folder, journal, context), ``rollouts``, ``evaluation``,
+``trainers``, ``demo``. Start with ``cycle``, then ``service``.
 """
 
 from upturn.loop.agent_runtime import Fleet, Purpose

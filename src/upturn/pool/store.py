@@ -4,7 +4,10 @@ A write returns when it is durable. Records never change: writing an id again wi
 with other content an error; only releases and runs move on, and their earlier states are kept.
 """
 
+import fcntl
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import time
 from types import TracebackType
@@ -12,11 +15,10 @@ from typing import Self
 
 from sqlalchemy import Engine
 
-from upturn.errors import StoreError
+from upturn.errors import StoreBusyError, StoreError
 from upturn.pool.batch import BatchWriter, PoolBatch, prepare
 from upturn.pool.commit import GroupCommitter
 from upturn.pool.database import bring_to_head, check_head, reading_engine, writing_engine
-from upturn.pool.lock import WriterLock
 from upturn.pool.reader import PoolReader
 from upturn.records import AgentVersion, Decision, Evaluation, Feedback, Release, Run, Snapshot, Task, Trajectory
 
@@ -148,3 +150,34 @@ class Pool(PoolReader):
     def add_snapshot(self, snapshot: Snapshot) -> int:
         """Stores a snapshot; returns 1 if it is new. Errors as ``append``."""
         return self.append(PoolBatch(snapshots=[snapshot]))
+
+
+class WriterLock:
+    """Held from construction until ``release``, or until the process ends however it ends."""
+
+    def __init__(self, pool_path: Path) -> None:
+        """Raises StoreBusyError naming the path and process that holds it, StoreError when no lock can be made."""
+        self.path = pool_path.with_name(pool_path.name + ".lock")
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as exc:
+            raise StoreError(
+                f"the pool {str(pool_path)!r} cannot be locked for writing: {exc.strerror}; "
+                "choose a folder that exists and can be written, or open it read-only"
+            ) from exc
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._descriptor)
+            raise StoreBusyError(
+                f"the pool {str(pool_path)!r} is being written by process {holder}; "
+                "wait until it ends, stop it, or open the pool read-only"
+            ) from exc
+        with suppress(OSError):  # the id is for people; a full disk is reported where it matters
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let the next writer in; called once."""
+        os.close(self._descriptor)

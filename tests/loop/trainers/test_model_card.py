@@ -10,9 +10,9 @@ import pytest
 from upturn import __version__
 from upturn.loop.evaluation.evaluate import compare, examine
 from upturn.loop.run.context import Context
+from upturn.loop.trainers.candidate import Learned
 from upturn.loop.trainers.model_card import FILE, card, write_card
 from upturn.loop.trainers.train_command import Taught
-from upturn.loop.trainers.trained_version import Learned
 from upturn.records import AgentVersion, Result
 
 BETTER = AgentVersion(

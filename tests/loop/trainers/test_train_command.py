@@ -19,10 +19,10 @@ from upturn.loop.trainers import dpo, kto, mixture, ppo, rft, world_model
 from upturn.loop.trainers import expert_iteration as imitation
 from upturn.loop.trainers import offline_policy_gradient as offline
 from upturn.loop.trainers import online_dpo as dpo_rounds
+from upturn.loop.trainers.candidate import Learned
 from upturn.loop.trainers.pool_data import FROM_POOL, check_evidence, with_copied_pool
 from upturn.loop.trainers.rl_training import Course
 from upturn.loop.trainers.train_command import LESSONS, check, teach
-from upturn.loop.trainers.trained_version import Learned
 from upturn.pool import Pool
 from upturn.records import AgentVersion
 from upturn.training.ppo_settings import CriticSettings

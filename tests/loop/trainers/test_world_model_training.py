@@ -16,7 +16,7 @@ from upturn.loop.trainers import world_model
 from upturn.loop.trainers.candidate import training_folder
 from upturn.loop.trainers.cycle_training import demonstrations_in
 from upturn.loop.trainers.training_plan import Plan
-from upturn.loop.trainers.world_model_training import (
+from upturn.loop.trainers.world_model import (
     is_held_out,
     observed,
     own_rows,

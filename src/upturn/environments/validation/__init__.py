@@ -1,7 +1,7 @@
 """Validation without a model: whether an environment's tasks can be solved, and whether anything else pays.
 
-``validate_kit`` plays every family with the kit's oracle (``ProvenKit``), with random actions and with a panel of
-attackers, and compares what should be the same. It goes beyond ``check_environment``, which comes first. Not
+``validate_kit`` plays every family with the kit's oracle (``ProvenKit``), with random actions and with a panel
+of attackers, and compares what should be the same. It goes beyond ``check_environment``, which comes first. Not
 covered: whether the tasks are worth doing, and attacks that nobody thought of.
 """
 

@@ -1,8 +1,8 @@
 """Measuring agent versions: held-out evaluations, frozen suites, reference scores.
 
-Here: evaluating a version on held-out tasks, comparing two versions, running suites, verifying stored trajectories
-again, and choosing the best weights of a training run. Not here: statistics (``deployment``) and training
-(``trainers``). Start with ``evaluate``.
+Here: evaluating a version on held-out tasks, comparing two versions, running suites, verifying stored
+trajectories again, and choosing the best weights of a training run. Not here: statistics (``deployment``) and
+training (``trainers``). Start with ``evaluate``.
 """
 
 from upturn.loop.evaluation.evaluate import (

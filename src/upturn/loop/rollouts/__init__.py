@@ -1,8 +1,8 @@
 """Rollouts for training: who samples, with which weights, and what comes back.
 
-Here: the version under training, rollouts in this process, in Ray workers or by an engine at a URL, weight hand-over,
-hinted retries and measured state values. Not here: what is learned from rollouts (``trainers``). Start with
-``policy_worker``, then ``rollout_backend``.
+Here: the version under training, rollouts in this process, in Ray workers or by an engine at a URL, weight
+hand-over, hinted retries and measured state values. Not here: what is learned from rollouts (``trainers``).
+Start with ``policy_worker``, then ``rollout_backend``.
 """
 
 from upturn.loop.rollouts.curriculum import curriculum_collect

@@ -1,7 +1,8 @@
 """A run that can be interrupted: its folder, its journal, and what its steps share.
 
-Here: opening a run, checks before any work, the environment and tasks that the configuration names, and settings as
-the trainers take them. Not here: the steps themselves (``loop.cycle``, ``trainers``). Start with ``context``.
+Here: opening a run, checks before any work, the environment and tasks that the configuration names, and
+settings as the trainers take them. Not here: the steps themselves (``loop.cycle``, ``trainers``). Start with
+``context``.
 """
 
 from upturn.loop.run.context import Context, keep_agent_version, limits_of, open_run, torch_set, version_of

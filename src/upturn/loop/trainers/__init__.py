@@ -8,7 +8,7 @@ from upturn.loop.trainers.pool_data import with_copied_pool
 from upturn.loop.trainers.rft import over_seeds, rounds_of
 from upturn.loop.trainers.rl_training import practice_weights
 from upturn.loop.trainers.train_command import LESSONS, check, student, teach
-from upturn.loop.trainers.world_model_training import observed, own_rows
+from upturn.loop.trainers.world_model import observed, own_rows
 
 __all__ = [
     "LESSONS",

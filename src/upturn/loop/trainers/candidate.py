@@ -5,7 +5,7 @@ from pathlib import Path
 
 from upturn.loop.rollouts import Trainee
 from upturn.loop.run import Context, keep_agent_version
-from upturn.records import AgentVersion
+from upturn.records import AgentVersion, Result, record
 from upturn.report.training import ending, keeping, measuring, read_training
 from upturn.training.runs import DESCRIPTION_FILE, WARM_UP_FOLDER
 
@@ -71,3 +71,14 @@ def keep_version(
         tenants=(context.tenant,),
     )
     return keep_agent_version(context.pool, version)
+
+
+@record
+class Learned:
+    """The version, and what there is to say of it beside its exams."""
+
+    version: AgentVersion
+    """The one that was trained where nothing was kept."""
+    results: tuple[Result, ...] = ()
+    lines: tuple[str, ...] = ()
+    """For the card."""

@@ -4,7 +4,7 @@ The same durable steps as in a cycle of the loop, without serving and without re
 in the run's folder and in the pool, with a card that says what was shown of it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from upturn.config import Config
@@ -16,13 +16,11 @@ from upturn.loop.run import Context, algorithm_settings
 from upturn.loop.trainers import dpo, grpo, kto, mixture, ppo, rft, sft, world_model
 from upturn.loop.trainers import offline_policy_gradient as offline
 from upturn.loop.trainers import online_dpo as dpo_rounds
-from upturn.loop.trainers.candidate import has_run, training_told
+from upturn.loop.trainers.candidate import Learned, has_run, training_told
 from upturn.loop.trainers.cycle_training import sft_settings
 from upturn.loop.trainers.expert_iteration import Imitation, Way
 from upturn.loop.trainers.pool_data import check_evidence
-from upturn.loop.trainers.trained_version import Learned
 from upturn.loop.trainers.training_plan import Plan
-from upturn.loop.trainers.unused_sections import check_effect
 from upturn.records import AgentVersion, Result
 
 
@@ -152,3 +150,35 @@ def teach(context: Context, algorithm: str) -> Taught:
     after = examine(context, "exam-after", candidate)
     validation = compare(context, "validation", before, after)
     return Taught(algorithm, incumbent, before, after, validation, ending, learned)
+
+
+_GUIDED = ("grpo", "ppo")
+_PRACTISING = ("grpo", "ppo", "dpo-rounds", "rejection", "iterated", "star", "self-repair", "rft", "mixture")
+_REWARDED = (*(way for way in _PRACTISING if way != "rft"), "offline")
+
+
+def check_effect(config: Config, algorithm: str) -> None:
+    """Raises ConfigError with every setting that this way of learning would not look at, though it was chosen."""
+    problems = list(_idle(config, algorithm))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _idle(config: Config, algorithm: str) -> Iterator[str]:
+    command = f"`upturn train {algorithm}`"
+    if config.curriculum.policy is not None and algorithm not in _GUIDED:
+        yield (
+            f"curriculum.policy = {config.curriculum.policy!r} has no effect with {command}: a curriculum guides "
+            f"{' and '.join(_GUIDED)}; leave it out"
+        )
+    if config.rollouts.place != "process" and algorithm not in _PRACTISING:
+        yield (
+            f"rollouts.place = {config.rollouts.place!r} has no effect with {command}, which attempts no tasks to "
+            "learn from; leave it out"
+        )
+    if config.rewards.overlong_tokens is not None and algorithm not in _REWARDED:
+        why = "has a reward of its own" if algorithm == "rft" else "learns from no rewards"
+        yield (
+            f"rewards.overlong_tokens = {config.rewards.overlong_tokens} has no effect with {command}, which "
+            f"{why}; leave it out"
+        )

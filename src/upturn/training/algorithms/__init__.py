@@ -1,8 +1,8 @@
 """The ways of learning: one file or folder each.
 
-Each turns rows or fresh rollouts into the weight streams of an optimiser step and offers one ``run_…`` function. Not
-here: estimators of credit (``advantages``), losses (``losses``) and the trainer (``optimisation``). Start with ``sft``,
-the shortest, then ``grpo``.
+Each turns rows or fresh rollouts into the weight streams of an optimiser step and offers one ``run_…``
+function. Not here: estimators of credit (``advantages``), losses (``losses``) and the trainer
+(``optimisation``). Start with ``sft``, the shortest, then ``grpo``.
 """
 
 from typing import TYPE_CHECKING

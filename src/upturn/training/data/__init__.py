@@ -1,8 +1,9 @@
 """From trajectories to training rows: collecting, selecting, pairing.
 
-Here: groups of rollouts and dynamic sampling, curricula, selection of successes, preference pairs, transitions, and
-which stored trajectories can be trained on. Not here: the row itself (``training.row``) and how rewards become
-advantages (``advantages``). Start with ``collection`` for fresh rollouts and ``usability`` for stored ones.
+Here: groups of rollouts and dynamic sampling, curricula, selection of successes, preference pairs, transitions,
+and which stored trajectories can be trained on. Not here: the row itself (``training.row``) and how rewards
+become advantages (``advantages``). Start with ``collection`` for fresh rollouts and ``usability`` for stored
+ones.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """Several processes that train one model.
 
-Here: the process group and its collective calls, sharded weights, and copies of weights by name. Not here: which
-process computes which micro-batch (``optimisation.load_balance``). Start with ``process_group``.
+Here: the process group and its collective calls, sharded weights, and copies of weights by name. Not here:
+which process computes which micro-batch (``optimisation.load_balance``). Start with ``process_group``.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,9 @@
 """One optimiser step: rows in, updated weights out.
 
-Here: the token tree of rows, micro-batches, the forward pass with its attention kernels, the trainer, learning-rate
-schedules, the critic's network, LoRA adapters and memory estimates. Not here: what a loss is (``losses``), what an
-algorithm does with the steps (``algorithms``), and checkpoints (``runs``). Start with ``trainer``, then ``forward``.
+Here: the token tree of rows, micro-batches, the forward pass with its attention kernels, the trainer, learning-
+rate schedules, the critic's network, LoRA adapters and memory estimates. Not here: what a loss is (``losses``),
+what an algorithm does with the steps (``algorithms``), and checkpoints (``runs``). Start with ``trainer``, then
+``forward``.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,8 @@
 """A training run on disk: units in order, evaluations, checkpoints, the learning curve, resuming.
 
-Here: the run, its folder, its checkpoint, its curve (as JSON lines and for TensorBoard), the meaning of each metric,
-and trained versions as model folders. Not here: what a unit computes (``algorithms``). Start with ``run``.
+Here: the run, its folder, its checkpoint, its curve (as JSON lines and for TensorBoard), the meaning of each
+metric, and trained versions as model folders. Not here: what a unit computes (``algorithms``). Start with
+``run``.
 """
 
 from typing import TYPE_CHECKING

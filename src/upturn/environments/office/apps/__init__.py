@@ -1,8 +1,8 @@
 """The office's apps: what an agent can do with the state, and what it must not.
 
-Here: operations of Outlook, calendar, Excel, Word, PowerPoint, SharePoint and Teams, the simulated user as a target,
-and safety rules. Not here: the data that they change (``state``). Start with ``operation`` (the contract), then
-``apps`` (all of them).
+Here: operations of Outlook, calendar, Excel, Word, PowerPoint, SharePoint and Teams, the simulated user as a
+target, and safety rules. Not here: the data that they change (``state``). Start with ``operation`` (the
+contract), then ``apps`` (all of them).
 """
 
 from upturn.environments.office.apps.apps import APPS, action_of, apply, canonical, operation_of, tools

@@ -1,7 +1,7 @@
 """Spreadsheet formulas: parsing, evaluating, comparing.
 
-Here: the grammar, the functions, ranges and lookups, and whether two workbooks compute the same. Not here: workbooks
-and cells (``state``) and the Excel app (``apps``). Start with ``formula``, then ``calculation``.
+Here: the grammar, the functions, ranges and lookups, and whether two workbooks compute the same. Not here:
+workbooks and cells (``state``) and the Excel app (``apps``). Start with ``formula``, then ``calculation``.
 """
 
 from upturn.environments.office.formulas.calculation import MAX_WORK, Key, cycle_of, shown_in, value_of, work_of

@@ -1,7 +1,8 @@
 """What office tasks are made from: base profiles, scenes, wordings, files and tables.
 
-Here: everything that draws a task's world and text from its seed, and the contract of a task family. Not here: the
-families themselves (``families``) and the state they change (``state``). Start with ``family``, then ``scene``.
+Here: everything that draws a task's world and text from its seed, and the contract of a task family. Not here:
+the families themselves (``families``) and the state they change (``state``). Start with ``family``, then
+``scene``.
 """
 
 from upturn.environments.office.generation.agenda import block, earliest
