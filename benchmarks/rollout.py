@@ -1,4 +1,4 @@
-"""All measurements of multi-turn sampling, by name: what ``upturn bench rollout`` runs.
+"""All measurements of multi-turn sampling, by name: what ``python -m benchmarks rollout`` runs.
 
 Sixty-four environments are alive: eight tasks with eight attempts each, which share their task's prompt, as groups
 do. Each side is a process with the same threads and the same tuned allocator. Before anything is timed every side's

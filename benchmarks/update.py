@@ -1,4 +1,4 @@
-"""All measurements of the update, by name: what ``upturn bench update`` runs."""
+"""All measurements of the update, by name: what ``python -m benchmarks update`` runs."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""All parts of ``upturn bench algorithms``: measured where they are not, read where they are, and summed up.
+"""All parts of ``python -m benchmarks algorithms``: measured once, then read, and summed up.
 
 A part that needs what is not installed says so in its row, and is refused where it was asked for by name.
 """

@@ -89,5 +89,5 @@ WAYS: Mapping[str, Way] = {
     ),
     "rejection": Way(replace(imitation("rejection"), decay="linear", keep="final"), _imitation, round_share=1.0),
 }
-"""By name. GRPO as in ``upturn bench credit``; others with its learning rate where they step as often, and with
-those of their presets where they train whole passes."""
+"""By name. GRPO as in ``python -m benchmarks credit``; others with its learning rate where they step as often, and
+with those of their presets where they train whole passes."""

@@ -1,4 +1,4 @@
-"""All parts of ``upturn bench credit``: measured where they are not, read where they are, and summed up."""
+"""All parts of ``python -m benchmarks credit``: measured where they are not, read where they are, and summed up."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

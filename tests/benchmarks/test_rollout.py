@@ -1,4 +1,4 @@
-"""``upturn bench rollout`` with sides that sample nothing: which figures come out, and when it refuses."""
+"""``python -m benchmarks rollout`` with sides that sample nothing: which figures come out, and when it refuses."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``upturn bench update`` with sides that compute nothing: which figures come out, and when it refuses."""
+"""``python -m benchmarks update`` with sides that compute nothing: which figures come out, and when it refuses."""
 
 import json
 from collections.abc import Iterator

@@ -73,7 +73,14 @@ def test_one_core_is_fine_with_a_remark() -> None:
 
 @pytest.mark.parametrize(("setting", "is_fine"), [("", True), ("1", True), ("2", True), ("3", False), ("x", False)])
 def test_threads_fit_the_cores(setting: str, is_fine: bool) -> None:
-    assert check_threads(setting, 2).is_fine is is_fine
+    assert check_threads(setting, 2, None, "").is_fine is is_fine
+
+
+def test_the_choice_of_threads_is_shown_with_its_reasons() -> None:
+    assert check_threads("", 2, None, "").found == "2 (usable cores 2)"
+    assert (
+        check_threads("", 8, 2.5, "PASSIVE").found == "2 (usable cores 8, CPU quota 2.5); OMP_WAIT_POLICY=PASSIVE"
+    )
 
 
 def with_checks(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:

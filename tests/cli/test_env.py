@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from upturn.cli.app import main
-from upturn.cli.bench_env import (
+from upturn.cli.env import _interruptible, env_app
+from upturn.cli.env_bench import (
     BARS,
     COLD,
     _acted,
@@ -25,7 +26,6 @@ from upturn.cli.bench_env import (
     _reworded,
     _solution,
 )
-from upturn.cli.env import _interruptible, env_app
 from upturn.environments import Step, hint_of, resolve_kit
 from upturn.environments.errands import FAMILIES, compose, make_task
 from upturn.environments.office.generation.profile import profile

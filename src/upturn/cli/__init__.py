@@ -1,5 +1,10 @@
-"""The command line. ``main`` is what the ``upturn`` command runs."""
+"""The command line: one file for each command.
 
-from upturn.cli.app import app, main
+``main`` is what the ``upturn`` command runs; the other names serve ``benchmarks``. Start with ``app``, which lists
+the commands, then ``output``, which prints what they return.
+"""
 
-__all__ = ["app", "main"]
+from upturn.cli.app import Target, app, command_group, main, run_command_line
+from upturn.cli.output import emit, progress, resumable, say
+
+__all__ = ["Target", "app", "command_group", "emit", "main", "progress", "resumable", "run_command_line", "say"]

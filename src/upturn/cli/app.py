@@ -22,6 +22,7 @@ from typer.main import get_command as as_command
 from upturn import __version__
 from upturn.cli.output import StoppedError, emit_error, kept_for_json, say
 from upturn.errors import UpturnError
+from upturn.threads import wait_passively
 
 
 class Target(NamedTuple):
@@ -32,46 +33,24 @@ class Target(NamedTuple):
     summary: str
 
 
-COMMANDS: dict[str, dict[str, Target]] = {
-    "upturn": {
-        "demo": Target("upturn.cli.demo:demo", "See the whole loop improve an agent on this machine, in minutes."),
-        "loop": Target("upturn.cli.loop:loop_app", "Run the loop on your own tasks and agents."),
-        "model": Target("upturn.cli.model:model_app", "The model that ships with Upturn: facts, rebuilding."),
-        "ingest": Target("upturn.cli.ingest:ingest", "Read recorded trajectories into a pool."),
-        "pool": Target("upturn.cli.pool:pool_app", "Look at, check and export the evidence in a pool."),
-        "route": Target(
-            "upturn.cli.route:route_app", "Replay recordings through routing policies; explain decisions."
-        ),
-        "env": Target("upturn.cli.env:env_app", "List, validate, play and measure environments."),
-        "eval": Target(
-            "upturn.cli.evaluate:eval_app", "Let an agent work on frozen suites; make stored judgements again."
-        ),
-        "train": Target("upturn.cli.train:train_app", "Look at training runs: their curves as a page."),
-        "release": Target("upturn.cli.release:release_app", "Let candidates in step by step, and take them out."),
-        "bench": Target("upturn.cli.app:bench_app", "Measure what Upturn claims."),
-        "doctor": Target("upturn.cli.doctor:doctor", "Check this machine: one line each, with what to do."),
-    },
-    "bench": {
-        "release": Target(
-            "upturn.cli.bench_release:bench_release", "How often the canary errs, how fast it decides."
-        ),
-        "update": Target(
-            "upturn.cli.bench_update:bench_update", "How fast weights are updated, against TRL and the machine."
-        ),
-        "rollout": Target(
-            "upturn.cli.bench_rollout:bench_rollout", "How fast attempts are sampled, against transformers."
-        ),
-        "credit": Target(
-            "upturn.cli.bench_credit:bench_credit",
-            "Which estimators find the turn that mattered; who learns faster.",
-        ),
-        "algorithms": Target(
-            "upturn.cli.bench_algorithms:bench_algorithms",
-            "What every way of learning reaches: on toys, with TRL, in errands.",
-        ),
-    },
+UPTURN: dict[str, Target] = {
+    "demo": Target("upturn.cli.demo:demo", "See the whole loop improve an agent on this machine, in minutes."),
+    "loop": Target("upturn.cli.loop:loop_app", "Run the loop on your own tasks and agents."),
+    "model": Target("upturn.cli.model:model_app", "The model that ships with Upturn: facts, rebuilding."),
+    "ingest": Target("upturn.cli.ingest:ingest", "Read recorded trajectories into a pool."),
+    "pool": Target("upturn.cli.pool:pool_app", "Look at, check and export the evidence in a pool."),
+    "route": Target("upturn.cli.route:route_app", "Replay recordings through routing policies; explain decisions."),
+    "env": Target("upturn.cli.env:env_app", "List, validate, play and measure environments."),
+    "eval": Target(
+        "upturn.cli.evaluate:eval_app", "Let an agent work on frozen suites; make stored judgements again."
+    ),
+    "train": Target("upturn.cli.train:train_app", "Train an agent by one way of learning; look at training runs."),
+    "release": Target("upturn.cli.release:release_app", "Let candidates in step by step, and take them out."),
+    "doctor": Target("upturn.cli.doctor:doctor", "Check this machine: one line each, with what to do."),
 }
-"""Commands by group, in the order of the help text."""
+"""Commands of ``upturn``, in the order of the help text."""
+COMMANDS: dict[str, dict[str, Target]] = {}
+"""Commands by program; ``command_group`` adds one."""
 
 
 class LazyGroup(TyperGroup):
@@ -150,10 +129,12 @@ def _give_up_unwritten() -> None:
 
 def _command_name(path: str, arguments: Sequence[str]) -> str:
     """The command as results name it, such as ``pool stats``; empty where there is none of that name."""
-    words = [*path.split()[1:], *arguments]
-    target = COMMANDS["upturn"].get(words[0]) if words else None
+    program, *rest = path.split()
+    words = [*rest, *arguments]
+    target = COMMANDS[program].get(words[0]) if words else None
     count = 0 if target is None else 2 if target.path.endswith("_app") else 1
-    return " ".join(word for word in words[:count] if not word.startswith("-"))
+    name = " ".join(word for word in words[:count] if not word.startswith("-"))
+    return name if program == "upturn" or not name else f"{program} {name}"
 
 
 def load(name: str, target: Target) -> Any:
@@ -172,7 +153,9 @@ def _listed() -> None:
     """Stands in the list of commands; ``LazyGroup`` replaces it before it could run."""
 
 
-def _group(name: str, summary: str) -> typer.Typer:
+def command_group(name: str, summary: str, commands: dict[str, Target]) -> typer.Typer:
+    """A program of ``commands``, each imported when it is called."""
+    COMMANDS[name] = commands
     group = typer.Typer(
         name=name,
         help=summary,
@@ -181,13 +164,14 @@ def _group(name: str, summary: str) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,  # they print local variables, which may hold keys
     )
-    for command, target in COMMANDS[name].items():
+    for command, target in commands.items():
         group.command(command, help=target.summary)(_listed)
     return group
 
 
-app = _group("upturn", "Agents that get better by working: route, run, judge, remember, train, release.")
-bench_app = _group("bench", COMMANDS["upturn"]["bench"].summary)
+app = command_group(
+    "upturn", "Agents that get better by working: route, run, judge, remember, train, release.", UPTURN
+)
 
 
 def _print_version(is_asked: bool) -> None:
@@ -206,16 +190,23 @@ def _root(
 
 
 def main() -> None:
-    """Runs the command line with the process's arguments and exits.
+    """Runs the ``upturn`` command with the process's arguments and exits."""
+    run_command_line(app, "upturn")
+
+
+def run_command_line(program: typer.Typer, name: str) -> None:
+    """Runs the program with the process's arguments and exits.
 
     Import paths such as ``shop:kit`` are looked up in the folder it is started in too, after everything installed.
+    Idle threads of torch sleep, unless the environment says otherwise.
     """
     if "" not in sys.path:
         sys.path.append("")
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
+    for output in ("stdout", "stderr"):
+        stream = getattr(sys, output)
         if stream is None:  # closed by whoever started us
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123  open until the end
+            setattr(sys, output, open(os.devnull, "w"))  # noqa: SIM115, PTH123  open until the end
         elif isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another one
-    app(prog_name="upturn")
+    wait_passively(os.environ)
+    program(prog_name=name)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from upturn import __version__
-from upturn.cli.output import emit, progress, resumable, say, usable_cores
+from upturn.cli.output import emit, progress, resumable, say
 from upturn.errors import ConfigError
 from upturn.records import Result
+from upturn.threads import cpu_quota, default_threads, usable_cores
 
 if TYPE_CHECKING:
     from upturn.config import Config
@@ -220,7 +221,7 @@ class _Worker:
 
         if self._version is None or self._config is None or self._version.kind != "local_model":
             return nullcontext()
-        return torch_set(self._config.run.threads or usable_cores())
+        return torch_set(self._config.run.threads or default_threads(usable_cores(), cpu_quota()))
 
     def batches(self, suite: str, tasks: "Sequence[Task]", sitting: "Sitting | None") -> "Iterator[list[Finished]]":
         """Attempts at all tasks of a suite: first those that the sitting has, then new ones, which it keeps.

@@ -11,9 +11,10 @@ from typing import Annotated, NamedTuple
 import typer
 
 import upturn
-from upturn.cli.output import emit, memory_bytes, package_version, say, usable_cores
+from upturn.cli.output import emit, memory_bytes, package_version, say
 from upturn.config import SHIPPED_MODELS
 from upturn.records import Result
+from upturn.threads import WAIT_POLICY, cpu_quota, default_threads, usable_cores
 
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 """What a Hugging Face model folder needs to be loaded."""
@@ -92,10 +93,16 @@ def check_cores(cores: int) -> Check:
     return Check("cores", str(cores) if cores > 1 else "1 (stated times are for 2)", True, "")
 
 
-def check_threads(setting: str, cores: int) -> Check:
-    """Whether OMP_NUM_THREADS asks for no more threads than there are cores; empty = not set."""
+def check_threads(setting: str, cores: int, quota: float | None, policy: str) -> Check:
+    """The threads that torch gets, and whether OMP_NUM_THREADS asks for no more than there are cores.
+
+    ``setting``: OMP_NUM_THREADS; empty = not set. ``quota``: the container's, in cores; None = none. ``policy``:
+    how idle threads wait; empty = OpenMP's default, which spins.
+    """
     if not setting:
-        return Check("threads", f"OMP_NUM_THREADS not set; {cores} used", True, "")
+        limit = "" if quota is None else f", CPU quota {quota:g}"
+        wait = f"; {WAIT_POLICY}={policy}" if policy else ""
+        return Check("threads", f"{default_threads(cores, quota)} (usable cores {cores}{limit}){wait}", True, "")
     is_fine = setting.isdecimal() and 1 <= int(setting) <= cores
     return Check("threads", f"OMP_NUM_THREADS={setting}", is_fine, f"set it to 1 … {cores}, or unset it")
 
@@ -111,7 +118,7 @@ def all_checks() -> list[Check]:
         check_disk(shutil.disk_usage(Path.cwd()).free / 2**30),
         check_memory(memory_bytes() / 2**30),
         check_cores(cores),
-        check_threads(os.environ.get("OMP_NUM_THREADS", ""), cores),
+        check_threads(os.environ.get("OMP_NUM_THREADS", ""), cores, cpu_quota(), os.environ.get(WAIT_POLICY, "")),
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_rollouts
-from upturn.cli.bench_env import bench
+from upturn.cli.env_bench import bench
 from upturn.cli.env_files import export_workspace, import_workspace
 from upturn.cli.output import emit, printable, say
 from upturn.cli.validate import validate

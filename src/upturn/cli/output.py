@@ -26,6 +26,7 @@ from rich.text import Text
 from upturn import __version__
 from upturn.errors import ConfigError, UpturnError
 from upturn.records import JsonValue, Result, fields_json
+from upturn.threads import usable_cores
 
 ENVELOPE_KEYS = ("command", "version", "machine", "config_hash", "results")
 """The keys every object has; details may not use them."""
@@ -44,13 +45,6 @@ def machine() -> dict[str, JsonValue]:
         "torch": package_version("torch"),
         "system": f"{platform.system()} {platform.release()}",
     }
-
-
-def usable_cores() -> int:
-    """Processor cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def memory_bytes() -> int:

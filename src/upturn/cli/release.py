@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from upturn.cli.output import emit
+from upturn.cli.release_simulate import simulate
 from upturn.deployment import CanarySettings, Override, Validation, candidate_share, status_word, wilson_interval
 from upturn.deployment import release as lifecycle
 from upturn.errors import RecordError, ReleaseError, UnknownNameError
@@ -192,3 +193,6 @@ def _figures(release: Release) -> list[Result]:
         *(Result(name, value, "nats") for name, value in logs),
         Result("missing_evaluations", float(last.missing), "tasks"),
     ]
+
+
+release_app.command("simulate")(simulate)

@@ -49,7 +49,7 @@ class RunConfig(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Everything random is derived from it."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None  # many thousands only end in a lack of memory
-    """Threads torch may use; left out = one per usable core."""
+    """Threads torch may use; left out = one per usable core, at most the container's CPU quota."""
     directory: FilePath = "runs"
     """Folder that holds one folder per run. Paths in this file are relative to where the command is started."""
 

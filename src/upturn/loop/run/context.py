@@ -1,7 +1,6 @@
 """A run under way: its folder, journal, pool, agents and router, opened together and closed together."""
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from upturn.loop.run.task_source import practised_families, served_families
 from upturn.loop.service import Service
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
+from upturn.threads import cpu_quota, default_threads, usable_cores
 from upturn.training import AdapterSettings
 from upturn.training.distributed import World
 
@@ -231,7 +231,8 @@ def policy_of(config: Config) -> LearnedPolicy:
 
 def _threads(config: Config, world: World | None) -> int:
     """Of torch, in each process: as configured, else this process's cores, which all of them share."""
-    return config.run.threads or max(1, len(os.sched_getaffinity(0)) // (1 if world is None else world.size))
+    processes = 1 if world is None else world.size
+    return config.run.threads or default_threads(usable_cores(), cpu_quota(), processes=processes)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``upturn bench credit`` prints one object, draws two pictures, and measures nothing twice."""
+"""``python -m benchmarks credit`` prints one object, draws two pictures, and measures nothing twice."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from upturn.cli.bench_credit import bench_credit
+from benchmarks.commands.credit import bench_credit
 from upturn.errors import ConfigError
 
 

@@ -1,4 +1,4 @@
-"""``upturn bench credit``: which estimators find the turn that mattered, and who learns faster by them."""
+"""``python -m benchmarks credit``: which estimators find the turn that mattered, and who learns faster by them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli.output import emit, progress, resumable, usable_cores
+from upturn.cli import emit, progress, resumable
 from upturn.errors import ConfigError
+from upturn.threads import usable_cores
 
 
 def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
@@ -39,7 +40,7 @@ def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
     bench = bench if seeds is None else bench.with_seeds(seeds)
     bench = replace(bench, threads=usable_cores())
     with (
-        resumable(f"upturn bench credit --folder {quote(str(folder))}, and the other options as before"),
+        resumable(f"python -m benchmarks credit --folder {quote(str(folder))}, and the other options as before"),
         progress("measurements", bench.steps) as ticker,
     ):
         found = measure(bench, on_done=ticker.advance)
@@ -54,4 +55,4 @@ def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
         "sizes": "quick" if quick else "full",
         **found.details,
     }
-    emit("bench credit", found.results, details, as_json=as_json)
+    emit("benchmarks credit", found.results, details, as_json=as_json)

@@ -1,4 +1,4 @@
-"""``upturn bench release``: how often the canary errs and how fast it decides."""
+"""``upturn release simulate``: how often the canary errs and how fast it decides."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ import typer
 from upturn.cli.output import emit, progress
 
 
-def bench_release(
+def simulate(
     runs: Annotated[int, typer.Option(min=100, help="Simulated canaries of each scenario.")] = 1_000,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal figures.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -26,6 +26,6 @@ def bench_release(
         "block_tasks": BLOCK_TASKS,
         "seed": seed,
     }
-    emit("bench release", results, details, as_json=as_json)
+    emit("release simulate", results, details, as_json=as_json)
     if any(result.holds is False for result in results):
         raise typer.Exit(1)

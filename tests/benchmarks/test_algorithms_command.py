@@ -1,4 +1,4 @@
-"""``upturn bench algorithms`` prints one object, says what it could not measure, and measures nothing twice."""
+"""``python -m benchmarks algorithms`` prints one object, names what it skipped, and measures nothing twice."""
 
 import json
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from benchmarks.algorithms.contestant import CONTESTANTS
-from upturn.cli.bench_algorithms import bench_algorithms
+from benchmarks.commands.algorithms import bench_algorithms
 from upturn.errors import ConfigError, MeasurementError
 
 

@@ -1,11 +1,12 @@
-"""``upturn bench update``: how fast the update is, against TRL and against the machine."""
+"""``python -m benchmarks update``: how fast the update is, against TRL and against the machine."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from upturn.cli.output import emit, say, usable_cores
+from upturn.cli import emit, say
+from upturn.threads import usable_cores
 
 
 def bench_update(  # noqa: PLR0917  # a command's parameters are its options
@@ -32,6 +33,6 @@ def bench_update(  # noqa: PLR0917  # a command's parameters are its options
         say=say,
     )
     results, details = measure(bench, only or ())
-    emit("bench update", results, {"threads": bench.threads, "repetitions": reps, **details}, as_json=as_json)
+    emit("benchmarks update", results, {"threads": bench.threads, "repetitions": reps, **details}, as_json=as_json)
     if any(result.holds is False for result in results):
         raise typer.Exit(1)

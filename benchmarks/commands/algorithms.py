@@ -1,4 +1,4 @@
-"""``upturn bench algorithms``: what each way of learning reaches, costs and saves."""
+"""``python -m benchmarks algorithms``: what each way of learning reaches, costs and saves."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli.output import emit, progress, resumable, usable_cores
+from upturn.cli import emit, progress, resumable
 from upturn.errors import ConfigError
+from upturn.threads import usable_cores
 
 
 def bench_algorithms(  # noqa: PLR0917  # a command's parameters are its options
@@ -48,7 +49,9 @@ def bench_algorithms(  # noqa: PLR0917  # a command's parameters are its options
     if part:
         check(bench)
     with (
-        resumable(f"upturn bench algorithms --folder {quote(str(folder))}, and the other options as before"),
+        resumable(
+            f"python -m benchmarks algorithms --folder {quote(str(folder))}, and the other options as before"
+        ),
         progress("measurements", bench.steps) as ticker,
     ):
         found = measure(bench, on_done=ticker.advance)
@@ -63,6 +66,6 @@ def bench_algorithms(  # noqa: PLR0917  # a command's parameters are its options
         "sizes": "quick" if quick else "full",
         **found.details,
     }
-    emit("bench algorithms", found.results, details, as_json=as_json)
+    emit("benchmarks algorithms", found.results, details, as_json=as_json)
     if any(result.holds is False for result in found.results):
         raise typer.Exit(1)

@@ -1,10 +1,11 @@
-"""``upturn bench rollout``: how fast multi-turn attempts are sampled, against transformers."""
+"""``python -m benchmarks rollout``: how fast multi-turn attempts are sampled, against transformers."""
 
 from typing import Annotated
 
 import typer
 
-from upturn.cli.output import emit, say, usable_cores
+from upturn.cli import emit, say
+from upturn.threads import usable_cores
 
 
 def bench_rollout(  # noqa: PLR0917  # a command's parameters are its options
@@ -24,6 +25,6 @@ def bench_rollout(  # noqa: PLR0917  # a command's parameters are its options
 
     bench = RolloutBench(threads or usable_cores(), reps, quick, say)
     results, details = measure(bench, only or ())
-    emit("bench rollout", results, {"threads": bench.threads, "repetitions": reps, **details}, as_json=as_json)
+    emit("benchmarks rollout", results, {"threads": bench.threads, "repetitions": reps, **details}, as_json=as_json)
     if any(result.holds is False for result in results):
         raise typer.Exit(1)

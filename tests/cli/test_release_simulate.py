@@ -1,16 +1,16 @@
-"""``upturn bench release`` prints one object and fails when a bar is missed."""
+"""``upturn release simulate`` prints one object and fails when a bar is missed."""
 
 import json
 
 import typer
 from typer.testing import CliRunner
 
-from upturn.cli.bench_release import bench_release
+from upturn.cli.release_simulate import simulate
 
 
 def test_bench_prints_one_object_with_bars() -> None:
     app = typer.Typer()
-    app.command()(bench_release)
+    app.command()(simulate)
     result = CliRunner().invoke(app, ["--runs", "100", "--seed", "3", "--json"])
     printed = json.loads(result.stdout)
     bars = {figure["name"]: figure["holds"] for figure in printed["results"] if figure["bar"] is not None}
@@ -21,4 +21,4 @@ def test_bench_prints_one_object_with_bars() -> None:
         "0.70_to_0.80_coin_promoted",
     }
     assert result.exit_code == (0 if all(bars.values()) else 1)
-    assert (printed["command"], printed["threshold"], printed["seed"]) == ("bench release", 40.0, 3)
+    assert (printed["command"], printed["threshold"], printed["seed"]) == ("release simulate", 40.0, 3)
