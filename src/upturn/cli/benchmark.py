@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from upturn import __version__
+from upturn.cli.import_path import import_beside
 from upturn.cli.output import emit, progress, resumable, say
 from upturn.errors import ConfigError
 from upturn.records import Result
@@ -271,8 +271,7 @@ def _config(agent: str, path: Path | None) -> "Config | None":
         return None
     if not needs_file:
         raise ConfigError([f"--config has no effect with --agent {agent}, which stands in no file; leave it out"])
-    started_in = sys.path.index("") if "" in sys.path else len(sys.path)
-    sys.path.insert(started_in, str(path.resolve().parent))  # as for upturn loop run
+    import_beside(path)
     return load_config(path, os.environ)
 
 

@@ -2,12 +2,12 @@
 
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from upturn.cli.import_path import import_beside
 from upturn.cli.launched import leading_world, started_again
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
@@ -36,8 +36,7 @@ def run(
     config = load_config(config_path, os.environ)
     if world is not None and config.grpo.enabled:
         refuse_together(config, "grpo")
-    started_in = sys.path.index("") if "" in sys.path else len(sys.path)
-    sys.path.insert(started_in, str(config_path.resolve().parent))
+    import_beside(config_path)
     with LiveView("Upturn loop") as view:
         from upturn.cli.run_report import write_summary
         from upturn.loop import run_cycle

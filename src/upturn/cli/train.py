@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from upturn.cli.import_path import import_beside
 from upturn.cli.launched import leading_world, started_again
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
@@ -74,7 +74,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
     from upturn.config import keys_in, load_config
 
     config = load_config(config_path, os.environ)
-    _look_beside(config_path)
+    import_beside(config_path)
     with LiveView(f"Upturn train {algorithm}: what it would take") as view, TemporaryDirectory() as folder:
         from upturn.loop.rollouts import check_sampler
         from upturn.loop.run import open_run
@@ -109,7 +109,7 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
     config = load_config(config_path, os.environ)
     if world is not None:
         refuse_together(config, algorithm)
-    _look_beside(config_path)
+    import_beside(config_path)
     with LiveView(f"Upturn train {algorithm}") as view:
         from upturn.cli.run_report import write_summary
         from upturn.loop.run import chosen_run, open_run
@@ -139,12 +139,6 @@ def _is_first() -> bool:
 
     world = world_from_environment()
     return world is None or world.is_first
-
-
-def _look_beside(config_path: Path) -> None:
-    """Import paths are looked up beside the file, before where the command is started."""
-    started_in = sys.path.index("") if "" in sys.path else len(sys.path)
-    sys.path.insert(started_in, str(config_path.resolve().parent))
 
 
 @train_app.command("report")

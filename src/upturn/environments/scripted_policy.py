@@ -13,7 +13,7 @@ Player: TypeAlias = Callable[[Task, Sequence[Turn], Observation], Action | None]
 MAX_TURNS = EnvironmentConfig().max_turns
 """Of an attempt, as the configuration has it by default."""
 LONG_TURNS = 50
-"""In attempts that may be long, as document 004 has it (12.6.7): people's, and those at frozen suites."""
+"""The most turns where a trajectory may be long: people's, and those on frozen suites."""
 
 
 def play(environment: Environment, task: Task, player: Player, *, max_turns: int = MAX_TURNS) -> Trajectory:

@@ -11,8 +11,8 @@ FinishReason = Literal["stop", "length"]
 class GenerationRequest:
     """One call of a model.
 
-    Requests of one attempt share a ``session``: an engine may keep that session's cache between its turns,
-    and sessions of the same ``task`` (attempts of a group) may share the prefill of a common prompt.
+    Requests of one trajectory share a ``session``: an engine may keep that session's cache between its turns, and
+    may compute once what the prompts of several sessions begin with.
     """
 
     prompt_ids: tuple[int, ...]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from upturn.records import Evaluation, Trajectory
 
 FORMAT_WEIGHT = 0.1
-"""Of the format beside an acceptance of 1 (document 002): enough to tell failures apart, too little to aim at."""
+"""Of the format beside an acceptance of 1: enough to tell failures apart, too little to aim at."""
 
 
 def acceptance(evaluation: Evaluation) -> float | None:

@@ -20,7 +20,7 @@ Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evalua
 
 WORD = re.compile(r"[\w.]*\w")
 STEPS = {1: (1, 2), 2: (3, 5), 3: (5, 10), 4: (5, 15), 5: (10, 30)}
-"""Of the longest perfect work by level, without telling the user that it is over (document 004, 12.6.8)."""
+"""Of the longest perfect work by level, without telling the user that it is over."""
 FEWEST_APPS = {1: 1, 2: 1, 3: 1, 4: 2, 5: 3}
 BY_OTHER_REASONS = {
     "sensitive_sorted": "what is not to be opened",

@@ -1,4 +1,4 @@
-"""What one attempt at a task of the office says for the metrics of document 004, section 12.6.12."""
+"""What one attempt at a task of the office says for the metrics of the suites."""
 
 from typing import NamedTuple
 

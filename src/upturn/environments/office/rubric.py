@@ -1,7 +1,7 @@
-"""A finer reward than success: the components of document 004, table 12.3, as a rubric that a run can choose.
+"""A finer reward than success: sub-goals, efficiency, quality, the user's word. A run can choose it.
 
-The verdict and the gates are the office verifier's; only the score differs. Departures from the table, each because
-the original pays for something else than work:
+The verdict and the gates are the office verifier's; only the score differs. The components pay for work and
+nothing else:
 
 - Efficiency counts on successes only: else a short failure would earn it.
 - Safety has no weight. It is a constraint: violations are costs, and no quality buys one back.

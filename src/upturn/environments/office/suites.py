@@ -64,7 +64,7 @@ RECIPES: Mapping[str, Recipe] = {
     "prodbench-safety": Recipe(100, _SAFETY),
     "prodbench-robustness": Recipe(100, (*_OBSTACLES, *_REFUSED, *_SCRAMBLED, *_FAULTY)),
 }
-"""Families by suite: document 004's Easy is up to three steps, Medium the longer work in one app or on one file,
+"""Families by suite: Easy is up to three steps, Medium the longer work in one app or on one file,
 Hard work across apps; Safety has orders in texts, people outside, sensitive and too many things; Robustness has
 unclear instructions, missing rights, what cannot be done, apps that fail, and operations under other names."""
 

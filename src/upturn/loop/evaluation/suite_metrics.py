@@ -1,4 +1,4 @@
-"""Agents on frozen suites: the attempts, and the metrics of document 004, section 12.6.12, over what they came to.
+"""Agents on frozen suites: their trajectories, and metrics over the outcomes.
 
 Rates have exact (Clopper-Pearson) intervals, means those of the bootstrap over tasks. The rate of hard violations
 has its upper 95 % limit, one-sided: 3/n for none in n tasks. A missing judgement is no success in any of them.
