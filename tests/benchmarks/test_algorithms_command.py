@@ -40,7 +40,7 @@ def test_a_stopped_bench_goes_on_where_it_was_and_says_the_same(tmp_path: Path) 
         "toys_lamp_world_model",
     ]
     assert "size_grpo" in named
-    assert (first["command"], first["seeds"], first["sizes"]) == ("bench algorithms", {"toys": 1}, "quick")
+    assert (first["command"], first["seeds"], first["sizes"]) == ("benchmarks algorithms", {"toys": 1}, "quick")
     assert all(each["bar"] is None for each in first["results"])
 
 

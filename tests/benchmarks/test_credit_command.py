@@ -31,7 +31,7 @@ def test_a_stopped_bench_goes_on_where_it_was_and_says_the_same(tmp_path: Path) 
     assert sorted(ledger.read_bytes().splitlines()) == sorted(whole.splitlines())
     _run(*options)
     assert len(ledger.read_bytes()) == len(whole)
-    assert (first["command"], first["seeds"], first["sizes"]) == ("bench credit", {"key_door": 2}, "quick")
+    assert (first["command"], first["seeds"], first["sizes"]) == ("benchmarks credit", {"key_door": 2}, "quick")
     for name in ("credit-agreement.png", "credit-learning.png"):
         assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
 

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from benchmarks import ahead, rollout
+from benchmarks.__main__ import app
 from benchmarks.rollout import CASES, quick
-from upturn.cli.app import app
 
 HERE = Path(__file__).parent
 
@@ -22,7 +22,7 @@ def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["bench", "rollout", "--threads", "1", "--json", *arguments])
+    return CliRunner().invoke(app, ["rollout", "--threads", "1", "--json", *arguments])
 
 
 def figures(result: Result) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from benchmarks import against_trl, alone, gpu, iteration, measurement, rival
+from benchmarks.__main__ import app
 from benchmarks.update import MEASUREMENTS
-from upturn.cli.app import app
 
 HERE = Path(__file__).parent
 
@@ -36,7 +36,7 @@ def _fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["bench", "update", "--threads", "1", "--json", *arguments])
+    return CliRunner().invoke(app, ["update", "--threads", "1", "--json", *arguments])
 
 
 def printed(result: Result) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def test_every_measurement_in_one_object_when_all_bars_hold(monkeypatch: pytest.
     result = run("--quick", "--reps", "2")
     assert result.exit_code == 0, result.stderr
     found = printed(result)
-    assert found["command"] == "bench update"
+    assert found["command"] == "benchmarks update"
     assert (found["threads"], found["repetitions"]) == (1, 2)
     assert set(MEASUREMENTS) <= set(found)
     values = {name: figure["value"] for name, figure in figures(result).items()}
