@@ -31,7 +31,7 @@ WORSE = AgentVersion("adder", "worse", "callable", model="toy_desk:refuser")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, Facts, ReportContent]]:
     """A run in which a better version is promoted and a worse one rolled back, with its report."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parent))
+        patch.syspath_prepend(str(Path(__file__).parent.parent))
         desk, toy = importlib.import_module("toy_desk"), importlib.import_module("toy_facts")
         config = desk.with_canary(desk.config(("adder", "refuser")), stages=(0.5, 1.0))
         run_dir = tmp_path_factory.mktemp("told") / "run"
