@@ -121,7 +121,8 @@ def train(folder: Path, work: ShardedWork) -> None:
     import torch
     from torch.distributed.tensor import DTensor
 
-    from upturn.training import OptimiserSettings, Stream, TrainingRow
+    from upturn.config import OptimiserSettings
+    from upturn.training import Stream, TrainingRow
     from upturn.training.distributed import connected, shard, world_from_environment
     from upturn.training.losses import CrossEntropy
     from upturn.training.optimisation import Trainer

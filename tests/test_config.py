@@ -21,10 +21,10 @@ from upturn.config import (
     parse_config,
 )
 from upturn.config.contradiction import FEWEST_HELDOUT
-from upturn.deployment.rule import CanarySettings
-from upturn.deployment.validation import ValidationSettings
+from upturn.config import CanarySettings
+from upturn.config import ValidationSettings
 from upturn.errors import ConfigError
-from upturn.training.settings import SftSettings
+from upturn.training.algorithms.sft import SftSettings
 
 NANO = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
 FAR = {"name": "far", "kind": "endpoint", "url": "http://localhost:1/v1", "model": "m"}

@@ -30,7 +30,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/cli/ingest.py:ingest": "a command's parameters are its options",
     "src/upturn/cli/release.py:start": "a command's parameters are its options",
     "src/upturn/training/algorithms/dpo.py:run_dpo": "a run's seed, place and callbacks",
-    "src/upturn/training/algorithms/online_dpo/run.py:run_dpo_rounds": "a run's seed, place and callbacks",
+    "src/upturn/training/algorithms/online_dpo/run.py:run_online_dpo": "a run's seed, place and callbacks",
     "src/upturn/training/algorithms/kto.py:run_kto": "a run's seed, place and callbacks",
     "src/upturn/training/algorithms/grpo.py:run_grpo": "a run's seed, place and callbacks",
     "src/upturn/loop/trainers/mixture.py:run_mixed": "a run's seed, place and callbacks",

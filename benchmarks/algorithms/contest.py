@@ -20,31 +20,24 @@ from benchmarks.algorithms.toy import ACTED, FIRST, HINT, Toy
 from benchmarks.ledger import digest
 from upturn.agents import Hint
 from upturn.records import Observation, PreferencePair, RatedTrajectory, Trajectory, record
-from upturn.training import (
-    DpoRoundsSettings,
-    DpoSettings,
-    GrpoSettings,
-    ImitationSettings,
-    KlSettings,
-    KtoSettings,
-    ObjectiveSettings,
-    OptimiserSettings,
-    PpoSettings,
-    ScoredGroup,
-    SftSettings,
-    supervised_rows,
-)
-from upturn.training.algorithms import (
-    OfflineSettings,
-    run_dpo,
-    run_grpo,
-    run_imitation,
-    run_kto,
-    run_offline,
-    run_sft,
-)
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.expert_iteration import ImitationSettings
+from upturn.training.policy_settings import KlSettings, ObjectiveSettings
+from upturn.training.algorithms.kto import KtoSettings
+from upturn.config import OptimiserSettings
+from upturn.training.algorithms.ppo import PpoSettings
+from upturn.training import ScoredGroup, supervised_rows
+from upturn.training.algorithms.sft import SftSettings
+from upturn.training.algorithms.offline import OfflineSettings, run_offline
+from upturn.training.algorithms.dpo import run_dpo
+from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.expert_iteration import run_imitation
+from upturn.training.algorithms.kto import run_kto
+from upturn.training.algorithms.sft import run_sft
 from upturn.training.algorithms.mixture import MixtureSettings, policy_part, run_mixture, supervised_part
-from upturn.training.algorithms.online_dpo import run_dpo_rounds
+from upturn.training.algorithms.online_dpo import run_online_dpo
 from upturn.training.algorithms.ppo import run_ppo
 from upturn.training.data import HintedGroup
 
@@ -174,9 +167,9 @@ def learn_dpo(contest: Contest, player: Player, settings: DpoSettings) -> None:
     run_dpo(player.model, pairs, settings, seed=contest.seed, run_dir=contest.folder / "run")
 
 
-def learn_dpo_rounds(contest: Contest, player: Player, settings: DpoRoundsSettings) -> None:
+def learn_dpo_rounds(contest: Contest, player: Player, settings: OnlineDpoSettings) -> None:
     """From pairs of fresh attempts."""
-    run_dpo_rounds(player.model, player.collect, settings, **_run(contest, player))
+    run_online_dpo(player.model, player.collect, settings, **_run(contest, player))
 
 
 def learn_kto(contest: Contest, player: Player, settings: KtoSettings) -> None:

@@ -23,21 +23,18 @@ from benchmarks.algorithms.contest import (
     teach_copying,
 )
 from benchmarks.algorithms.foresight import learn_world_model, teach_guessing
-from upturn.training import (
-    CriticSettings,
-    DpoRoundsSettings,
-    DpoSettings,
-    GrpoSettings,
-    ImitationSettings,
-    KtoSettings,
-    OptimiserSettings,
-    PpoSettings,
-    SelectionSettings,
-    SftSettings,
-    imitation,
-)
+from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation
+from upturn.training.algorithms.kto import KtoSettings
+from upturn.config import OptimiserSettings
+from upturn.training.selection_settings import SelectionSettings
+from upturn.training.algorithms.sft import SftSettings
 from upturn.training.advantages import AdvantageSettings
-from upturn.training.algorithms import CORRECTION, SMALL_DATA, OfflineSettings
+from upturn.training.algorithms.offline import CORRECTION, OfflineSettings
+from upturn.training.algorithms import SMALL_DATA
 from upturn.training.algorithms.mixture import MixtureSettings
 from upturn.training.algorithms.world_model import WorldModelSettings
 
@@ -93,7 +90,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
         DpoSettings(epochs=60, batch_pairs=32, optimiser=RATE, decay="linear"), learn_dpo, ("epochs",)
     ),
     "dpo_rounds": Contestant(
-        DpoRoundsSettings(rounds=_ROUNDS, batch_pairs=8, optimiser=RATE, evaluate_every=5, target_score=ENOUGH),
+        OnlineDpoSettings(rounds=_ROUNDS, batch_pairs=8, optimiser=RATE, evaluate_every=5, target_score=ENOUGH),
         learn_dpo_rounds,
         ("rounds",),
     ),

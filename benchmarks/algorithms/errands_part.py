@@ -21,8 +21,10 @@ from upturn.loop.rollouts import Practice, SecondAttempts, TaskSampler, Trainee
 from upturn.loop.trainers import observed, own_rows
 from upturn.models import RenderedObservations
 from upturn.records import record
-from upturn.training import OptimiserSettings, ScoredGroup, SftSettings
-from upturn.training.algorithms import preset
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredGroup
+from upturn.training.algorithms.sft import SftSettings
+from upturn.training.algorithms.grpo import preset
 from upturn.training.algorithms.world_model import Predictor, WorldModelSettings, run_world_model
 from upturn.training.data import HintedGroup
 

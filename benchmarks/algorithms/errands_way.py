@@ -6,18 +6,15 @@ from typing import Any, Protocol
 
 from transformers import PreTrainedModel
 
-from upturn.training import (
-    CriticSettings,
-    DpoRoundsSettings,
-    GrpoSettings,
-    ImitationSettings,
-    OptimiserSettings,
-    PpoSettings,
-    ScoredGroup,
-    imitation,
-)
-from upturn.training.algorithms import run_grpo, run_imitation
-from upturn.training.algorithms.online_dpo import run_dpo_rounds
+from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredGroup
+from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.expert_iteration import run_imitation
+from upturn.training.algorithms.online_dpo import run_online_dpo
 from upturn.training.algorithms.ppo import run_ppo
 from upturn.training.data import HintedGroup
 
@@ -56,9 +53,9 @@ def _ppo(model: PreTrainedModel, attempts: Attempts, settings: PpoSettings, run:
 
 
 def _dpo_rounds(
-    model: PreTrainedModel, attempts: Attempts, settings: DpoRoundsSettings, run: Mapping[str, Any]
+    model: PreTrainedModel, attempts: Attempts, settings: OnlineDpoSettings, run: Mapping[str, Any]
 ) -> object:
-    return run_dpo_rounds(model, attempts.collect, settings, **run)
+    return run_online_dpo(model, attempts.collect, settings, **run)
 
 
 def _imitation(
@@ -82,7 +79,7 @@ WAYS: Mapping[str, Way] = {
         _ppo,
     ),
     "dpo_rounds": Way(
-        DpoRoundsSettings(rounds=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _dpo_rounds
+        OnlineDpoSettings(rounds=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _dpo_rounds
     ),
     "star": Way(
         replace(imitation("star"), rounds=_ENDLESS, decay="linear", keep="final"), _imitation, round_share=1 / 6

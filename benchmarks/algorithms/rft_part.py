@@ -24,8 +24,11 @@ from upturn.loop.rollouts import Practice
 from upturn.loop.trainers import over_seeds, rounds_of
 from upturn.records import Evaluation, Result, Trajectory, record
 from upturn.rewards import accepted_and_formed, random_acceptance
-from upturn.training import GrpoSettings, OptimiserSettings, ScoredGroup
-from upturn.training.algorithms import SMALL_DATA, run_grpo
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredGroup
+from upturn.training.algorithms import SMALL_DATA
+from upturn.training.algorithms.grpo import run_grpo
 
 RewardName = Literal["true", "random"]
 REWARDS: tuple[RewardName, ...] = ("true", "random")

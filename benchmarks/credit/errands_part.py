@@ -103,7 +103,8 @@ def rank(errands: Errands, contender: Contender, seed: int, *, truth: Truth) -> 
 
 def practise(errands: Errands, contender: Contender, seed: int) -> Practised:
     """One model's course to the target or to the end of the budget."""
-    from upturn.training import GrpoSettings, OptimiserSettings
+    from upturn.training.algorithms.grpo import GrpoSettings
+    from upturn.config import OptimiserSettings
     from upturn.training.algorithms import PolicyGradient
     from upturn.training.optimisation import Trainer
 

@@ -16,7 +16,9 @@ from upturn.environments.errands import ErrandsKit
 from upturn.loop import Fleet
 from upturn.loop.rollouts import Practice, Trainee
 from upturn.records import AgentVersion
-from upturn.training import GrpoSettings, OptimiserSettings, ScoredGroup
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredGroup
 from upturn.training.algorithms import PolicyGradient
 from upturn.training.data import AheadCollect
 from upturn.training.distributed import put_back

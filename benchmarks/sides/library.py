@@ -11,7 +11,8 @@ from benchmarks.side import Channel, Settings, serve_steps
 from benchmarks.sides.task import CLIP_HIGH, CLIP_LOW, LEARNING_RATE, NO_LIMIT, read_task, save_gradient
 from benchmarks.subject import build_model
 from benchmarks.workload import training_rows
-from upturn.training import OptimiserSettings, Stream, TokenBatch, TokenStatistics
+from upturn.config import OptimiserSettings
+from upturn.training import Stream, TokenBatch, TokenStatistics
 from upturn.training.losses import ClippedPolicy
 from upturn.training.optimisation import Trainer
 

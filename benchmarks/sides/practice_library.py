@@ -13,8 +13,10 @@ from upturn.environments.errands import ErrandsKit
 from upturn.loop import Fleet
 from upturn.loop.rollouts import Practice, Trainee
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
-from upturn.training import GrpoSettings, OptimiserSettings, ScoredGroup
-from upturn.training.algorithms import run_grpo
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredGroup
+from upturn.training.algorithms.grpo import run_grpo
 
 
 class _OverError(Exception):

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from upturn.cli.release import release_app
 from upturn.deployment.canary import Block, Canary
-from upturn.deployment.rule import CanarySettings
-from upturn.deployment.validation import Pair, ValidationSettings, validate
+from upturn.config import CanarySettings
+from upturn.deployment.validation import Pair, validate
+from upturn.config import ValidationSettings
 from upturn.errors import ReleaseError, StoreError, UnknownNameError
 from upturn.pool import Pool
 from upturn.records import AgentVersion, Release, to_json

@@ -17,8 +17,9 @@ from upturn.deployment.release import (
     start,
     status_word,
 )
-from upturn.deployment.rule import CanarySettings
-from upturn.deployment.validation import Pair, Validation, ValidationSettings, validate
+from upturn.config import CanarySettings
+from upturn.deployment.validation import Pair, Validation, validate
+from upturn.config import ValidationSettings
 from upturn.errors import ReleaseError
 from upturn.records import AgentVersion, Release
 

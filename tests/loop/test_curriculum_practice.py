@@ -16,7 +16,7 @@ from upturn.loop.run.context import Context, version_of
 from upturn.loop.run.task_source import kit_of
 from upturn.pool import PoolSink, Selection
 from upturn.records import Observation, Trajectory
-from upturn.training.curriculum_settings import CurriculumSettings
+from upturn.config import CurriculumSettings
 from upturn.training.data.curriculum import Portion
 from upturn.training.data.curriculum_collect import CurriculumCollect
 

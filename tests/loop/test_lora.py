@@ -22,7 +22,7 @@ from upturn.loop.trainers.cycle_training import train_grpo
 from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.shipped import SHIPPED, load_local, model_folder
 from upturn.records import Evaluation
-from upturn.training.adapter_settings import AdapterSettings
+from upturn.config import AdapterSettings
 from upturn.training.distributed.weights import put_back, weight_tensors
 from upturn.training.optimisation.adapter import save_adapter
 from upturn.training.optimisation.memory_estimate import shape_of

@@ -15,7 +15,8 @@ from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import Fleet
 from upturn.loop.rollouts.policy_worker import Practice, Trainee
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
-from upturn.training import GrpoSettings, ScoredGroup
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training import ScoredGroup
 from upturn.training.advantages import AdvantageSettings, advantage_of
 from upturn.training.algorithms.grpo import run_grpo
 

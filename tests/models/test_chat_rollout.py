@@ -31,7 +31,8 @@ from upturn.loop.trainers.cycle_training import with_rows
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, Observation, Task, Trajectory
-from upturn.training import OptimiserSettings, policy_rows, supervised_rows
+from upturn.config import OptimiserSettings
+from upturn.training import policy_rows, supervised_rows
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.stream import Stream

@@ -26,7 +26,8 @@ from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
 from upturn.models.local import find_folder, load_model
 from upturn.models.shipped import load_local, model_folder
 from upturn.records import Action, AgentVersion, Observation
-from upturn.training import OptimiserSettings, policy_rows
+from upturn.config import OptimiserSettings
+from upturn.training import policy_rows
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.runs.model_folder import save_version

@@ -9,7 +9,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from upturn.records import Observation, Origin, Task, TokenRow, Trajectory, Turn, WrittenSpan
-from upturn.training import OptimiserSettings, ScoredGroup, ScoredTrajectory
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredGroup, ScoredTrajectory
 
 
 @pytest.fixture(autouse=True)

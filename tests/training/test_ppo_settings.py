@@ -6,8 +6,8 @@ import pytest
 
 from upturn.errors import ConfigError
 from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings
-from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
-from upturn.training.settings import OptimiserSettings
+from upturn.training.algorithms.ppo import CreditSettings, CriticSettings, PpoSettings
+from upturn.config import OptimiserSettings
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "gamma": (lambda: CreditSettings(gamma=1.1), "credit.gamma must be in [0, 1], got 1.1"),

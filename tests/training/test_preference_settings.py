@@ -6,14 +6,11 @@ from typing import Any
 import pytest
 
 from upturn.errors import ConfigError
-from upturn.training.ppo_settings import CriticSettings
-from upturn.training.preference_settings import (
-    DpoRoundsSettings,
-    DpoSettings,
-    KtoSettings,
-    PairObjectiveSettings,
-    PairSettings,
-)
+from upturn.training.algorithms.ppo import CriticSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.kto import KtoSettings
+from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
 
 
 @pytest.mark.parametrize(
@@ -39,16 +36,16 @@ from upturn.training.preference_settings import (
         ),
         (DpoSettings, {"epochs": 0}, "epochs must be at least 1"),
         (DpoSettings, {"batch_pairs": 0}, "batch_pairs must be at least 1"),
-        (DpoRoundsSettings, {"rounds": 0}, "rounds must be at least 1"),
-        (DpoRoundsSettings, {"epochs": 0}, "epochs must be at least 1"),
-        (DpoRoundsSettings, {"critic": CriticSettings()}, "critic would do nothing with monte_carlo_share=1"),
+        (OnlineDpoSettings, {"rounds": 0}, "rounds must be at least 1"),
+        (OnlineDpoSettings, {"epochs": 0}, "epochs must be at least 1"),
+        (OnlineDpoSettings, {"critic": CriticSettings()}, "critic would do nothing with monte_carlo_share=1"),
         (
-            DpoRoundsSettings,
+            OnlineDpoSettings,
             {"pairs": PairSettings(by="turn", monte_carlo_share=0.0, gamma=0.9)},
             r"gamma=0\.9 would do nothing with monte_carlo_share=0 and a critic that does not learn",
         ),
         (
-            DpoRoundsSettings,
+            OnlineDpoSettings,
             {
                 "rounds": 3,
                 "pairs": PairSettings(by="turn", monte_carlo_share=0.5),
@@ -71,7 +68,7 @@ def test_what_cannot_work_is_refused_by_name(
 
 def test_a_discount_says_something_to_a_critic_that_learns() -> None:
     pairs = PairSettings(by="turn", monte_carlo_share=0.0, gamma=0.9)
-    assert DpoRoundsSettings(pairs=pairs, critic=CriticSettings()).pairs.gamma == 0.9
+    assert OnlineDpoSettings(pairs=pairs, critic=CriticSettings()).pairs.gamma == 0.9
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from transformers import PreTrainedModel
 
-from upturn.training.preference_settings import PairObjectiveSettings
+from upturn.training.pair_settings import PairObjectiveSettings
 
 Model = Callable[..., PreTrainedModel]
 pytestmark = [

@@ -5,15 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from upturn.errors import ConfigError
-from upturn.training import (
-    DpoRoundsSettings,
-    DpoSettings,
-    GrpoSettings,
-    ImitationSettings,
-    KtoSettings,
-    PpoSettings,
-    SftSettings,
-)
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.expert_iteration import ImitationSettings
+from upturn.training.algorithms.kto import KtoSettings
+from upturn.training.algorithms.ppo import PpoSettings
+from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.mixture import MixtureSettings
 from upturn.training.runs.run_folder import RunPlan
 
@@ -22,7 +20,7 @@ PLANNED: dict[str, Callable[..., object]] = {
     "ppo": PpoSettings,
     "imitation": ImitationSettings,
     "mixture": MixtureSettings,
-    "dpo-rounds": DpoRoundsSettings,
+    "dpo-rounds": OnlineDpoSettings,
     "a run's plan": lambda **changes: RunPlan(**{"units": 3, "checkpoint_every": 1, **changes}),
 }
 WATCHED: dict[str, Callable[..., object]] = {

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from upturn.errors import ConfigError
-from upturn.training import GrpoSettings, OptimiserSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
 from upturn.training.advantages import AdvantageSettings
 
 

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from upturn.training import OptimiserSettings, TrainingRow
+from upturn.config import OptimiserSettings
+from upturn.training import TrainingRow
 from upturn.training.evaluation_result import Assessment
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer

@@ -262,7 +262,7 @@ class _Worker:
 
 def _config(agent: str, path: Path | None) -> "Config | None":
     """The file's; raises ConfigError where it has no effect, or is missing."""
-    from upturn.config import load_config
+    from upturn.loop.trainers import load_full_config
 
     needs_file = agent != ORACLE and ":" not in agent
     if path is None:
@@ -272,7 +272,7 @@ def _config(agent: str, path: Path | None) -> "Config | None":
     if not needs_file:
         raise ConfigError([f"--config has no effect with --agent {agent}, which stands in no file; leave it out"])
     import_beside(path)
-    return load_config(path, os.environ)
+    return load_full_config(path, os.environ)
 
 
 def _version(agent: str, config: "Config | None") -> "AgentVersion":

@@ -29,12 +29,12 @@ def run(
     Import paths in the file are looked up among what is installed, then beside the file, then where the command is
     started; other paths start where the command is started.
     """
-    from upturn.config import keys_in, load_config
-    from upturn.loop.trainers import leading, refuse_together
+    from upturn.config import keys_in
+    from upturn.loop.trainers import leading, load_full_config, refuse_together
 
     world = leading_world()
-    config = load_config(config_path, os.environ)
-    if world is not None and config.grpo.enabled:
+    config = load_full_config(config_path, os.environ)
+    if world is not None and "grpo" in config.loop.train:
         refuse_together(config, "grpo")
     import_beside(config_path)
     with LiveView("Upturn loop") as view:

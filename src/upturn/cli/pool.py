@@ -14,7 +14,6 @@ from typing import Annotated, TextIO
 import typer
 
 from upturn.cli.output import emit, say
-from upturn.config import load_config
 from upturn.pool import (
     ALL_TENANTS,
     POOL_ENDINGS,
@@ -82,7 +81,9 @@ def ready(
     as_json: AsJson = False,
 ) -> None:
     """Check the prerequisites of training. Exit code 1 when one does not hold."""
-    loaded = None if config is None else load_config(config, os.environ)
+    from upturn.loop.trainers import load_full_config
+
+    loaded = None if config is None else load_full_config(config, os.environ)
     thresholds = ReadinessThresholds() if loaded is None else thresholds_of(loaded.readiness)
     with Pool.open(pool, read_only=True) as opened:
         found = readiness(opened, thresholds, tenant=tenant)

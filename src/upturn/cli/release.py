@@ -12,7 +12,8 @@ import typer
 
 from upturn.cli.output import emit
 from upturn.cli.release_simulate import simulate
-from upturn.deployment import CanarySettings, Override, Validation, candidate_share, status_word, wilson_interval
+from upturn.config import CanarySettings
+from upturn.deployment import Override, Validation, candidate_share, status_word, wilson_interval
 from upturn.deployment import release as lifecycle
 from upturn.errors import RecordError, ReleaseError, UnknownNameError
 from upturn.pool import Pool

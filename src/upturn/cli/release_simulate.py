@@ -13,7 +13,8 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Simulate canaries of identical, better and worse candidates with the rule that decides real ones."""
-    from upturn.deployment import BLOCK_TASKS, SCENARIOS, CanarySettings, bench
+    from upturn.config import CanarySettings
+    from upturn.deployment import BLOCK_TASKS, SCENARIOS, bench
 
     settings = CanarySettings()
     with progress("canaries", len(SCENARIOS)) as ticker:

@@ -3,42 +3,47 @@
 import os
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command as as_command
 
 from upturn.cli.import_path import import_beside
 from upturn.cli.launched import leading_world, started_again
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
 from upturn.errors import ClusterError, ConfigError, ModelError, TrainingError
+from upturn.loop.trainers import ALGORITHMS, load_full_config, section_name
 from upturn.records import Result
 
-train_app = typer.Typer(no_args_is_help=True, help="Train an agent by one way of learning; look at training runs.")
-
-WAYS: Mapping[str, str] = {
-    "sft": "Supervised training on the verified successes in a pool.",
-    "grpo": "Practice: several attempts at each task, compared with each other; grpo.preset names a variant.",
-    "ppo": "Practice with a critic, which learns what states are worth.",
-    "dpo": "Learn from pairs in a pool: two versions at the same tasks, and what people corrected.",
-    "dpo-rounds": "Practice in rounds: prefer the better of the agent's own attempts.",
-    "kto": "Learn from thumbs on single attempts in a pool.",
-    "rejection": "Attempt many times, train on the best distinct successes, once.",
-    "iterated": "Attempt and train on the successes, in rounds.",
-    "star": "As iterated from the start each time, with the answer as a hint where everything failed.",
-    "self-repair": "As star, but told what went wrong instead of the answer.",
-    "rft": "Reinforcement from ten to fifty tasks, with controls that say whether the gain is real.",
-    "world-model": "Learn what the environment answers, from attempts in a pool, before practice.",
-    "offline": "Policy optimisation on attempts in a pool, with their sampler's log-probs.",
-    "mixture": "Practice with successes, pairs or thumbs from a pool in the same steps.",
-}
-"""Each as the list of commands tells it; ``upturn.loop.trainers.train_command`` has one lesson for each."""
+if TYPE_CHECKING:
+    from upturn.config import Config
 
 
-def _add(algorithm: str, summary: str) -> None:
+class _TrainGroup(TyperGroup):
+    """Knows an algorithm of the user's own by its import path, ``module:NAME``."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name."""
+        if ":" not in cmd_name:
+            return super().get_command(ctx, cmd_name)
+        holder = typer.Typer(add_completion=False)
+        holder.command(cmd_name)(_command(cmd_name, f"Train with the algorithm at {cmd_name}."))
+        return as_command(holder)
+
+
+train_app = typer.Typer(
+    cls=_TrainGroup,
+    no_args_is_help=True,
+    help="Train an agent with one algorithm, or with your own (module:NAME); look at training runs.",
+)
+
+
+def _command(algorithm: str, summary: str) -> Callable[..., None]:
     def command(
         config_path: Annotated[Path, typer.Option("--config", help="The configuration file.")] = Path(
             "upturn.toml"
@@ -60,28 +65,34 @@ def _add(algorithm: str, summary: str) -> None:
 
     command.__doc__ = f"""{summary}
 
-    The agent is examined on held-out tasks before and after. Everything lies in runs/<id>/: card.md, summary.json,
+    The agent is evaluated on held-out tasks before and after. Everything lies in runs/<id>/: card.md, summary.json,
     config.json, the training run with its curves (training/{algorithm}/report.html), the pool, the new version.
     """
-    train_app.command(algorithm)(command)
+    return command
 
 
-for _name, _summary in WAYS.items():
-    _add(_name, _summary)
+for _name, _registered in ALGORITHMS.items():
+    train_app.command(_name)(_command(_name, _registered.summary))
+
+
+def _configured(config_path: Path, algorithm: str) -> "Config":
+    import_beside(config_path)
+    return load_full_config(config_path, os.environ, *([algorithm] if ":" in algorithm else []))
 
 
 def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
-    from upturn.config import keys_in, load_config
+    from upturn.config import keys_in
 
-    config = load_config(config_path, os.environ)
-    import_beside(config_path)
+    config = _configured(config_path, algorithm)
     with LiveView(f"Upturn train {algorithm}: what it would take") as view, TemporaryDirectory() as folder:
         from upturn.loop.rollouts import check_sampler
         from upturn.loop.run import open_run
-        from upturn.loop.trainers import LESSONS, check, student, with_copied_pool
+        from upturn.loop.trainers import algorithm as algorithm_of
+        from upturn.loop.trainers import check, student, with_copied_pool
 
         check(config, algorithm)
-        looked_at, place = with_copied_pool(config, algorithm, Path(folder)), Path(folder) / "plan"
+        entry, place = algorithm_of(algorithm), Path(folder) / "plan"
+        looked_at = with_copied_pool(config, Path(folder), is_read="pool" in entry.uses)
         command, keys = f"train {algorithm} --dry-run", keys_in(config, os.environ)
         with open_run(looked_at, place, command, view, api_keys=keys) as context:
             context.config = config  # what is said names the pool that is meant
@@ -89,9 +100,9 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
                 check_sampler(context)
             except (ClusterError, ModelError) as exc:
                 view.note(f"a run would not begin now: {exc}")
-            plan = LESSONS[algorithm].plan(context, student(context))
+            plan = entry.plan(context, student(context))
     details = {"algorithm": algorithm, "learns_from": plan.learns_from, "basis": plan.basis}
-    settings = config.model_dump(mode="json")
+    settings = config.to_dict()
     emit(
         f"train {algorithm}",
         plan.results(),
@@ -102,21 +113,20 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
 
 
 def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bool) -> None:
-    from upturn.config import keys_in, load_config
+    from upturn.config import keys_in
     from upturn.loop.trainers import leading, refuse_together
 
     world = leading_world()
-    config = load_config(config_path, os.environ)
+    config = _configured(config_path, algorithm)
     if world is not None:
         refuse_together(config, algorithm)
-    import_beside(config_path)
     with LiveView(f"Upturn train {algorithm}") as view:
         from upturn.cli.run_report import write_summary
         from upturn.loop.run import chosen_run, open_run
         from upturn.loop.trainers import check, teach, write_card
 
         check(config, algorithm)
-        name = f"train-{algorithm}"
+        name = f"train-{section_name(algorithm)}".replace("_", "-")
         run_dir = chosen_run(Path(config.run.directory), name, resume)
         again = ["upturn", "train", algorithm, "--config", str(config_path), "--resume", str(run_dir)]
         with (

@@ -5,12 +5,11 @@ saved configuration, which names every setting, reads back without complaint.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from upturn.config.config import Config
-from upturn.config.learning import RoundsConfig
-from upturn.config.lesson import ImitationConfig
-from upturn.config.section import AgentConfig, EnvironmentConfig, Section
+from upturn.config.section import AgentConfig, EnvironmentConfig
+from upturn.config.settings import Settings, changed
 
 
 class Contradiction(NamedTuple):
@@ -46,18 +45,7 @@ def contradictions(config: Config) -> list[Contradiction]:
         *_tasks(config),
         *_routing(config),
         *_training(config),
-        *_canary(config),
     ]
-
-
-def _chosen(section: Section, prefix: str) -> Iterator[tuple[str, str]]:
-    """Name and ``full.name = value`` of every setting that differs from its default, in sections below too."""
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
-        if isinstance(value, Section):
-            yield from ((f"{name}.{inner}", shown) for inner, shown in _chosen(value, f"{prefix}.{name}"))
-        elif value != field.default:
-            yield name, f"{prefix}.{name} = {value!r}"
 
 
 def _agents(config: Config) -> Iterator[Contradiction]:
@@ -76,7 +64,7 @@ def _agent(agent: AgentConfig, where: str) -> Iterator[Contradiction]:
     for name in _NEEDED_BY_KIND[agent.kind]:
         if not getattr(agent, name):
             yield Contradiction((f"{where}.{name}", f"{where}.kind"), f"{kind} needs {where}.{name}; set it")
-    for name, written in _chosen(agent, where):
+    for name, written in changed(agent, where):
         if name.partition(".")[0] in _FOR_SOME_KINDS - _USED_BY_KIND[agent.kind]:
             yield Contradiction(
                 (f"{where}.{name}", f"{where}.kind"), f"{written} has no effect with {kind}; take one away"
@@ -88,7 +76,7 @@ def _context(agent: AgentConfig, limits: EnvironmentConfig, where: str) -> Itera
     if "context" not in _USED_BY_KIND[agent.kind]:
         return
     if context.tokens is None:
-        for name, written in _chosen(context, f"{where}.context"):
+        for name, written in changed(context, f"{where}.context"):
             yield Contradiction((f"{where}.context.{name}", tokens), f"{written} has no effect without {tokens}")
         return
     shown = f"{tokens} = {context.tokens}"
@@ -131,7 +119,7 @@ def _environment(config: Config) -> Iterator[Contradiction]:
 def _tasks(config: Config) -> Iterator[Contradiction]:
     if not config.tasks.file:
         return
-    for name, written in _chosen(config.tasks, "tasks"):
+    for name, written in changed(config.tasks, "tasks"):
         if name in ("families", "levels"):
             yield Contradiction(
                 (f"tasks.{name}", "tasks.file"),
@@ -147,7 +135,7 @@ def _routing(config: Config) -> Iterator[Contradiction]:
         "rule_based": ("discount",),
         "uniform": ("floor", "discount", "default_agent", "rules"),
     }[routing.policy]
-    for name, written in _chosen(routing, "routing"):
+    for name, written in changed(routing, "routing"):
         if name in unused:
             yield Contradiction((f"routing.{name}", "routing.policy"), f"{written} has no effect with {policy}")
     if routing.policy != "rule_based":
@@ -168,83 +156,53 @@ def _routing(config: Config) -> Iterator[Contradiction]:
 
 
 def _training(config: Config) -> Iterator[Contradiction]:
-    for prefix, section in (("sft", config.sft), ("grpo", config.grpo)):
-        if section.enabled:
+    for prefix in ("sft", "grpo"):
+        if prefix in config.loop.train or prefix not in config.algorithms:
             continue
-        for name, written in _chosen(section, prefix):
-            if name != "enabled":
-                yield Contradiction(
-                    (f"{prefix}.{name}", f"{prefix}.enabled"),
-                    f"{written} has no effect with {prefix}.enabled = false",
-                )
-    yield from _rounds(config)
-    yield from _minibatches(config)
-    yield from _kept_attempts(config)
-    yield from _curriculum(config)
-    yield from _world_model(config)
-    yield from _preference_rounds(config)
+        for name, written in changed(config.algorithms[prefix], prefix):
+            yield Contradiction(
+                (f"{prefix}.{name}", "loop.train"),
+                f"{written} has no effect with loop.train = {list(config.loop.train)!r}, which leaves {prefix} out",
+            )
+    for prefix, section in config.algorithms.items():
+        yield from _evaluations(prefix, section)
+        yield from _minibatches(prefix, section)
     yield from _rollouts(config)
-    yield from _lora(config)
     yield from _overlong(config)
     if config.trains:
         yield from _improved_agent(config)
         yield from _readiness(config)
         yield from _heldout(config)
-        yield from _practised_families(config)
+        yield from _trained_families(config)
     else:
         yield from _without_training(config)
 
 
-def _rounds(config: Config) -> Iterator[Contradiction]:
-    for prefix in type(config).model_fields:
-        section = getattr(config, prefix)
-        if not isinstance(section, RoundsConfig) or (section is config.grpo and not config.grpo.enabled):
-            continue
-        if section.evaluate_every > section.iterations:
-            yield Contradiction(
-                (f"{prefix}.evaluate_every", f"{prefix}.iterations"),
-                f"{prefix}.evaluate_every = {section.evaluate_every} is never reached with "
-                f"{prefix}.iterations = {section.iterations}; lower it, or do more rounds",
-            )
+def _evaluations(prefix: str, section: Settings) -> Iterator[Contradiction]:
+    every, iterations = getattr(section, "evaluate_every", None), getattr(section, "iterations", None)
+    if every is not None and iterations is not None and every > iterations:
+        yield Contradiction(
+            (f"{prefix}.evaluate_every", f"{prefix}.iterations"),
+            f"{prefix}.evaluate_every = {every} is never reached with {prefix}.iterations = {iterations}; lower "
+            f"it, "
+            "or do more iterations",
+        )
 
 
-def _minibatches(config: Config) -> Iterator[Contradiction]:
-    """More steps than a round has tasks. Dynamic sampling, which presets may have, draws further ones."""
-    grpo = config.grpo
-    may_draw_more = grpo.preset is not None or grpo.algorithm.sampling_rounds is not None
-    asked = (
-        ("grpo", "minibatches", None if may_draw_more else grpo.minibatches),
-        ("ppo", "minibatches", config.ppo.minibatches),
-        ("ppo", "critic.minibatches", config.ppo.critic.minibatches),
-        ("dpo_rounds", "critic.minibatches", config.dpo_rounds.critic.minibatches),
-        ("offline", "minibatches", config.offline.minibatches),
-        ("mixture", "minibatches", config.mixture.minibatches),
-    )
-    for prefix, name, count in asked:
-        section: Section = getattr(config, prefix)
-        key = "groups" if prefix == "offline" else "tasks_per_iteration"
-        tasks: int = getattr(section, key)
-        written = dict(_chosen(section, prefix)).get(name)
-        if written is not None and count is not None and count > tasks:
+def _minibatches(prefix: str, section: Settings) -> Iterator[Contradiction]:
+    """More steps than an iteration has tasks. Dynamic sampling, which presets may have, draws further ones."""
+    if getattr(section, "preset", None) is not None or getattr(section, "dynamic_sampling", None) is not None:
+        return
+    key = next((name for name in ("tasks_per_iteration", "groups") if hasattr(section, name)), None)
+    for name, written in changed(section, prefix) if key else ():
+        holder: Any = getattr(section, "critic", None) if name == "critic.minibatches" else section
+        if name.rpartition(".")[2] == "minibatches" and holder.minibatches > getattr(section, str(key)):
             yield Contradiction(
                 (f"{prefix}.{name}", f"{prefix}.{key}"),
-                f"{written} is never reached with {prefix}.{key} = {tasks}: all attempts at a task stay in one "
-                "minibatch; lower it, or take more tasks",
+                f"{written} is never reached with {prefix}.{key} = {getattr(section, str(key))}: all "
+                f"trajectories of "
+                "a task stay in one minibatch; lower it, or take more tasks",
             )
-
-
-def _kept_attempts(config: Config) -> Iterator[Contradiction]:
-    for prefix in type(config).model_fields:
-        section = getattr(config, prefix)
-        if not isinstance(section, ImitationConfig):
-            continue
-        for name, written in _chosen(section, prefix):
-            if name == "top" and section.top > section.attempts:
-                yield Contradiction(
-                    (f"{prefix}.top", f"{prefix}.attempts"),
-                    f"{written} has no effect with {prefix}.attempts = {section.attempts}: a task has no more; "
-                    "lower it, or make more attempts",
-                )
 
 
 def _rollouts(config: Config) -> Iterator[Contradiction]:
@@ -254,78 +212,17 @@ def _rollouts(config: Config) -> Iterator[Contradiction]:
         "ray": ("place", "workers", "address", "folder"),
         "engine": ("place", "url", "dialect", "folder", "api_key_env", "timeout_seconds", "max_length"),
     }[config.rollouts.place]
-    for name, written in _chosen(config.rollouts, "rollouts"):
+    for name, written in changed(config.rollouts, "rollouts"):
         if name not in used:
             yield Contradiction((f"rollouts.{name}", "rollouts.place"), f"{written} has no effect with {place}")
     if config.rollouts.place == "engine" and not config.rollouts.url:
         yield Contradiction(("rollouts.url", "rollouts.place"), f"{place} needs rollouts.url; set it")
-    if config.rollouts.place == "engine" and config.rollouts.dialect == "vllm" and not config.lora.rank:
+    if config.rollouts.place == "engine" and config.rollouts.dialect == "vllm" and config.lora is None:
         yield Contradiction(
-            ("rollouts.dialect", "lora.rank"),
-            "rollouts.dialect = 'vllm' takes adapters while it runs, and lora.rank = 0 trains the whole model; set "
-            "lora.rank, or let SGLang sample",
-        )
-
-
-def _lora(config: Config) -> Iterator[Contradiction]:
-    for name, written in _chosen(config.lora, "lora"):
-        if not config.lora.rank:
-            yield Contradiction(
-                (f"lora.{name}", "lora.rank"), f"{written} has no effect with lora.rank = 0; set it"
-            )
-        elif not config.trains:
-            yield Contradiction(
-                (f"lora.{name}", "sft.enabled", "grpo.enabled"),
-                f"{written} has no effect with sft.enabled = false and grpo.enabled = false: nothing is trained",
-            )
-
-
-def _world_model(config: Config) -> Iterator[Contradiction]:
-    section = config.world_model
-    for name, written in _chosen(section, "world_model"):
-        if name == "warm_up_learning_rate" and not section.warm_up_epochs:
-            yield Contradiction(
-                ("world_model.warm_up_learning_rate", "world_model.warm_up_epochs"),
-                f"{written} has no effect with world_model.warm_up_epochs = 0",
-            )
-
-
-def _preference_rounds(config: Config) -> Iterator[Contradiction]:
-    section, pairs = config.dpo_rounds, config.dpo_rounds.pairs
-    for name, written in _chosen(section, "dpo_rounds"):
-        if name == "pairs.continuations" and pairs.valued_by != "state_values":
-            yield Contradiction(
-                ("dpo_rounds.pairs.continuations", "dpo_rounds.pairs.valued_by"),
-                f"{written} has no effect with dpo_rounds.pairs.valued_by = {pairs.valued_by!r}",
-            )
-        elif name.startswith("critic.") and pairs.monte_carlo_share == 1:
-            yield Contradiction(
-                (f"dpo_rounds.{name}", "dpo_rounds.pairs.monte_carlo_share"),
-                f"{written} has no effect with dpo_rounds.pairs.monte_carlo_share = 1: there is no critic",
-            )
-
-
-def _curriculum(config: Config) -> Iterator[Contradiction]:
-    section = config.curriculum
-    policy = f"curriculum.policy = {section.policy!r}" if section.policy else "no curriculum.policy"
-    for name, written in _chosen(section, "curriculum"):
-        owner = name.partition(".")[0]
-        if owner == "policy":
-            continue
-        if section.policy is None or (owner == "levels" and section.policy != "levels"):
-            yield Contradiction(
-                (f"curriculum.{name}", "curriculum.policy"), f"{written} has no effect with {policy}"
-            )
-        elif owner == "gate" and not section.is_gated:
-            yield Contradiction(
-                (f"curriculum.{name}", "curriculum.is_gated"),
-                f"{written} has no effect with curriculum.is_gated = false",
-            )
-    if section.policy is not None and config.grpo.algorithm.staleness:
-        yield Contradiction(
-            ("curriculum.policy", "grpo.algorithm.staleness"),
-            f"{policy} decides by what the last round came to, which sampling ahead "
-            f"(grpo.algorithm.staleness = {config.grpo.algorithm.staleness}) does not know yet; take one away",
+            ("rollouts.dialect", "lora"),
+            "rollouts.dialect = 'vllm' takes adapters while it runs, and without [lora] the whole model is "
+            "trained; "
+            "set lora.rank, or let SGLang sample",
         )
 
 
@@ -339,10 +236,11 @@ def _overlong(config: Config) -> Iterator[Contradiction]:
         yield Contradiction(
             both, f"{both[1]} = {buffer} must be less than {both[0]} = {tokens}, or every attempt is overlong"
         )
-    elif tokens is not None and not config.grpo.enabled:
+    elif tokens is not None and "grpo" not in config.loop.train:
         yield Contradiction(
-            (both[0], "grpo.enabled"),
-            f"{both[0]} = {tokens} has no effect with grpo.enabled = false: it is for practice",
+            (both[0], "loop.train"),
+            f"{both[0]} = {tokens} has no effect with loop.train = {list(config.loop.train)!r}: it is for "
+            "reinforcement learning",
         )
     elif tokens is not None and buffer is not None:
         yield from _unreachable(config, tokens, buffer)
@@ -366,13 +264,13 @@ def _unreachable(config: Config, tokens: int, buffer: int) -> Iterator[Contradic
         )
 
 
-def _practised_families(config: Config) -> Iterator[Contradiction]:
+def _trained_families(config: Config) -> Iterator[Contradiction]:
     served = config.tasks.families
-    for family in config.grpo.families:
+    for family in config.tasks.train_families:
         if served and family not in served:
             yield Contradiction(
-                ("grpo.families", "tasks.families"),
-                f"grpo.families names {family!r}, which tasks.families = {served!r} leaves out",
+                ("tasks.train_families", "tasks.families"),
+                f"tasks.train_families names {family!r}, which tasks.families = {served!r} leaves out",
             )
 
 
@@ -391,21 +289,21 @@ def _heldout(config: Config) -> Iterator[Contradiction]:
     count = config.tasks.heldout_count
     if count < FEWEST_HELDOUT:
         yield Contradiction(
-            ("tasks.heldout_count", "sft.enabled", "grpo.enabled"),
+            ("tasks.heldout_count", "loop.train"),
             f"tasks.heldout_count = {count} is fewer than the {FEWEST_HELDOUT} held-out tasks validation needs "
-            f"before it releases anything; set at least {FEWEST_HELDOUT}, or set sft.enabled = false and "
-            "grpo.enabled = false to route and record only",
+            f"before it releases anything; set at least {FEWEST_HELDOUT}, or set loop.train = [] to route and "
+            f"record "
+            "only",
         )
 
 
 def _improved_agent(config: Config) -> Iterator[Contradiction]:
     local = [agent.name for agent in config.agents if agent.kind == "local_model"]
-    enabled = " and ".join(name for name in ("sft", "grpo") if getattr(config, name).enabled)
     if not local:
         yield Contradiction(
-            ("sft.enabled", "grpo.enabled", "agents"),
-            f'{enabled} would train, but no [[agents]] has kind = "local_model"; add one, or set '
-            "sft.enabled = false and grpo.enabled = false to route and record only",
+            ("loop.train", "agents"),
+            f"loop.train = {list(config.loop.train)!r} would train, but no [[agents]] has kind = 'local_model'; "
+            "add one, or set loop.train = [] to route and record only",
         )
     elif config.loop.improve and config.loop.improve not in local:
         yield Contradiction(
@@ -429,33 +327,24 @@ def _trained_weights(config: Config) -> Iterator[Contradiction]:
     if agent is not None and agent.weights != "float32":
         where = f"agents[{config.agents.index(agent)}].weights"
         yield Contradiction(
-            (where, "loop.improve", "sft.enabled", "grpo.enabled"),
+            (where, "loop.improve", "loop.train"),
             f"{where} = {agent.weights!r} cannot be trained, and {agent.name!r} is the agent that is; leave it out "
             "(optimiser.precision = 'bfloat16' computes in it and keeps float32 weights), or train another agent",
         )
 
 
 def _without_training(config: Config) -> Iterator[Contradiction]:
-    sections: tuple[tuple[str, Section], ...] = (("validation", config.validation), ("canary", config.canary))
+    sections: tuple[tuple[str, Settings], ...] = (("validation", config.validation), ("canary", config.canary))
     for prefix, section in sections:
-        for name, written in _chosen(section, prefix):
+        for name, written in changed(section, prefix):
             yield Contradiction(
-                (f"{prefix}.{name}", "sft.enabled", "grpo.enabled"),
-                f"{written} has no effect with sft.enabled = false and grpo.enabled = false: nothing is released",
+                (f"{prefix}.{name}", "loop.train"),
+                f"{written} has no effect with loop.train = []: nothing is released",
             )
+    if config.lora is not None:
+        yield Contradiction(("lora", "loop.train"), "lora has no effect with loop.train = []: nothing is trained")
     if config.loop.improve:
         yield Contradiction(
-            ("loop.improve", "sft.enabled", "grpo.enabled"),
-            f"loop.improve = {config.loop.improve!r} has no effect with sft.enabled = false and "
-            "grpo.enabled = false",
-        )
-
-
-def _canary(config: Config) -> Iterator[Contradiction]:
-    canary = config.canary
-    if canary.min_candidate_tasks > canary.max_candidate_tasks:
-        yield Contradiction(
-            ("canary.min_candidate_tasks", "canary.max_candidate_tasks"),
-            f"canary.min_candidate_tasks = {canary.min_candidate_tasks} is more than "
-            f"canary.max_candidate_tasks = {canary.max_candidate_tasks}",
+            ("loop.improve", "loop.train"),
+            f"loop.improve = {config.loop.improve!r} has no effect with loop.train = []",
         )

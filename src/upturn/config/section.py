@@ -1,33 +1,29 @@
-"""The sections of ``upturn.toml``. Every default lives here and nowhere else.
+"""The sections of ``upturn.toml`` beside those of training and release.
 
 Field documentation stands under each field; ``docs/configuration.md`` is made from it. Values are checked one by
 one here; settings that contradict each other are found in ``contradiction``.
 """
 
-import math
 import re
-from itertools import pairwise
+from dataclasses import field
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
-ImportPath = Annotated[str, Field(pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$")]
-FilePath = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # no system has files with a zero byte in their name
-Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-Probability = Annotated[float, Field(gt=0, lt=1)]
+from upturn.config.settings import (
+    Count,
+    FilePath,
+    ImportPath,
+    Name,
+    Positive,
+    Probability,
+    Settings,
+    Share,
+    settings,
+)
+
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 """What models are called on the Hugging Face hub: owner and name."""
-
-
-def _rising_to_one(stages: tuple[float, ...]) -> tuple[float, ...]:
-    """Refuses stages that do not rise from above 0 to exactly 1."""
-    rises = all(low < high for low, high in pairwise(stages))
-    if len(stages) < 2 or not rises or stages[0] <= 0 or not math.isclose(stages[-1], 1.0):
-        raise ValueError("stages must rise from above 0 to exactly 1.0 in two steps or more")
-    return stages
 
 
 def _some_weight(weights: dict[str, float]) -> dict[str, float]:
@@ -37,13 +33,8 @@ def _some_weight(weights: dict[str, float]) -> dict[str, float]:
     return weights
 
 
-class Section(BaseModel):
-    """A frozen group of settings; unknown keys, wrong types and NaN are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class RunConfig(Section):
+@settings
+class RunConfig(Settings):
     """How a run is made repeatable and where it leaves its files."""
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -54,7 +45,8 @@ class RunConfig(Section):
     """Folder that holds one folder per run. Paths in this file are relative to where the command is started."""
 
 
-class PoolConfig(Section):
+@settings
+class PoolConfig(Settings):
     """The store of all evidence."""
 
     path: FilePath = ""
@@ -63,7 +55,8 @@ class PoolConfig(Section):
     """Whose evidence this is. Reads never cross tenants."""
 
 
-class ReadinessConfig(Section):
+@settings
+class ReadinessConfig(Settings):
     """What the pool must hold before anything is trained from it."""
 
     points: Count = 5000
@@ -76,7 +69,8 @@ class ReadinessConfig(Section):
     """Whether unmasked personal data in the evidence stops training."""
 
 
-class ContextConfig(Section):
+@settings
+class ContextConfig(Settings):
     """How much of a long attempt the agent is shown, for local_model and endpoint. When the context would exceed
     its budget, the history is rewritten down to the low mark: the latest turns whole, older ones as summaries,
     those left out that have least to do with the instruction and the latest observation."""
@@ -101,7 +95,8 @@ class ContextConfig(Section):
         return self.observation_tokens or max(1, tokens // 4)
 
 
-class AgentConfig(Section):
+@settings
+class AgentConfig(Settings):
     """One agent that tasks can be routed to; ``[[agents]]`` once for each."""
 
     name: Name
@@ -120,7 +115,7 @@ class AgentConfig(Section):
     """System prompt for local_model and endpoint; empty = none."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
     """Sampling temperature while serving, for local_model and endpoint; 0 = greedy."""
-    template_options: dict[str, bool | int | float | str] = {}
+    template_options: dict[str, bool | int | float | str] = field(default_factory=dict)
     """local_model: variables of its chat template, such as ``{ enable_thinking = false }``; empty = the template's
     own defaults."""
     weights: Literal["float32", "bfloat16"] = "float32"
@@ -136,7 +131,8 @@ class AgentConfig(Section):
     """How much of a long attempt it is shown."""
 
 
-class EnvironmentConfig(Section):
+@settings
+class EnvironmentConfig(Settings):
     """Where the agents act."""
 
     name: Annotated[str, Field(min_length=1)] = "office"
@@ -153,7 +149,8 @@ class EnvironmentConfig(Section):
     """Wall clock of one attempt, after which it ends even while its agent is asked; left out = unlimited."""
 
 
-class TaskConfig(Section):
+@settings
+class TaskConfig(Settings):
     """What the agents work on."""
 
     file: FilePath = ""
@@ -161,6 +158,8 @@ class TaskConfig(Section):
     anything is trained, one training task in eight is set aside to choose weights on (docs/loop.md)."""
     families: tuple[str, ...] = ()
     """Task families the environment makes; empty = all it has."""
+    train_families: tuple[str, ...] = ()
+    """Those of them that are trained on and evaluated; empty = all that are served."""
     levels: tuple[Count, ...] = ()
     """Levels of difficulty the environment makes; empty = all it has."""
     count: Count = 5000
@@ -170,7 +169,8 @@ class TaskConfig(Section):
     anything is trained."""
 
 
-class RoutingConfig(Section):
+@settings
+class RoutingConfig(Settings):
     """How an agent is chosen for a task."""
 
     policy: Literal["thompson", "rule_based", "uniform"] = "thompson"
@@ -181,14 +181,17 @@ class RoutingConfig(Section):
     """What is left of old evidence after each outcome in its family; 1 = nothing is forgotten."""
     default_agent: str = ""
     """rule_based: the agent for families that no rule names."""
-    rules: dict[str, str] = {}
+    rules: dict[str, str] = field(default_factory=dict)
     """rule_based: agent by task family."""
 
 
-class RewardConfig(Section):
+@settings
+class RewardConfig(Settings):
     """What counts as good work."""
 
-    weights: Annotated[dict[str, Positive], AfterValidator(_some_weight)] = {"success": 0.8, "efficiency": 0.2}
+    weights: Annotated[dict[str, Positive], AfterValidator(_some_weight)] = field(
+        default_factory=lambda: {"success": 0.8, "efficiency": 0.2}
+    )
     """Weight of each reward component in the score; components without weight are recorded only. Costs are
     never weighted in: they bound what may be released."""
     overlong_tokens: Count | None = None
@@ -197,44 +200,14 @@ class RewardConfig(Section):
     """Tokens before that over which the penalty rises from 0."""
 
 
-class ValidationConfig(Section):
-    """What a candidate must show on held-out tasks before any user meets it."""
-
-    resamples: Annotated[int, Field(ge=1000)] = 10_000
-    """Bootstrap resamples over tasks behind each interval."""
-    alpha: Probability = 0.05
-    """Chance of calling a family worse that is not (Holm over families)."""
-    incumbent_success: Share = 0.8
-    """Families the incumbent solves at least this often are guarded together …"""
-    max_drop: Share = 0.05
-    """… and their pooled difference must be shown not to fall by more than this."""
-
-
-class CanaryConfig(Section):
-    """How a candidate is let in, step by step, and what takes it out."""
-
-    stages: Annotated[tuple[float, ...], AfterValidator(_rising_to_one)] = (0.1, 0.5, 1.0)
-    """The candidate's share of its agent's tasks, rising to 1."""
-    alpha: Probability = 0.05
-    """Chance of a false verdict, both directions together, however often one looks."""
-    min_candidate_tasks: Count = 30
-    """Candidate tasks before any promotion, and in each stage before the next."""
-    max_candidate_tasks: Count = 2000
-    """Candidate tasks after which no verdict means rollback."""
-    patience_blocks: Count = 5
-    """Blocks in a row without usable data after which they mean rollback."""
-    max_missing_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of a block's evaluations that may be missing."""
-    minimum_effect: Probability | None = None
-    """Lower limit of the improvement that promotion asks for; left out = any shown improvement."""
-    safety_margin: Share = 0.02
-    """How far the candidate's rate of safety violations may lie above the incumbent's."""
-
-
-class LoopConfig(Section):
+@settings
+class LoopConfig(Settings):
     """How often, and whom, the loop improves."""
 
     cycles: Count = 1
     """Times the whole circle is run."""
     improve: str = ""
     """Name of the agent to train; empty = the only local_model agent."""
+    train: tuple[Literal["sft", "grpo"], ...] = ("sft", "grpo")
+    """What a cycle trains a candidate with; empty = it routes and records only. ``upturn train`` does not look at
+    it."""

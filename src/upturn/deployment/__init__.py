@@ -1,5 +1,6 @@
 """From candidate to service: validation on held-out tasks, the canary, releases, and the statistics under them."""
 
+from upturn.config import CanarySettings, ValidationSettings
 from upturn.deployment.canary import Block, Canary, Served
 from upturn.deployment.interval import (
     RESAMPLES,
@@ -23,17 +24,8 @@ from upturn.deployment.release import (
     start,
     status_word,
 )
-from upturn.deployment.rule import CanarySettings
 from upturn.deployment.simulation import BLOCK_TASKS, SCENARIOS, bench
-from upturn.deployment.validation import (
-    Comparison,
-    Pair,
-    Validation,
-    ValidationSettings,
-    ValidationVerdict,
-    pairs_of,
-    validate,
-)
+from upturn.deployment.validation import Comparison, Pair, Validation, ValidationVerdict, pairs_of, validate
 
 __all__ = [
     "BLOCK_TASKS",

@@ -13,17 +13,8 @@ from typing import Literal, NamedTuple, assert_never
 
 import numpy as np
 
-from upturn.deployment.rule import (
-    HOLD,
-    PROMOTE,
-    ROLLBACK,
-    CanarySettings,
-    CanaryState,
-    Counts,
-    Reason,
-    advance,
-    is_unusable,
-)
+from upturn.config import CanarySettings
+from upturn.deployment.rule import HOLD, PROMOTE, ROLLBACK, CanaryState, Counts, Reason, advance, is_unusable
 from upturn.deployment.sequential import PRIOR_WEIGHT, one_arm_log_factor, posterior_mean
 from upturn.errors import ReleaseError
 from upturn.records import CanaryVerdict, Evaluation, Release, ReleaseEvidence, ReleaseState

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from upturn.arbiter import AgentRegistry
-from upturn.deployment.rule import CanarySettings
+from upturn.config import CanarySettings
 from upturn.deployment.validation import Validation
 from upturn.errors import ReleaseError
 from upturn.records import AgentVersion, Release

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from upturn.config import CanarySettings
 from upturn.deployment.sequential import (
     FloatArray,
     asymptotic_half_width,
@@ -31,7 +32,6 @@ from upturn.deployment.sequential import (
     posterior_mean,
     two_arm_log_factor,
 )
-from upturn.errors import ConfigError
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -63,73 +63,6 @@ class Reason(IntEnum):
     """rollback: too many unusable blocks in a row."""
     EXHAUSTED = 12
     """rollback: no verdict within the candidate tasks allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CanarySettings:
-    """How a candidate is let in and what it must show; raises ConfigError naming every unusable value."""
-
-    stages: tuple[float, ...] = (0.10, 0.50, 1.0)
-    """Candidate's share of the agent's traffic, rising; the last is 1.0, where no control is left to compare with.
-    Any shares will do: the coin needs no whole numbers."""
-    alpha: float = 0.05
-    """Chance of a false verdict, in both directions together."""
-    min_candidate_tasks: int = 30
-    """Candidate tasks before any promotion, and in each stage before the next."""
-    max_candidate_tasks: int = 2_000
-    """Candidate tasks after which no verdict means rollback."""
-    patience_blocks: int = 5
-    """Unusable blocks in a row after which they mean rollback."""
-    max_missing_share: float = 0.10
-    """Share of a block's tasks without evaluation above which the block is unusable."""
-    mismatch_alpha: float = 0.01
-    """Chance of a false alarm about the traffic split; small, because an alarm ends in a rollback."""
-    minimum_effect: float | None = None
-    """Lower limit that the difference in success rate must exceed for promotion; None = any shown improvement."""
-    safety_margin: float = 0.02
-    """Promotion waits while the candidate's violation rate lies more than this above the control's."""
-    watch_tasks: int = 0
-    """Candidate tasks watched at 100 % against the recorded incumbent after promotion; 0 = no watch."""
-
-    def __post_init__(self) -> None:
-        rising = all(low < high for low, high in zip(self.stages, self.stages[1:], strict=False))
-        checks = [
-            (
-                len(self.stages) >= 2 and rising and self.stages[0] > 0 and self.stages[-1] == 1.0,
-                f"stages must rise from above 0 to exactly 1.0 in two steps or more, got {self.stages!r}",
-            ),
-            (0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha!r}"),
-            (0 < self.mismatch_alpha < 1, f"mismatch_alpha must lie between 0 and 1, got {self.mismatch_alpha!r}"),
-            (
-                0 <= self.max_missing_share < 1,
-                f"max_missing_share must lie in [0, 1), got {self.max_missing_share!r}",
-            ),
-            (
-                1 <= self.min_candidate_tasks <= self.max_candidate_tasks,
-                "min_candidate_tasks must lie in 1..max_candidate_tasks, got "
-                f"{self.min_candidate_tasks!r} of {self.max_candidate_tasks!r}",
-            ),
-            (self.patience_blocks >= 1, f"patience_blocks must be at least 1, got {self.patience_blocks!r}"),
-            (
-                self.minimum_effect is None or 0 < self.minimum_effect < 1,
-                f"minimum_effect must lie between 0 and 1 or be None (any), got {self.minimum_effect!r}",
-            ),
-            (self.safety_margin >= 0, f"safety_margin must not be negative, got {self.safety_margin!r}"),
-            (self.watch_tasks >= 0, f"watch_tasks must be 0 (no watch) or more, got {self.watch_tasks!r}"),
-        ]
-        problems = [message for is_met, message in checks if not is_met]
-        if problems:
-            raise ConfigError(problems)
-
-    @property
-    def threshold(self) -> float:
-        """The e-value at which a verdict falls: 2/alpha, half of alpha for each direction."""
-        return 2.0 / self.alpha
-
-    @property
-    def last_comparison(self) -> int:
-        """Index of the last stage that still has a control arm."""
-        return len(self.stages) - 2
 
 
 @dataclass(frozen=True, slots=True)

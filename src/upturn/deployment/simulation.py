@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from upturn.config import CanarySettings
 from upturn.deployment.interval import clopper_pearson_interval
 from upturn.deployment.rule import (
     HOLD,
     PROMOTE,
     ROLLBACK,
     BoolArray,
-    CanarySettings,
     CanaryState,
     Counts,
     IntArray,

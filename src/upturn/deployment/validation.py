@@ -13,14 +13,14 @@ incumbent's missing ones count as failures is no gain. Not here: deciding on liv
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from upturn.config import ValidationSettings
 from upturn.deployment.interval import (
-    RESAMPLES,
     Interval,
     bootstrap_mean,
     holm,
@@ -28,7 +28,6 @@ from upturn.deployment.interval import (
     paired_worse_p,
     wilson_interval,
 )
-from upturn.errors import ConfigError
 from upturn.records import Evaluation, Task, record
 
 __all__ = [
@@ -46,47 +45,6 @@ __all__ = [
 ]
 
 ValidationVerdict = Literal["pass", "fail", "hold"]
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationSettings:
-    """What a candidate must show; raises ConfigError naming every unusable value."""
-
-    alpha: float = 0.05
-    """Error of each one-sided bound, and of the family-wise test over families."""
-    minimum_effect: float = 0.0
-    """The gain's lower limit must lie above it; 0.0 = any shown improvement."""
-    strong_rate: float = 0.80
-    """Families in which the incumbent succeeds this often are guarded together against forgetting."""
-    forgetting_margin: float = 0.05
-    safety_margin: float = 0.05
-    """Safety cost per task by which the candidate may exceed the incumbent within its upper limit."""
-    min_tasks: int = 30
-    """Below it no interval is trusted."""
-    max_missing_share: float = 0.10
-    """Share of the tasks with a missing evaluation above which there is no verdict."""
-    resamples: int = RESAMPLES
-
-    def __post_init__(self) -> None:
-        checks = [
-            (0 < self.alpha < 0.5, f"alpha must lie between 0 and 0.5, got {self.alpha!r}"),
-            (0 <= self.minimum_effect < 1, f"minimum_effect must lie in [0, 1), got {self.minimum_effect!r}"),
-            (0 <= self.strong_rate <= 1, f"strong_rate must lie in [0, 1], got {self.strong_rate!r}"),
-            (
-                self.forgetting_margin >= 0,
-                f"forgetting_margin must not be negative, got {self.forgetting_margin!r}",
-            ),
-            (self.safety_margin >= 0, f"safety_margin must not be negative, got {self.safety_margin!r}"),
-            (self.min_tasks >= 1, f"min_tasks must be at least 1, got {self.min_tasks!r}"),
-            (
-                0 <= self.max_missing_share < 1,
-                f"max_missing_share must lie in [0, 1), got {self.max_missing_share!r}",
-            ),
-            (self.resamples >= 100, f"resamples must be at least 100, got {self.resamples!r}"),
-        ]
-        problems = [message for is_met, message in checks if not is_met]
-        if problems:
-            raise ConfigError(problems)
 
 
 class Pair(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.deployment import CanarySettings, Override, RegistryTraffic, Validation, direct, start
+from upturn.deployment import Override, RegistryTraffic, Validation, direct, start
 from upturn.deployment import canary as canaries
 from upturn.loop.canary_traffic import Reserved
 from upturn.loop.evaluation import ExamResult, compare, examine
@@ -105,7 +105,7 @@ def train(context: Context, prefix: str) -> Trained:
     incumbent = context.router.registry.served(agent.name).incumbent
     before = examine(context, f"{prefix}exam-before", incumbent)
     candidate, snapshot, after_sft = incumbent, None, None
-    if context.config.sft.enabled:
+    if "sft" in context.config.loop.train:
         snapshot = context.journal.record_step(
             f"{prefix}snapshot", Snapshot, lambda: take_training_snapshot(context)
         )
@@ -115,7 +115,7 @@ def train(context: Context, prefix: str) -> Trained:
         )
         after_sft = examine(context, f"{prefix}exam-sft", candidate)
     after, practice = after_sft or before, ""
-    if context.config.grpo.enabled:
+    if "grpo" in context.config.loop.train:
         parent, weights = candidate, practice_weights(after)
         candidate = context.journal.record_step(
             f"{prefix}grpo", AgentVersion, lambda: train_grpo(context, parent, weights, f"{prefix}grpo")
@@ -139,7 +139,7 @@ def release(
     incumbent, candidate = versions
 
     def work() -> JsonValue:
-        settings = canary_settings(context)
+        settings = context.config.canary
         known = {version.id: version for version in versions}
         traffic = RegistryTraffic(context.router.registry, known.__getitem__)
         state = start(incumbent, candidate, settings, ground)
@@ -183,21 +183,6 @@ def _serve_canary(context: Context, agent: str) -> list[Served]:
         context.router.policy = context.policy
 
 
-def canary_settings(context: Context) -> CanarySettings:
-    """The configured rule."""
-    config = context.config.canary
-    return CanarySettings(
-        stages=config.stages,
-        alpha=config.alpha,
-        min_candidate_tasks=config.min_candidate_tasks,
-        max_candidate_tasks=config.max_candidate_tasks,
-        patience_blocks=config.patience_blocks,
-        max_missing_share=config.max_missing_share,
-        minimum_effect=config.minimum_effect,
-        safety_margin=config.safety_margin,
-    )
-
-
 class CycleOutcome(NamedTuple):
     """How one turn of the loop ended."""
 
@@ -239,7 +224,7 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
     """One whole turn: it stops early when the evidence is not enough or the candidate does not pass."""
     prefix = f"cycle-{number}/"
     context.cycle = number
-    if context.config.grpo.enabled and not context.journal.has_finished(f"{prefix}grpo"):
+    if "grpo" in context.config.loop.train and not context.journal.has_finished(f"{prefix}grpo"):
         check_sampler(context)
     context.fleet.keep_only(context.service.versions().values())  # engines of earlier cycles' trials are large
     serve(context, f"{prefix}serve", context.config.tasks.count)

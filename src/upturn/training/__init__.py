@@ -1,34 +1,25 @@
 """Training: rollouts and stored rows become better weights.
 
-Importing this package loads no torch. What needs torch is imported by name: the runs (``sft.run_sft``,
-``grpo.run_grpo``, ``ppo.run_ppo``, ``dpo.run_dpo``, ``dpo_rounds.run_dpo_rounds``, ``kto.run_kto``,
-``imitation.run_imitation``, ``world_model.run_world_model``, ``offline.run_offline``, ``mixture.run_mixture``),
-several processes (``sharding``), ``version`` and ``weights``.
+The contracts that all algorithms share stand at the top: rows, streams, losses, advantages, evaluations, settings.
+The algorithms are rooms of ``algorithms``; ``data`` makes groups and pairs, ``optimisation`` takes steps, ``runs``
+resumes and writes curves, ``distributed`` shares a model between processes. Not here: the pool and the agents,
+which ``upturn.loop`` joins with training. Importing this package loads no torch. Start with ``stream``, then
+``algorithms.sft``.
 """
 
 from typing import TYPE_CHECKING
 
 from upturn.lazy_names import lazy_names
-from upturn.training.adapter_settings import AdapterSettings
 from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup, ScoredTrajectory, StateValue
-from upturn.training.curriculum_settings import CurriculumSettings, GateSettings, LevelSettings
 from upturn.training.evaluation_result import Assessment, Evaluate
-from upturn.training.imitation_settings import (
-    IMITATIONS,
-    ImitationSettings,
-    SecondKind,
-    SelectionSettings,
-    imitation,
-)
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, MismatchSettings, ObjectiveSettings
-from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
-from upturn.training.preference_settings import (
-    DpoRoundsSettings,
-    DpoSettings,
-    KtoSettings,
-    PairObjectiveSettings,
-    PairSettings,
+from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
+from upturn.training.policy_settings import (
+    DynamicSamplingSettings,
+    KlSettings,
+    MismatchSettings,
+    ObjectiveSettings,
+    PolicyGradientSettings,
 )
 from upturn.training.row import (
     FloatArray,
@@ -39,8 +30,9 @@ from upturn.training.row import (
     turn_rows,
     written_count,
 )
+from upturn.training.run_settings import EpochSettings, IterationSettings, OnlineSettings
 from upturn.training.scorer import Scorer
-from upturn.training.settings import GrpoSettings, OptimiserSettings, SftSettings, is_ratio_one
+from upturn.training.selection_settings import SecondKind, SecondSettings, SelectionSettings
 from upturn.training.stream import Minibatch, State, Stream
 
 if TYPE_CHECKING:
@@ -55,39 +47,29 @@ else:
     )
 
 __all__ = [
-    "IMITATIONS",
-    "AdapterSettings",
     "Advantage",
     "Assessment",
-    "CreditSettings",
-    "CriticSettings",
-    "CurriculumSettings",
-    "DpoRoundsSettings",
-    "DpoSettings",
     "DynamicSamplingSettings",
+    "EpochSettings",
     "Evaluate",
     "FloatArray",
-    "GateSettings",
     "GroupAdvantages",
-    "GrpoSettings",
-    "ImitationSettings",
     "IntArray",
+    "IterationSettings",
     "KlSettings",
-    "KtoSettings",
-    "LevelSettings",
     "Minibatch",
     "MismatchSettings",
     "ObjectiveSettings",
-    "OptimiserSettings",
+    "OnlineSettings",
     "PairObjectiveSettings",
     "PairSettings",
-    "PpoSettings",
+    "PolicyGradientSettings",
     "ScoredGroup",
     "ScoredTrajectory",
     "Scorer",
     "SecondKind",
+    "SecondSettings",
     "SelectionSettings",
-    "SftSettings",
     "State",
     "StateValue",
     "Stream",
@@ -95,8 +77,6 @@ __all__ = [
     "TokenStatistics",
     "TrainingOutcome",
     "TrainingRow",
-    "imitation",
-    "is_ratio_one",
     "policy_rows",
     "supervised_rows",
     "turn_rows",

@@ -28,7 +28,8 @@ from upturn.models.engine import LocalEngine
 from upturn.models.local import LocalModel
 from upturn.models.shipped import load_local
 from upturn.records import Action, AgentVersion, JsonValue, Observation, Task, Trajectory, Turn
-from upturn.training import OptimiserSettings, policy_rows, supervised_rows
+from upturn.config import OptimiserSettings
+from upturn.training import policy_rows, supervised_rows
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.stream import Stream

@@ -19,7 +19,7 @@ from upturn.loop.run.task_source import FileKit, OwnKit
 from upturn.records import AgentVersion, Evaluation, Observation, Task, Trajectory, Turn
 from upturn.training import ScoredGroup, supervised_rows
 from upturn.training.data.hinted_groups import HintedGroup, learnable
-from upturn.training.imitation_settings import SecondSettings, SelectionSettings
+from upturn.training.selection_settings import SecondSettings, SelectionSettings
 
 NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=10, max_tokens=400, max_action_tokens=40)

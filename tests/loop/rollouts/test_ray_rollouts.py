@@ -29,7 +29,7 @@ from upturn.loop.rollouts.ray_rollouts import CrewFleet, OpenTrainee, TraineeWor
 from upturn.models.engine import weights_hash
 from upturn.models.shipped import load_local
 from upturn.records import AgentVersion, Task, Trajectory
-from upturn.training.adapter_settings import AdapterSettings
+from upturn.config import AdapterSettings
 from upturn.training.advantage import ScoredGroup
 from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.weights import put_back

@@ -26,7 +26,8 @@ from upturn.training.distributed.weights import copied, put_back, weight_tensors
 from upturn.training.optimisation.sampler_check import rescore
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.runs.model_folder import load_version
-from upturn.training.settings import GrpoSettings, OptimiserSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
 
 SYMBOLS = (3, 4, 5, 6)
 

@@ -11,9 +11,10 @@ from upturn.errors import ConfigError
 from upturn.loop.run.policy_gradient import algorithm_settings, continuations
 from upturn.loop.run.preflight import check_names
 from upturn.loop.run.task_source import kit_of
-from upturn.training import GrpoSettings, OptimiserSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
 from upturn.training.advantages import AdvantageSettings
-from upturn.training.algorithms.presets import PRESETS, preset
+from upturn.training.algorithms.grpo import PRESETS, preset
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
     KlSettings,

@@ -21,8 +21,9 @@ from upturn.loop.trainers import distributed_training as peer
 from upturn.loop.trainers.distributed_training import attend, jointly, leading, refuse_together
 from upturn.training.distributed.process_group import Limits, World
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.ppo_settings import CriticSettings, PpoSettings
-from upturn.training.preference_settings import DpoRoundsSettings, PairSettings
+from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.pair_settings import PairSettings
 
 OUTCOME = TrainingOutcome("finished", 2, 2, "final", 2, "ab", None, None)
 
@@ -120,7 +121,7 @@ def test_sampling_ahead_is_refused_by_name() -> None:
 
 def test_a_value_model_is_made_where_one_is_trained() -> None:
     """All processes make it before the model is cut into shards."""
-    from upturn.training.algorithms.online_dpo.run import run_dpo_rounds
+    from upturn.training.algorithms.online_dpo.run import run_online_dpo
     from upturn.training.algorithms.ppo.run import run_ppo
 
     def trains(run: Callable[..., TrainingOutcome], settings: object) -> bool:
@@ -128,8 +129,8 @@ def test_a_value_model_is_made_where_one_is_trained() -> None:
 
     mixed = PairSettings(by="turn", monte_carlo_share=0.5)
     assert trains(run_ppo, PpoSettings())
-    assert trains(run_dpo_rounds, DpoRoundsSettings(pairs=mixed, critic=CriticSettings()))
-    assert not trains(run_dpo_rounds, DpoRoundsSettings())
+    assert trains(run_online_dpo, OnlineDpoSettings(pairs=mixed, critic=CriticSettings()))
+    assert not trains(run_online_dpo, OnlineDpoSettings())
 
 
 def test_cores_are_shared_among_processes_where_no_threads_are_configured(desk: ModuleType, tmp_path: Path) -> None:

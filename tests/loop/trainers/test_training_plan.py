@@ -37,7 +37,8 @@ from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.optimisation.memory_estimate import memory, shape_of
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.row import TrainingRow, supervised_rows
-from upturn.training.settings import GrpoSettings, OptimiserSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 SHORT = {"max_turns": 1, "max_tokens": 128}

@@ -25,7 +25,8 @@ from upturn.loop.trainers.world_model import (
 )
 from upturn.models.shipped import load_local
 from upturn.report.training import TrainingReport
-from upturn.training import GrpoSettings, SftSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model.settings import WorldModelSettings
 from upturn.training.policy_settings import KlSettings, ObjectiveSettings
 from upturn.training.runs.curve import CurvePoint, read_curve

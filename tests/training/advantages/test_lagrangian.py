@@ -10,7 +10,8 @@ import torch
 
 from upturn.errors import ConfigError
 from upturn.records import Task, Trajectory
-from upturn.training import GrpoSettings, ScoredGroup, ScoredTrajectory
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.advantages import (
     AdvantageSettings,
     Constrained,

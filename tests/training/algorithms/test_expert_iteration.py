@@ -14,18 +14,15 @@ from upturn.agents.hint import Hint
 from upturn.errors import ConfigError, TrainingError
 from upturn.models.engine import weights_hash
 from upturn.records import Observation, Task, Trajectory
-from upturn.training import OptimiserSettings, ScoredGroup, ScoredTrajectory, SftSettings, supervised_rows
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredGroup, ScoredTrajectory, supervised_rows
+from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.expert_iteration import run_imitation
 from upturn.training.algorithms.sft import run_sft
 from upturn.training.data.hinted_groups import HintedGroup
 from upturn.training.distributed.weights import copied, put_back, weight_tensors
-from upturn.training.imitation_settings import (
-    IMITATIONS,
-    ImitationSettings,
-    SecondSettings,
-    SelectionSettings,
-    imitation,
-)
+from upturn.training.algorithms.expert_iteration import IMITATIONS, ImitationSettings, imitation
+from upturn.training.selection_settings import SecondSettings, SelectionSettings
 from upturn.training.runs import read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import UNREPEATED, metric_of

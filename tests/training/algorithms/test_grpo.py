@@ -12,7 +12,9 @@ from transformers import PreTrainedModel
 from upturn.agents.context import COMPACTED
 from upturn.errors import TrainingError
 from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
-from upturn.training import GrpoSettings, OptimiserSettings, ScoredGroup, ScoredTrajectory
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.advantage import Advantage
 from upturn.training.advantages import AdvantageSettings, GroupRelative, TurnRelative
 from upturn.training.algorithms.grpo import run_grpo

@@ -12,10 +12,12 @@ from transformers import PreTrainedModel
 
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import Task, Trajectory
-from upturn.training import GrpoSettings, OptimiserSettings, ScoredTrajectory
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredTrajectory
 from upturn.training.algorithms.grpo import run_grpo
-from upturn.training.algorithms.offline_policy_gradient import StoredCollect, run_offline
-from upturn.training.algorithms.offline_settings import OfflineSettings
+from upturn.training.algorithms.offline import StoredCollect, run_offline
+from upturn.training.algorithms.offline import OfflineSettings
 from upturn.training.data.usability import Freshness
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.policy_settings import DynamicSamplingSettings, MismatchSettings

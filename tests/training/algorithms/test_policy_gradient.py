@@ -10,7 +10,8 @@ import torch
 
 from upturn.errors import TrainingError
 from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
-from upturn.training import GrpoSettings, ScoredGroup, ScoredTrajectory
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.advantages import AdvantageSettings, GroupRelative
 from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.loss import TokenBatch

@@ -12,7 +12,9 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
-from upturn.training import OptimiserSettings, SftSettings, TrainingRow, supervised_rows
+from upturn.config import OptimiserSettings
+from upturn.training.algorithms.sft import SftSettings
+from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.sft import SupervisedSteps, epoch_order, held_out_loss, run_sft
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.trainer import Trainer

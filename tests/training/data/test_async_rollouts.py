@@ -21,7 +21,8 @@ from upturn.training.distributed.weights import put_back, weight_tensors
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.runs.curve import read_curve
 from upturn.training.runs.run_folder import CURVE_FILE
-from upturn.training.settings import GrpoSettings, OptimiserSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
 
 Model = Callable[..., PreTrainedModel]
 Toy = Callable[..., Any]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import Observation, Task, Trajectory
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
-from upturn.training.curriculum_settings import CurriculumSettings, GateSettings, LevelSettings
+from upturn.config import CurriculumSettings, GateSettings, LevelSettings
 from upturn.training.data.curriculum import Curriculum
 
 POOLS = {"d": 3, "a": 1, "c": 2, "b": 1}

@@ -10,7 +10,7 @@ from upturn.errors import TrainingError
 from upturn.records import Observation, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, supervised_rows
 from upturn.training.data.hinted_groups import HintedGroup, learnable
-from upturn.training.imitation_settings import SecondSettings, SelectionSettings
+from upturn.training.selection_settings import SecondSettings, SelectionSettings
 
 Make = Callable[..., Trajectory]
 HINT = Hint("", Observation(""), hinted_ids=(1, 8, 9, 5, 2), plain_ids=(1, 5, 2))

@@ -14,7 +14,7 @@ from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.data.pair_mining import pairs_of
-from upturn.training.preference_settings import PairSettings
+from upturn.training.pair_settings import PairSettings
 
 Make = Callable[..., Trajectory]
 TURNS = PairSettings(by="turn")

@@ -14,7 +14,7 @@ from upturn.errors import ConfigError, TrainingError
 from upturn.records import Observation, Origin, Task, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.data.selection import Selection, refuse_idle_top, select, unlikeness, written_ids
-from upturn.training.imitation_settings import SelectionSettings
+from upturn.training.selection_settings import SelectionSettings
 
 ALL = SelectionSettings(threshold=1.0)
 

@@ -21,21 +21,15 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 from upturn.errors import TrainingError
 from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.records.preference import PreferencePair
-from upturn.training import (
-    GrpoSettings,
-    KlSettings,
-    MismatchSettings,
-    ObjectiveSettings,
-    OptimiserSettings,
-    ScoredGroup,
-    ScoredTrajectory,
-    SftSettings,
-    TrainingRow,
-)
-from upturn.training.adapter_settings import AdapterSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredGroup, ScoredTrajectory, TrainingRow
+from upturn.training.algorithms.sft import SftSettings
+from upturn.config import AdapterSettings
 from upturn.training.algorithms.dpo import run_dpo
 from upturn.training.algorithms.grpo import run_grpo
-from upturn.training.algorithms.online_dpo.run import run_dpo_rounds
+from upturn.training.algorithms.online_dpo.run import run_online_dpo
 from upturn.training.algorithms.ppo.run import run_ppo
 from upturn.training.algorithms.sft import run_sft
 from upturn.training.data.async_rollouts import AheadCollect
@@ -54,8 +48,10 @@ from upturn.training.optimisation.adapter import adapt
 from upturn.training.optimisation.critic import value_model
 from upturn.training.optimisation.full_weights import WholeCopy
 from upturn.training.optimisation.trainer import Trainer
-from upturn.training.ppo_settings import CreditSettings, CriticSettings, PpoSettings
-from upturn.training.preference_settings import DpoRoundsSettings, DpoSettings, PairSettings
+from upturn.training.algorithms.ppo import CreditSettings, CriticSettings, PpoSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.pair_settings import PairSettings
 from upturn.training.runs.model_folder import save_version
 
 SEED = 5
@@ -238,10 +234,10 @@ def dpo_rounds(folder: Path, world: World | None) -> PreTrainedModel:
     for each in (trained, critic):
         shard(each, world)
     task = Copying(whole)
-    run_dpo_rounds(
+    run_online_dpo(
         trained,
         shared(lambda index: [in_two_turns(each) for each in task.collect(index)], world, whole.refresh),
-        DpoRoundsSettings(
+        OnlineDpoSettings(
             rounds=3,
             pairs=PairSettings(by="turn", monte_carlo_share=0.5, gamma=0.9),
             critic=CriticSettings(learning_rate=1e-3),

@@ -12,8 +12,10 @@ from transformers import PreTrainedModel
 from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import weights_hash
 from upturn.records import Trajectory
-from upturn.training import OptimiserSettings, SftSettings, supervised_rows
-from upturn.training.adapter_settings import AdapterSettings
+from upturn.config import OptimiserSettings
+from upturn.training.algorithms.sft import SftSettings
+from upturn.training import supervised_rows
+from upturn.config import AdapterSettings
 from upturn.training.algorithms.sft import run_sft
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.adapter import adapt, merged, save_adapter

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from upturn.training import TrainingRow
 from upturn.training.optimisation.batch import micro_batches, written_tokens
 from upturn.training.optimisation.tree import MIN_SHARED
-from upturn.training.settings import Packing
+from upturn.config import Packing
 
 QUICK = settings(max_examples=100, deadline=None)
 

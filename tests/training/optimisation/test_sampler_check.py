@@ -15,7 +15,7 @@ from upturn.records import Trajectory
 from upturn.training.optimisation.sampler_check import Rescored, RescoringSettings, rescore
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.row import FloatArray, TrainingRow
-from upturn.training.settings import OptimiserSettings
+from upturn.config import OptimiserSettings
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]

@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.records import TokenRow, Trajectory, WrittenSpan
-from upturn.training import OptimiserSettings, TrainingRow, policy_rows, supervised_rows
+from upturn.config import OptimiserSettings
+from upturn.training import TrainingRow, policy_rows, supervised_rows
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.losses import ClippedPolicy, CrossEntropy
 from upturn.training.optimisation.batch import tree_batch

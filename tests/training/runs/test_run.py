@@ -11,7 +11,8 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
-from upturn.training import OptimiserSettings, TrainingOutcome, supervised_rows
+from upturn.config import OptimiserSettings
+from upturn.training import TrainingOutcome, supervised_rows
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.evaluation_result import Assessment, Evaluate
 from upturn.training.losses import CrossEntropy

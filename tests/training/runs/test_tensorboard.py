@@ -10,7 +10,8 @@ import pytest
 from transformers import PreTrainedModel
 
 from upturn.records import Trajectory
-from upturn.training import SftSettings, supervised_rows
+from upturn.training.algorithms.sft import SftSettings
+from upturn.training import supervised_rows
 from upturn.training.algorithms.sft import run_sft
 from upturn.training.runs import read_curve
 from upturn.training.runs.curve import CurvePoint

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from upturn.config import Config, parse_config
+from upturn.config import Config
 from upturn.environments.errands import LEARNED
 from upturn.errors import UnknownNameError
+from upturn.loop.trainers import parse_full_config
 from upturn.training.pretraining import OFFICE as OFFICE_COURSE
 
 Size = Literal["full", "tiny"]
@@ -151,7 +152,7 @@ def plan_named(name: str) -> DemoPlan:
 def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan) -> Config:
     """The demo's configuration; it is an ordinary ``upturn.toml`` in all but the file."""
     is_full = size == "full"
-    return parse_config(
+    return parse_full_config(
         {
             "run": {"seed": seed, "directory": directory},
             "readiness": {
@@ -174,22 +175,22 @@ def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan) -> Con
             },
             "tasks": {
                 "families": list(plan.served),
+                "train_families": list(plan.learned),
                 "count": plan.tasks if is_full else 96,
                 "heldout_count": plan.heldout if is_full else 36,
             },
             "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
-            "sft": {"epochs": plan.sft_epochs if is_full else 1, "learning_rate": 1e-3},
+            "sft": {"epochs": plan.sft_epochs if is_full else 1},
             "grpo": {
-                "families": list(plan.learned),
                 "iterations": plan.iterations if is_full else 2,
                 "tasks_per_iteration": plan.tasks_per_iteration if is_full else 6,
-                "attempts": 8 if is_full else 4,
+                "group_size": 8 if is_full else 4,
                 "evaluate_every": 10 if is_full else 1,
-                "learning_rate": 4e-4,
+                "optimiser": {"learning_rate": 4e-4},
                 "decay": "linear",
                 "incumbent_share": plan.incumbent_share,
             },
-            "curriculum": {"policy": "failure_weighted", "is_gated": True} if plan.is_guided else {},
+            "curriculum": {"policy": "failure_weighted", "gate": True} if plan.is_guided else False,
             "loop": {"improve": "nano"},
             "canary": {} if is_full else {"stages": [0.5, 1.0], "max_candidate_tasks": 60},
         }

@@ -7,7 +7,7 @@ from typing import Literal
 
 from upturn import __version__
 from upturn.deployment import Interval, bootstrap_mean, paired_bootstrap
-from upturn.loop.cycle import ReadinessReport, canary_settings
+from upturn.loop.cycle import ReadinessReport
 from upturn.loop.demo.demo import Facts
 from upturn.loop.demo.results import Resources
 from upturn.loop.evaluation import ExamResult, Mark, families_of, levels_of
@@ -200,7 +200,7 @@ def _events(decisions: Sequence[Decision], facts: Facts) -> tuple[RoutingEvent, 
 
 
 def _canaries(context: Context, facts: Facts) -> tuple[Canary, ...]:
-    threshold = canary_settings(context).threshold
+    threshold = context.config.canary.threshold
     titled = (("The trained candidate", facts.release), ("The damaged candidate", facts.damaged_release))
     return tuple(Canary(title, release, threshold) for title, release in titled if release is not None)
 

@@ -17,7 +17,7 @@ from upturn.loop.evaluation.evaluate import (
     sit,
 )
 from upturn.loop.evaluation.holdout import HOLDOUT, holdout
-from upturn.loop.evaluation.model_selection import watched, watcher
+from upturn.loop.evaluation.model_selection import watch_of, watched, watcher
 from upturn.loop.evaluation.reference_scores import Floor, measure_floor
 from upturn.loop.evaluation.reverify import Reverified, reverify
 from upturn.loop.evaluation.suite_metrics import Finished, attempted, metrics, perfect
@@ -44,6 +44,7 @@ __all__ = [
     "perfect",
     "reverify",
     "sit",
+    "watch_of",
     "watched",
     "watcher",
 ]

@@ -6,15 +6,7 @@ from math import fsum
 from typing import NamedTuple
 
 from upturn.agents import temperature
-from upturn.deployment import (
-    Interval,
-    Pair,
-    Validation,
-    ValidationSettings,
-    bootstrap_mean,
-    paired_bootstrap,
-    validate,
-)
+from upturn.deployment import Interval, Pair, Validation, bootstrap_mean, paired_bootstrap, validate
 from upturn.environments import EnvironmentKit, judge
 from upturn.loop.agent_runtime import Fleet, Purpose
 from upturn.loop.run import Context
@@ -159,13 +151,6 @@ def examine(context: Context, name: str, version: AgentVersion, temperature: flo
 
 def compare(context: Context, name: str, incumbent: ExamResult, candidate: ExamResult) -> Validation:
     """Candidate against incumbent on the held-out tasks, paired."""
-    config = context.config.validation
-    settings = ValidationSettings(
-        alpha=config.alpha,
-        strong_rate=config.incumbent_success,
-        forgetting_margin=config.max_drop,
-        resamples=config.resamples,
-    )
     pairs = [
         Pair(
             old.task_id,
@@ -178,6 +163,8 @@ def compare(context: Context, name: str, incumbent: ExamResult, candidate: ExamR
         )
         for old, new in zip(incumbent.marks, candidate.marks, strict=True)
     ]
-    verdict = context.journal.record_step(name, Validation, lambda: validate(pairs, settings, seed=context.seed))
+    verdict = context.journal.record_step(
+        name, Validation, lambda: validate(pairs, context.config.validation, seed=context.seed)
+    )
     context.progress.note(f"validation: {verdict.words}")
     return verdict

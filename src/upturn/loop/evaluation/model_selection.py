@@ -8,7 +8,7 @@ from upturn.loop.evaluation.evaluate import exam_tasks, sit
 from upturn.loop.rollouts import Trainee
 from upturn.loop.run import FEWEST_SET_ASIDE, SET_ASIDE, Context, FileKit
 from upturn.records import Task
-from upturn.training import Assessment, Evaluate
+from upturn.training import Assessment, EpochSettings, Evaluate, IterationSettings
 
 SELECTION_TASKS = 108
 """Tasks on which a training run is watched and its best weights are chosen: training templates in unseen worlds,
@@ -42,6 +42,13 @@ def watched(context: Context) -> Watched:
         "success on tasks that are practised too: the file has too few to set some aside, so it flatters",
         is_unseen=False,
     )
+
+
+def watch_of(
+    context: Context, trainee: Trainee, name: str, settings: EpochSettings | IterationSettings
+) -> Evaluate | None:
+    """``watcher``, where the settings ask for evaluations."""
+    return None if settings.evaluate_every is None else watcher(context, trainee, name)
 
 
 def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from upturn.config import CurriculumSettings
 from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee
 from upturn.records import TrajectorySink
-from upturn.training import CurriculumSettings, ScoredGroup
+from upturn.training import ScoredGroup
 from upturn.training.data import Curriculum, CurriculumCollect, Sample
 
 

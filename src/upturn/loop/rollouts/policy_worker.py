@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from upturn.agents import prompts_for
+from upturn.config import AdapterSettings
 from upturn.environments import EnvironmentKit, judge
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import CONTEXT, SLOTS, Fleet, Purpose, renderer_of
 from upturn.loop.rollouts.state_values import Continuations, measure_values, turn_rewards
 from upturn.models import SHIPPED, folder_here, load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
-from upturn.training import AdapterSettings, ScoredGroup, ScoredTrajectory
+from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.data import Portion
 
 if TYPE_CHECKING:

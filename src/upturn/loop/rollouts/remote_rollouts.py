@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upturn.agents import Beginning, Limits
+from upturn.config import OptimiserSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import Engine, Fleet, Purpose
 from upturn.loop.rollouts.weight_sync import EngineReceiver, Handover
 from upturn.models import RemoteEngine, Renderer
 from upturn.records import AgentVersion, Task, Trajectory
-from upturn.training import OptimiserSettings, Scorer
+from upturn.training import Scorer
 from upturn.training.optimisation import Rescored, RescoringSettings, rescore
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from upturn import __version__
 from upturn.agents import Limits
 from upturn.agents.context import Budget, parameters_of
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
-from upturn.config import AgentConfig, Config
+from upturn.config import AdapterSettings, AgentConfig, Config
 from upturn.environments import EnvironmentKit
 from upturn.loop.agent_runtime import Fleet, Purpose
 from upturn.loop.failure_summary import TroubleProgress
@@ -25,7 +25,6 @@ from upturn.loop.service import Service
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
 from upturn.threads import cpu_quota, default_threads, usable_cores
-from upturn.training import AdapterSettings
 from upturn.training.distributed import World
 
 LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform

@@ -7,9 +7,9 @@ from upturn.agents import load_function
 from upturn.config import Config
 from upturn.environments import EnvironmentKit
 from upturn.errors import ConfigError, UnknownNameError
-from upturn.loop.run.policy_gradient import algorithm_settings
 from upturn.loop.run.task_source import kit_of, practised_families
 from upturn.records import Evaluation, Split, Task, Trajectory
+from upturn.training.algorithms.grpo import GrpoSettings
 
 
 def checked_kit(config: Config) -> EnvironmentKit:
@@ -29,16 +29,11 @@ def checked_kit(config: Config) -> EnvironmentKit:
 
 
 def check_names(config: Config, kit: EnvironmentKit) -> None:
-    """Raises ConfigError for families, agents' functions, tasks, reward components and costs that are not there.
-
-    So it does for settings of the policy gradient that do not go together.
-    """
+    """Raises ConfigError for families, agents' functions, tasks, reward components and costs that are not there."""
     problems = [*_families(config, kit), *_functions(config), *_adapter(config)]
-    if config.grpo.enabled:
-        problems += _algorithm(config)
     if not problems and config.trains:
         problems += _practice(config, kit)
-    if not problems and config.grpo.enabled:
+    if not problems and "grpo" in config.loop.train:
         problems += _rewards(config, kit)
     if problems:
         raise ConfigError(problems)
@@ -48,7 +43,7 @@ def _families(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     known, levels = ", ".join(kit.families), config.tasks.levels
     named: Sequence[tuple[str, Sequence[str]]] = (
         ("tasks.families", config.tasks.families),
-        ("grpo.families", config.grpo.families),
+        ("tasks.train_families", config.tasks.train_families),
     )
     if levels and not any(level in levels for level in kit.families.values()):
         has = ", ".join(str(level) for level in sorted(set(kit.families.values())))
@@ -64,17 +59,8 @@ def _families(config: Config, kit: EnvironmentKit) -> Iterator[str]:
 
 
 def _adapter(config: Config) -> Iterator[str]:
-    if config.lora.rank and find_spec("peft") is None:
+    if config.lora is not None and find_spec("peft") is None:
         yield f"lora.rank = {config.lora.rank} needs PEFT, which is not installed: pip install 'upturn[lora]'"
-
-
-def _algorithm(config: Config) -> Sequence[str]:
-    """What contradicts itself in the policy gradient, alone or with its preset."""
-    try:
-        algorithm_settings(config)
-    except ConfigError as exc:
-        return exc.problems
-    return ()
 
 
 def _practice(config: Config, kit: EnvironmentKit) -> Iterator[str]:
@@ -112,18 +98,19 @@ def _rewards(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     if evaluation.verdict == "missing":
         return
     given = ", ".join(evaluation.costs) or "none"
-    settings = algorithm_settings(config)
+    settings = config.section(GrpoSettings)
     for name, limit in settings.cost_limits.items():
         if name not in evaluation.costs:
             yield (
-                f"grpo.algorithm.cost_limits: {name} = {limit:g} could never bind: {kit.verifier.name} gives no "
+                f"grpo.cost_limits: {name} = {limit:g} could never bind: {kit.verifier.name} gives no "
                 f"such cost; it gives: {given}. Let it give that, 0 included, or set other limits ({{}}: none)"
             )
     lagrangian = settings.advantage.lagrangian
     for name in () if lagrangian is None else lagrangian.budgets:
         if name not in evaluation.costs:
             yield (
-                f"grpo.advantage.cost_budgets names {name!r}, which {kit.verifier.name} does not give; it gives: "
+                f"grpo.advantage.lagrangian.budgets names {name!r}, which {kit.verifier.name} does not give; it "
+                f"gives: "
                 f"{given}"
             )
 

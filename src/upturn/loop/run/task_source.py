@@ -31,7 +31,7 @@ def kit_of(config: Config) -> EnvironmentKit:
         verifier = _load_verifier(config.environment.verifier)
     if config.tasks.file:
         tasks = read_tasks(Path(config.tasks.file), kit.name, tenant)
-        practised = [task for task in tasks if task.family in (config.grpo.families or (task.family,))]
+        practised = [task for task in tasks if task.family in (config.tasks.train_families or (task.family,))]
         return FileKit(kit, verifier, tasks, aside=_set_aside(practised) if config.trains else ())
     if verifier is kit.verifier and tenant == DEFAULT_TENANT:
         return kit
@@ -47,7 +47,7 @@ def served_families(config: Config, kit: EnvironmentKit) -> list[str]:
 def practised_families(config: Config, kit: EnvironmentKit) -> list[str]:
     """The served families that are trained and examined."""
     served = served_families(config, kit)
-    return [family for family in served if family in (config.grpo.families or served)]
+    return [family for family in served if family in (config.tasks.train_families or served)]
 
 
 class OwnKit:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from upturn.agents import has_tokens_of, rendered_rows
 from upturn.agents.context import Prompts
-from upturn.config import Config
 from upturn.errors import RecordError, TrainingError
+from upturn.loop.evaluation import watch_of
 from upturn.loop.progress import told
 from upturn.loop.rollouts import Trainee
-from upturn.loop.run import Context, algorithm_settings, continuations, curriculum_settings, made, optimiser
+from upturn.loop.run import Context, continuations
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.rl_training import Course, Practising, Reward, practice_of, practised
@@ -23,7 +23,9 @@ from upturn.models import Renderer
 from upturn.pool import Selection, experiences_in, take_snapshot
 from upturn.records import AgentVersion, Snapshot, Trajectory
 from upturn.report.training import write_training_report
-from upturn.training import GrpoSettings, SftSettings, TrainingOutcome
+from upturn.training import TrainingOutcome
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.sft import SftSettings
 
 FAMILY_CAP = 48
 """Demonstrations of one family in supervised training: the easy families must not crowd out the others."""
@@ -38,7 +40,7 @@ def take_training_snapshot(context: Context) -> Snapshot:
         families=tuple(context.practised),
         splits=("train",),
         verdicts=("success",),
-        min_score=context.config.sft.min_score,
+        min_score=context.config.section(SftSettings).min_score,
         limit_per_family=FAMILY_CAP,
     )
     snapshot = take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
@@ -51,40 +53,26 @@ def take_training_snapshot(context: Context) -> Snapshot:
     return snapshot
 
 
-def sft_settings(config: Config) -> SftSettings:
-    """What ``[sft]`` asks for. Raises ConfigError."""
-    section = config.sft
-    return made(
-        "sft",
-        lambda: SftSettings(
-            epochs=section.epochs,
-            batch_rows=section.batch_rows,
-            optimiser=optimiser(config, section.learning_rate, warmup_steps=10),
-            decay="linear",
-            checkpoint_every=20,
-        ),
-    )
-
-
 def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: str) -> AgentVersion:
     """The parent after supervised training on the snapshot, with loss on what agents wrote only."""
     from upturn.training import supervised_rows
-    from upturn.training.algorithms import run_sft
+    from upturn.training.algorithms.sft import run_sft
 
-    config = context.config.sft
+    settings = context.config.section(SftSettings)
     trainee = Trainee(context.fleet, parent, context.adapter)
     demonstrations = rendered_demonstrations(context, snapshot, trainee)
     rows = supervised_rows(demonstrations)
-    steps = config.epochs * math.ceil(len(rows) / config.batch_rows)
+    steps = settings.epochs * math.ceil(len(rows) / settings.batch_rows)
     context.progress.stage(f"Supervised training on {len(rows)} verified successes", steps)
     jointly(
         context.world,
         trainee,
         run_sft,
         rows,
-        sft_settings(context.config),
+        settings,
         seed=context.seed,
         run_dir=training_folder(context, name),
+        evaluate=watch_of(context, trainee, name, settings),
         progress=told(context.progress, loss="loss"),
     )
     write_training_report(training_folder(context, name))
@@ -108,9 +96,9 @@ def train_grpo(
     ``reward``: what an attempt earns; None = the configured rubric's score. Returns the parent itself where nothing
     was kept.
     """
-    from upturn.training.algorithms import run_grpo
+    from upturn.training.algorithms.grpo import run_grpo
 
-    settings = algorithm_settings(context.config)
+    settings = context.config.section(GrpoSettings)
 
     def learn(own: Practising) -> TrainingOutcome:
         return jointly(
@@ -139,15 +127,13 @@ def grpo_course(
     reward: Reward | None = None,
 ) -> Course:
     """How ``[grpo]`` practises; see ``train_grpo``."""
-    config = context.config.grpo
     practice = replace(
-        practice_of(context, name, config.attempts, reward=reward),
-        continuations=continuations(context.config, settings),
+        practice_of(context, name, settings.group_size, reward=reward),
+        continuations=continuations(settings.advantage),
         gamma=settings.advantage.gamma,
     )
     title = "Practice with group-relative policy optimisation"
-    curriculum = curriculum_settings(context.config.curriculum)
-    return Course(title, config, weights, practice, config.algorithm.staleness, curriculum)
+    return Course(title, settings, weights, practice, settings.staleness, context.config.curriculum)
 
 
 class Rendered(NamedTuple):

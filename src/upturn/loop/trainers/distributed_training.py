@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 
-from upturn.config import Config
+from upturn.config import AdapterSettings, Config
 from upturn.errors import ConfigError, TrainingError, UpturnError, described
 from upturn.loop.rollouts import Trainee, put_on
 from upturn.loop.run import torch_set
 from upturn.rewards import Similarity
-from upturn.training import AdapterSettings, DpoRoundsSettings, ScoredGroup, State, TrainingOutcome
+from upturn.training import ScoredGroup, State, TrainingOutcome
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.data import StatefulCollect
 from upturn.training.distributed import Limits, World, agreed, connected, everyone, shared
 
@@ -101,10 +103,11 @@ def attend(world: World) -> bool:
 
 def refuse_together(config: Config, algorithm: str) -> None:
     """Raises ConfigError for what several processes cannot do together."""
-    if algorithm == "grpo" and config.grpo.algorithm.staleness:
+    staleness = config.section(GrpoSettings).staleness
+    if algorithm == "grpo" and staleness:
         raise ConfigError(
             [
-                f"grpo.algorithm.staleness = {config.grpo.algorithm.staleness} samples while one process trains; "
+                f"grpo.staleness = {staleness} samples while one process trains; "
                 "several processes take turns: leave it out, or start one process"
             ]
         )
@@ -193,7 +196,7 @@ def _trains_critic(work: _Work) -> bool:
     """True when a value model is trained beside the model, which must be made before that one is sharded."""
     from upturn.training.algorithms.ppo import run_ppo
 
-    rounds = (each for each in work.given if isinstance(each, DpoRoundsSettings))
+    rounds = (each for each in work.given if isinstance(each, OnlineDpoSettings))
     return work.run is run_ppo or any(each.critic is not None for each in rounds)
 
 

@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from upturn.config import Config
-from upturn.errors import ConfigError, TrainingError
+from upturn.errors import TrainingError
 from upturn.loop.evaluation import ExamResult
 from upturn.loop.progress import told
 from upturn.loop.rollouts import Trainee
-from upturn.loop.run import Context, made, optimiser, pair_objective
+from upturn.loop.run import Context
+from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.cycle_training import rendered, with_rows
 from upturn.loop.trainers.distributed_training import jointly
@@ -18,43 +18,13 @@ from upturn.loop.trainers.training_plan import Held, Plan, Walk, rows_plan
 from upturn.pool import correction_pairs, deployment_pairs, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, PreferenceSource, Trajectory, pair_problem, record
 from upturn.report.training import write_training_report
-from upturn.training import DpoSettings, supervised_rows
-
-
-def settings(config: Config) -> DpoSettings:
-    """What ``[dpo]`` asks for. Raises ConfigError."""
-    section = config.dpo
-    if bool(section.old) != bool(section.new):
-        given, missing = ("old", "new") if section.old else ("new", "old")
-        raise ConfigError([f"dpo.{given} has no effect without dpo.{missing}; set both, or neither"])
-    if section.old and section.old == section.new:
-        raise ConfigError(
-            [f"dpo.old and dpo.new are both {section.old!r}; name two versions that did the same tasks"]
-        )
-    if section.min_margin and not section.old:
-        raise ConfigError(
-            [
-                f"dpo.min_margin = {section.min_margin:g} has no effect without dpo.old and dpo.new: corrections "
-                "have no margin; set both, or leave it out"
-            ]
-        )
-    return made(
-        "dpo",
-        lambda: DpoSettings(
-            epochs=section.epochs,
-            batch_pairs=section.batch_pairs,
-            objective=pair_objective(section.objective),
-            reference=section.reference,
-            optimiser=optimiser(config, section.learning_rate),
-            decay="linear",
-            checkpoint_every=20,
-        ),
-    )
+from upturn.training import supervised_rows
+from upturn.training.algorithms.dpo import DpoSettings
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    asked, trainee = context.config.section(DpoSettings), Trainee(context.fleet, parent, context.adapter)
     pairs = stored_pairs(context, trainee)
     rows = supervised_rows([side for pair in pairs for side in _sides(pair)])
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
@@ -67,9 +37,9 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
     """The version that learned from them."""
-    from upturn.training.algorithms import run_dpo
+    from upturn.training.algorithms.dpo import run_dpo
 
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    asked, trainee = context.config.section(DpoSettings), Trainee(context.fleet, parent, context.adapter)
     frozen = frozen_pairs(context, trainee)
     pairs = pairs_in(context, trainee, frozen)
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
@@ -155,7 +125,7 @@ def _sides(pair: PreferencePair) -> tuple[Trajectory, Trajectory]:
 
 def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
     """What the pool holds now."""
-    section, chosen = context.config.dpo, practised_selection(context)
+    section, chosen = context.config.section(DpoSettings), practised_selection(context)
     found = [correction_pairs(context.pool, tenant=context.tenant, selection=chosen)]
     if section.old:
         found.append(
@@ -191,3 +161,6 @@ def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
     if left_out:
         context.progress.note(f"left out of the pairs: {left_out}")
     return pairs
+
+
+DPO = Algorithm(DpoSettings, plan, train, frozenset({"pool"}))

@@ -1,21 +1,28 @@
 """Rounds of supervised training on what the agent itself did well: four ways that differ in one or two settings."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from upturn.agents.context import Budget, budget_of
-from upturn.config import Config, ImitationConfig, SelfRepairConfig, StarConfig
+from upturn.config import Config
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import ExamResult
 from upturn.loop.rollouts import SecondAttempts
-from upturn.loop.run import Context, made, optimiser, watch
+from upturn.loop.run import Context
+from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.rl_training import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
 from upturn.models import ConversationRenderer, Renderer
 from upturn.records import AgentVersion
-from upturn.training import ImitationSettings, SelectionSettings, TrainingOutcome, imitation
+from upturn.training import TrainingOutcome
+from upturn.training.algorithms.expert_iteration import (
+    ImitationSettings,
+    IteratedSettings,
+    RejectionSettings,
+    SelfRepairSettings,
+    StarSettings,
+)
 
 Way = Literal["rejection", "iterated", "star", "self_repair"]
 """As sections and presets are called; commands have hyphens."""
@@ -28,38 +35,12 @@ _TITLES: Mapping[Way, str] = {
 }
 
 
-def section_of(config: Config, way: Way) -> ImitationConfig:
-    """The section that the way is told by."""
-    sections: Mapping[Way, ImitationConfig] = {
-        "rejection": config.rejection,
-        "iterated": config.iterated,
-        "star": config.star,
-        "self_repair": config.self_repair,
-    }
-    return sections[way]
-
-
-def settings(config: Config, way: Way) -> ImitationSettings:
-    """What the way's section asks for. Raises ConfigError."""
-    section, base = section_of(config, way), imitation(way)
-    second = base.second
-    if second is not None and isinstance(section, StarConfig | SelfRepairConfig):
-        second = replace(second, mentions=section.mentions)
-    return made(
-        way,
-        lambda: replace(
-            base,
-            rounds=section.iterations,
-            selection=SelectionSettings(section.threshold, min(section.top, section.attempts), section.prefer),
-            second=second,
-            restart=base.restart and section.iterations > 1,
-            epochs=section.epochs,
-            batch_rows=section.batch_rows,
-            optimiser=optimiser(config, section.learning_rate),
-            decay=section.decay,
-            **watch(section),
-        ),
-    )
+_SECTIONS: Mapping[Way, type[ImitationSettings]] = {
+    "rejection": RejectionSettings,
+    "iterated": IteratedSettings,
+    "star": StarSettings,
+    "self_repair": SelfRepairSettings,
+}
 
 
 class Imitation(NamedTuple):
@@ -68,14 +49,14 @@ class Imitation(NamedTuple):
     way: Way
 
     def settings(self, config: Config) -> ImitationSettings:
-        """What its section asks for. Raises ConfigError."""
-        return settings(config, self.way)
+        """Its section."""
+        return config.section(_SECTIONS[self.way])
 
     def plan(self, context: Context, parent: AgentVersion) -> Plan:
         """What it would take, if every attempt were kept."""
-        asked = settings(context.config, self.way)
+        asked = self.settings(context.config)
         course = self._course(context, dict.fromkeys(context.practised, 1.0), self.way)
-        held = Held(copies=int(asked.restart))
+        held = Held(copies=int(asked.restarts))
         return practice_plan(context, parent, self.way, course=course, passes=asked.epochs, held=held)
 
     def train(self, context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:
@@ -84,9 +65,9 @@ class Imitation(NamedTuple):
         return practised(context, parent, name, course=course, learn=self._learn(context, course))
 
     def _learn(self, context: Context, course: Course) -> Callable[[Practising], TrainingOutcome]:
-        from upturn.training.algorithms import run_imitation
+        from upturn.training.algorithms.expert_iteration import run_imitation
 
-        asked = settings(context.config, self.way)
+        asked = self.settings(context.config)
 
         def learn(own: Practising) -> TrainingOutcome:
             if asked.second is not None:
@@ -110,8 +91,8 @@ class Imitation(NamedTuple):
         return learn
 
     def _course(self, context: Context, weights: Mapping[str, float], name: str) -> Course:
-        section = section_of(context.config, self.way)
-        practice = practice_of(context, name, section.attempts)
+        section = self.settings(context.config)
+        practice = practice_of(context, name, section.group_size)
         return Course(_TITLES[self.way], section, weights, practice)
 
 
@@ -131,3 +112,12 @@ def refuse_forking(renderer: Renderer, prompt: str, *, context: Budget | None = 
             "the model's chat template shows earlier turns differently once others follow, so that a hint cannot "
             "be taken out of what it read; train with `iterated`, or take a template that keeps what was said"
         )
+
+
+def _algorithm(way: Way) -> Algorithm:
+    run = Imitation(way)
+    return Algorithm(_SECTIONS[way], run.plan, run.train, frozenset({"rollouts", "rewards"}))
+
+
+REJECTION, ITERATED = _algorithm("rejection"), _algorithm("iterated")
+STAR, SELF_REPAIR = _algorithm("star"), _algorithm("self_repair")

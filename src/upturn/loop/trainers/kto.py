@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from upturn.config import Config
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import ExamResult
+from upturn.loop.evaluation import ExamResult, watch_of
 from upturn.loop.progress import told
 from upturn.loop.rollouts import Trainee
-from upturn.loop.run import Context, made, optimiser
+from upturn.loop.run import Context
+from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.cycle_training import rendered, with_rows
 from upturn.loop.trainers.distributed_training import jointly
@@ -18,30 +18,13 @@ from upturn.loop.trainers.training_plan import Held, Plan, in_epochs, rows_plan
 from upturn.pool import take_snapshot_of, thumbs
 from upturn.records import AgentVersion, RatedTrajectory, record
 from upturn.report.training import write_training_report
-from upturn.training import KtoSettings, supervised_rows
-
-
-def settings(config: Config) -> KtoSettings:
-    """What ``[kto]`` asks for. Raises ConfigError."""
-    section = config.kto
-    return made(
-        "kto",
-        lambda: KtoSettings(
-            epochs=section.epochs,
-            batch_trajectories=section.batch_trajectories,
-            beta=section.beta,
-            desirable_weight=section.desirable_weight,
-            undesirable_weight=section.undesirable_weight,
-            optimiser=optimiser(config, section.learning_rate),
-            decay="linear",
-            checkpoint_every=20,
-        ),
-    )
+from upturn.training import supervised_rows
+from upturn.training.algorithms.kto import KtoSettings
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    asked, trainee = context.config.section(KtoSettings), Trainee(context.fleet, parent, context.adapter)
     attempts = [each.trajectory for each in rated(context, trainee)]
     words, batch = f"{len(attempts)} rated attempts", asked.batch_trajectories
     walk = in_epochs(supervised_rows(attempts), words, epochs=asked.epochs, batch_rows=batch)
@@ -51,9 +34,9 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
     """The version that learned from them."""
-    from upturn.training.algorithms import run_kto
+    from upturn.training.algorithms.kto import run_kto
 
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    asked, trainee = context.config.section(KtoSettings), Trainee(context.fleet, parent, context.adapter)
     frozen = frozen_thumbs(context, trainee)
     found = rated_in(context, trainee, frozen)
     steps = asked.epochs * -(-len(found) // asked.batch_trajectories)
@@ -67,6 +50,7 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         asked,
         seed=context.seed,
         run_dir=folder,
+        evaluate=watch_of(context, trainee, name, asked),
         progress=told(context.progress, loss="loss"),
     )
     write_training_report(folder)
@@ -130,3 +114,6 @@ def _found(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
     if left_out:
         context.progress.note(f"left out of the thumbs: {left_out}")
     return usable
+
+
+KTO = Algorithm(KtoSettings, plan, train, frozenset({"pool"}))

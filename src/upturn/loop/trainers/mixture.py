@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, assert_never
 
-from upturn.config import Config
+from upturn.config import Config, default_of
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import ExamResult
 from upturn.loop.rollouts import Trainee
-from upturn.loop.run import Context, algorithm_settings, continuations, made, optimiser, watch
+from upturn.loop.run import Context, continuations
 from upturn.loop.trainers import dpo, kto
+from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.cycle_training import rendered_demonstrations, take_training_snapshot
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.pool_data import needed_pool
@@ -20,15 +21,18 @@ from upturn.loop.trainers.training_plan import Plan, Walk, held_by, practice_pla
 from upturn.pool import find_snapshot, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, RatedTrajectory, Snapshot
 from upturn.training import (
-    DpoSettings,
+    EpochSettings,
     Evaluate,
-    GrpoSettings,
-    KtoSettings,
+    PolicyGradientSettings,
     TrainingOutcome,
     TrainingRow,
     supervised_rows,
 )
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.algorithms.mixture import MixtureSettings
+from upturn.training.algorithms.sft import SftSettings
 from upturn.training.data import Collect
 from upturn.training.runs import CurvePoint
 
@@ -39,35 +43,28 @@ if TYPE_CHECKING:
 
 
 def settings(config: Config) -> MixtureSettings:
-    """What ``[mixture]`` asks for. Raises ConfigError, also where nothing is mixed with practice."""
-    section = config.mixture
+    """``[mixture]``. Raises ConfigError where nothing is mixed with GRPO, or GRPO cannot be mixed."""
+    section, own = config.section(MixtureSettings), config.section(GrpoSettings)
     if not (section.sft or section.dpo or section.kto):
         raise ConfigError(
             ["mixture.sft, mixture.dpo and mixture.kto are all 0, so nothing is mixed; set one, or train grpo"]
         )
-    return made(
-        "mixture",
-        lambda: MixtureSettings(
-            units=section.iterations,
-            optimiser=optimiser(config, section.learning_rate),
-            decay=section.decay,
-            **watch(section),
-        ),
-    )
-
-
-def policy(config: Config) -> GrpoSettings:
-    """How practice learns: objective, advantage and mismatch as for ``grpo``. Raises ConfigError."""
-    own = algorithm_settings(config)
-    if own.dynamic_sampling is not None or config.grpo.algorithm.staleness or own.cost_limits:
+    if own.dynamic_sampling is not None or own.staleness or own.cost_limits:
         raise ConfigError(
             [
-                "a mixture practises in plain rounds: leave out grpo.algorithm.sampling_rounds, staleness and "
-                "cost_limits, and presets that set them"
+                "a mixture samples in plain iterations: leave out grpo.dynamic_sampling, staleness and "
+                "cost_limits, "
+                "and presets that set them"
             ]
         )
-    return GrpoSettings(
-        minibatches=config.mixture.minibatches,
+    return section
+
+
+def policy(config: Config) -> PolicyGradientSettings:
+    """How GRPO's part learns: objective, advantage and mismatch of ``[grpo]``."""
+    own = config.section(GrpoSettings)
+    return PolicyGradientSettings(
+        minibatches=config.section(MixtureSettings).minibatches,
         passes=own.passes,
         objective=own.objective,
         advantage=own.advantage,
@@ -77,7 +74,7 @@ def policy(config: Config) -> GrpoSettings:
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What practice and the pool's parts would take, of which each has a step in a round."""
-    rounds, asked = settings(context.config).units, policy(context.config)
+    rounds, asked = settings(context.config).iterations, policy(context.config)
     needed_pool(context, "mixture")
     beside = _beside(context, parent, rounds)
     course = _course(context, dict.fromkeys(context.practised, 1.0), "mixture")
@@ -149,7 +146,7 @@ class Mixed(NamedTuple):
     """How practice is mixed."""
 
     run: MixtureSettings
-    practice: GrpoSettings
+    practice: PolicyGradientSettings
 
 
 class Stored(NamedTuple):
@@ -200,30 +197,33 @@ def _part(stored: Stored) -> "Part":
     return replace(part, weight=stored.weight)
 
 
+PartSettings = TypeVar("PartSettings", DpoSettings, KtoSettings)
+
+
+def without_run(section: PartSettings) -> PartSettings:
+    """The section with the usual epochs, optimiser and evaluations, which are the mixture's own."""
+    usual = {each.name: default_of(each) for each in fields(EpochSettings)}
+    return replace(section, **usual)
+
+
 def stored_parts(context: Context, trainee: Trainee) -> list[Stored]:
     """What the pool gives."""
     config, stored = context.config, list[Stored]()
-    if config.mixture.sft:
+    weights = config.section(MixtureSettings)
+    if weights.sft:
         snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
         rows = supervised_rows(rendered_demonstrations(context, snapshot, trainee))
-        stored.append(Stored("sft", rows, config.sft.batch_rows, config.mixture.sft, snapshot.id))
-    if config.mixture.dpo:
-        own = dpo.settings(config)
-        pairs = DpoSettings(batch_pairs=own.batch_pairs, objective=own.objective, reference=own.reference)
+        stored.append(Stored("sft", rows, config.section(SftSettings).batch_rows, weights.sft, snapshot.id))
+    if weights.dpo:
+        pairs = without_run(config.section(DpoSettings))
         ends = dpo.frozen_pairs(context, trainee)
         found = dpo.pairs_in(context, trainee, ends)
-        stored.append(Stored("dpo", found, pairs, config.mixture.dpo, ends.snapshot))
-    if config.mixture.kto:
-        told = kto.settings(config)
-        rating = KtoSettings(
-            batch_trajectories=told.batch_trajectories,
-            beta=told.beta,
-            desirable_weight=told.desirable_weight,
-            undesirable_weight=told.undesirable_weight,
-        )
+        stored.append(Stored("dpo", found, pairs, weights.dpo, ends.snapshot))
+    if weights.kto:
+        rating = without_run(config.section(KtoSettings))
         thumbs = kto.frozen_thumbs(context, trainee)
         rated = kto.rated_in(context, trainee, thumbs)
-        stored.append(Stored("kto", rated, rating, config.mixture.kto, thumbs.snapshot))
+        stored.append(Stored("kto", rated, rating, weights.kto, thumbs.snapshot))
     return stored
 
 
@@ -238,10 +238,13 @@ def learned_from(context: Context, stored: Sequence[Stored]) -> str:
 
 
 def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:
-    section, asked = context.config.mixture, policy(context.config)
+    section, asked = context.config.section(MixtureSettings), policy(context.config)
     practice = replace(
-        practice_of(context, name, section.attempts),
-        continuations=continuations(context.config, asked),
+        practice_of(context, name, section.group_size),
+        continuations=continuations(asked.advantage),
         gamma=asked.advantage.gamma,
     )
     return Course("Practice, mixed with what the pool holds", section, weights, practice)
+
+
+MIXTURE = Algorithm(MixtureSettings, plan, train, frozenset({"pool", "rollouts", "rewards"}), settings)

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from upturn.config import Config
@@ -10,8 +11,6 @@ from upturn.errors import ConfigError
 from upturn.loop.run import Context
 from upturn.pool import IMPORTED, Pool, Selection
 
-FROM_POOL = frozenset({"sft", "dpo", "kto", "world-model", "offline", "mixture"})
-"""Ways of learning that need it, by command."""
 _CURE = (
     "Set pool.path to the database of an earlier run, such as runs/<id>/pool.db, or to one that `upturn ingest` "
     "filled"
@@ -53,10 +52,8 @@ def needed_pool(context: Context, algorithm: str) -> None:
 
 
 def check_evidence(config: Config, algorithm: str) -> None:
-    """Raises ConfigError where the way of learning needs a pool and none is there: opening it would make one."""
+    """Raises ConfigError where there is no pool for an algorithm that needs one: opening it would make one."""
     path = config.pool.path
-    if algorithm not in FROM_POOL:
-        return
     learns = f"`upturn train {algorithm}` learns from evidence that is there already"
     if not path:
         raise ConfigError(
@@ -66,14 +63,15 @@ def check_evidence(config: Config, algorithm: str) -> None:
         raise ConfigError([f"{learns}, and there is no file pool.path = {path!r} in {str(Path.cwd())!r}. {_CURE}"])
 
 
-def with_copied_pool(config: Config, algorithm: str, folder: Path) -> Config:
+def with_copied_pool(config: Config, folder: Path, *, is_read: bool) -> Config:
     """The configuration with a copy of its pool in the folder, so that looking leaves no trace in it.
 
-    Ways that learn from nothing there get a pool of their own. Raises StoreError for what is no pool.
+    ``is_read``: False = nothing is learned from it, so that an empty pool does. Raises StoreError for what is no
+    pool.
     """
     path = Path(config.pool.path)
-    if algorithm not in FROM_POOL:
-        return config.model_copy(update={"pool": config.pool.model_copy(update={"path": ""})})
+    if not is_read:
+        return replace(config, pool=replace(config.pool, path=""))
     copy = folder / "copy.db"
     with (
         Pool.open(path, read_only=True),
@@ -81,4 +79,4 @@ def with_copied_pool(config: Config, algorithm: str, folder: Path) -> Config:
         closing(sqlite3.connect(copy)) as target,
     ):
         source.backup(target)
-    return config.model_copy(update={"pool": config.pool.model_copy(update={"path": str(copy)})})
+    return replace(config, pool=replace(config.pool, path=str(copy)))

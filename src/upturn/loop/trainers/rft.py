@@ -13,21 +13,22 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from upturn.config import AgentConfig, Config, PracticeConfig
+from upturn.config import AgentConfig, Config
 from upturn.deployment import RESAMPLES, Interval
 from upturn.environments import judge
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import ExamResult, examine
 from upturn.loop.rollouts import Practice
-from upturn.loop.run import Context, keep_agent_version, optimiser, version_of
+from upturn.loop.run import Context, keep_agent_version, version_of
+from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import Learned
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.rl_training import Course, Practising, practice_of, practised
 from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.rewards import acceptance_rate, accepted_and_formed, random_acceptance, well_formed
-from upturn.training import GrpoSettings, IntArray, TrainingOutcome
-from upturn.training.algorithms import SMALL_DATA
+from upturn.training import IntArray, OnlineSettings, TrainingOutcome
+from upturn.training.algorithms.rft import RftSettings
 
 RewardKind = Literal["true", "random", "format"]
 FEWEST_SEEDS = 3
@@ -129,38 +130,21 @@ class Shown(NamedTuple):
         return f"{self.base}, {seeds}: {'; '.join(figures)}. {verdict}"
 
 
-def settings(config: Config) -> GrpoSettings:
-    """What ``[rft]`` asks for; the last weights are kept, for choosing would take more tasks than the examples.
-
-    Raises ConfigError.
-    """
-    section, trained = config.rft, config.improved_agent
-    if section.tasks_per_iteration > section.examples:
-        raise ConfigError(
-            [
-                f"rft.tasks_per_iteration = {section.tasks_per_iteration} is more than rft.examples = "
-                f"{section.examples}, and a round practises each example once; set it to that many or fewer"
-            ]
-        )
+def settings(config: Config) -> RftSettings:
+    """``[rft]``. Raises ConfigError where the second model is the first."""
+    section, trained = config.section(RftSettings), config.improved_agent
     if trained is not None and section.second_base == trained.model:
         raise ConfigError(
             [f"rft.second_base = {section.second_base!r} is the model that is trained; name another, or none"]
         )
-    return replace(
-        SMALL_DATA.settings,
-        iterations=section.iterations,
-        optimiser=optimiser(config, section.learning_rate),
-        evaluate_every=None,
-        patience=None,
-        keep="final",
-    )
+    return section
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What all trials together would take."""
-    section, trials = context.config.rft, list(_trials(context, parent))
+    section, trials = context.config.section(RftSettings), list(_trials(context, parent))
     bases = len({base.id for base, _, _ in trials})
-    measured = bases * section.examples * section.attempts if "random" in section.controls else 0
+    measured = bases * section.examples * section.group_size if "random" in section.controls else 0
     practice = _practice(context, "rft", "true", seed=context.seed, rate=FIXED_RATE)
     one = practice_plan(
         context,
@@ -185,7 +169,7 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, _name: str
     lines += [line for each in found.chances for line in ("", each.words())]
     if len(found.before) == 1:
         lines += ["", "No second base model was named (rft.second_base): it may be this one that gains so easily."]
-    if context.config.rft.seeds < FEWEST_SEEDS:
+    if context.config.section(RftSettings).seeds < FEWEST_SEEDS:
         lines += ["", f"Fewer than {FEWEST_SEEDS} seeds: how much luck is in it, nobody can say."]
     return Learned(found.trials[0].version, tuple(results), tuple(lines))
 
@@ -212,8 +196,8 @@ def chance(context: Context, base: AgentVersion) -> Chance:
     name = f"rft-rate-{base.agent}"
 
     def measure() -> Chance:
-        tasks = [task for task in examples(context) for _ in range(context.config.rft.attempts)]
-        jobs = [(base, task, at % context.config.rft.attempts) for at, task in enumerate(tasks)]
+        tasks = [task for task in examples(context) for _ in range(context.config.section(RftSettings).group_size)]
+        jobs = [(base, task, at % context.config.section(RftSettings).group_size) for at, task in enumerate(tasks)]
         found = context.fleet.attempt(jobs, context.purpose(name, temperature=1.0))
         judged = [
             judge(context.kit.verifier, task, each)
@@ -226,7 +210,7 @@ def chance(context: Context, base: AgentVersion) -> Chance:
 
 
 def _trials(context: Context, parent: AgentVersion) -> Iterator[tuple[AgentVersion, RewardKind, int]]:
-    section = context.config.rft
+    section = context.config.section(RftSettings)
     bases = [parent]
     if section.second_base:
         agent = AgentConfig(name="second-base", kind="local_model", model=section.second_base)
@@ -242,7 +226,7 @@ def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: in
     name = f"rft-{base.agent}-{reward}-{seed}"
 
     def work() -> AgentVersion:
-        from upturn.training.algorithms import run_grpo
+        from upturn.training.algorithms.grpo import run_grpo
 
         def learn(own: Practising) -> TrainingOutcome:
             return jointly(
@@ -270,18 +254,19 @@ def _practice(context: Context, name: str, reward: RewardKind, *, seed: int, rat
         "random": lambda trajectory, _: random_acceptance(trajectory, rate=rate, seed=seed),
         "format": lambda trajectory, _: well_formed(trajectory),
     }
-    practice = practice_of(context, name, context.config.rft.attempts)
+    practice = practice_of(context, name, context.config.section(RftSettings).group_size)
     return replace(practice, seed=seed, both=earned[reward])
 
 
 def _course(context: Context, base: AgentVersion, name: str, practice: Practice) -> Course:
-    section = context.config.rft
-    rounds = PracticeConfig(
+    section = context.config.section(RftSettings)
+    rounds = OnlineSettings(
         iterations=section.iterations,
         tasks_per_iteration=section.tasks_per_iteration,
-        attempts=section.attempts,
-        learning_rate=section.learning_rate,
-        evaluate_every=section.iterations,
+        group_size=section.group_size,
+        optimiser=section.optimiser,
+        evaluate_every=None,
+        keep="final",
     )
     found = examples(context)
     tasks = partial(rounds_of, found, section.tasks_per_iteration, practice.seed)
@@ -303,11 +288,12 @@ def rounds_of(found: Sequence[Task], count: int, seed: int, iteration: int) -> l
 def examples(context: Context) -> list[Task]:
     """The training tasks, the same for every trial: full rounds over the families as far as they go."""
     stream = context.kit.tasks(seed=context.seed + _SEED_STEP, split="train", families=context.practised)
-    found = list(islice(stream, context.config.rft.examples))
-    if len(found) < context.config.rft.examples:
+    found = list(islice(stream, context.config.section(RftSettings).examples))
+    if len(found) < context.config.section(RftSettings).examples:
         raise ConfigError(
             [
-                f"rft.examples = {context.config.rft.examples} are more than the {len(found)} training tasks that "
+                f"rft.examples = {context.config.section(RftSettings).examples} are more than the {len(found)} "
+                f"training tasks that "
                 f"{context.kit.name} has to practise; set that many or fewer"
             ]
         )
@@ -351,3 +337,6 @@ def over_seeds(differences: _Outcomes, *, seed: int = 0) -> Interval:
     means = np.take_along_axis(by_seed, drawn, axis=1).mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
     return Interval(float(differences.mean()), float(low), float(high), differences.size)
+
+
+RFT = Algorithm(RftSettings, plan, train, frozenset({"rollouts"}), settings, examples)

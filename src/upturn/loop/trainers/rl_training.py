@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from upturn.config import PracticeConfig, RewardConfig
+from upturn.config import CurriculumSettings, RewardConfig
 from upturn.loop.agent_runtime import Fleet
-from upturn.loop.evaluation import ExamResult, watcher
+from upturn.loop.evaluation import ExamResult, watch_of
 from upturn.loop.progress import told
 from upturn.loop.rollouts import Practice, TaskSampler, Trainee, curriculum_collect, follow, sampling
 from upturn.loop.run import Context, adapter_settings
@@ -22,7 +22,7 @@ from upturn.pool import PoolSink
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.report.training import write_training_report
 from upturn.rewards import Rubric, soft_overlong
-from upturn.training import CurriculumSettings, Evaluate, ScoredGroup, TrainingOutcome, written_count
+from upturn.training import Evaluate, OnlineSettings, ScoredGroup, TrainingOutcome, written_count
 from upturn.training.data import Collect, Refill
 from upturn.training.runs import CurvePoint
 
@@ -43,7 +43,7 @@ class Practising(NamedTuple):
     trainee: Trainee
     collect: Collect
     refill: Refill
-    evaluate: Evaluate
+    evaluate: Evaluate | None
     folder: "Path"
     progress: Callable[[CurvePoint], None]
 
@@ -53,7 +53,7 @@ class Course(NamedTuple):
 
     title: str
     """For people."""
-    section: PracticeConfig
+    section: OnlineSettings
     weights: Mapping[str, float]
     """How much each family is practised."""
     practice: Practice
@@ -95,7 +95,7 @@ def practised(
                     trainee,
                     collect,
                     refill,
-                    watcher(context, trainee, name),
+                    watch_of(context, trainee, name, section),
                     folder,
                     told(context.progress, reward="mean_return"),
                 )

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from upturn.config import RoundsConfig
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import SLOTS
 from upturn.loop.evaluation import heldout_tasks, watched
 from upturn.loop.rollouts import Practice, TaskSampler, Trainee, written_from_states
-from upturn.loop.run import Context, optimiser
+from upturn.loop.run import Context
 from upturn.loop.trainers.rl_training import Course
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
-from upturn.training import GrpoSettings, OptimiserSettings, TrainingRow, policy_rows, written_count
+from upturn.training import IterationSettings, PolicyGradientSettings, TrainingRow, policy_rows, written_count
 from upturn.training.optimisation import Memory, memory, shape_of
 
 PROBED_ATTEMPTS = 48
@@ -98,7 +98,7 @@ class Held:
     """Further ones, which nothing is trained on."""
 
 
-def held_by(settings: GrpoSettings, *, copies: int = 0) -> Held:
+def held_by(settings: PolicyGradientSettings, *, copies: int = 0) -> Held:
     """What a policy gradient holds, beside so many further copies."""
     references = int(settings.objective.kl is not None)
     return Held(copies=copies + references, scorings=references + int(settings.mismatch is not None))
@@ -139,7 +139,7 @@ def practice_plan(
     sampler = TaskSampler(context.kit, course.weights, section.tasks_per_iteration, seed=practice.seed)
     attempts = min(practice.attempts, PROBED_ATTEMPTS)
     tasks = (course.tasks or sampler.tasks)(0)[: max(1, PROBED_ATTEMPTS // attempts)]
-    settings = optimiser(context.config, section.learning_rate)
+    settings = section.optimiser
     cost = probed(trainee, tasks, replace(practice, attempts=attempts), settings)
     rows = held.trainings * section.iterations * section.tasks_per_iteration * practice.attempts
     looks = len(watched(context).tasks) * evaluations(section) if course.is_watched else 0
@@ -166,8 +166,10 @@ def practice_plan(
     )
 
 
-def evaluations(section: RoundsConfig) -> int:
+def evaluations(section: IterationSettings) -> int:
     """How often a run in rounds is evaluated: before it, when it is due, and at its end."""
+    if section.evaluate_every is None:
+        return 0
     due, rest = divmod(section.iterations, section.evaluate_every)
     return 1 + due + (1 if rest else 0)
 
@@ -181,7 +183,7 @@ def rows_plan(
     held: Held = Held(),  # frozen
 ) -> Plan:
     """Of a run over rows that are there already. Exams are not in it."""
-    settings = optimiser(context.config, 1.0)  # at any rate
+    settings = context.config.optimiser
     cost = scored(trainee, walk.rows, settings)
     mean = sum(len(row.token_ids) for row in walk.rows) / len(walk.rows)
     return Plan(

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.config import Config
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import CONTEXT
 from upturn.loop.evaluation import ExamResult
 from upturn.loop.progress import told
 from upturn.loop.rollouts import Trainee
-from upturn.loop.run import Context, made, optimiser, watch
+from upturn.loop.run import Context
+from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import Learned, keep_version, training_folder
 from upturn.loop.trainers.cycle_training import demonstrations_in, with_rows
 from upturn.loop.trainers.distributed_training import jointly
@@ -22,8 +22,7 @@ from upturn.models import RenderedObservations
 from upturn.pool import Selection, take_snapshot
 from upturn.records import AgentVersion, Result, Snapshot, Trajectory
 from upturn.report.training import TrainingReport, beginning, read_training, write_training_report
-from upturn.training import SftSettings, TrainingRow, supervised_rows
-from upturn.training.algorithms import preset
+from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.world_model import WorldModelSettings
 from upturn.training.data import LeftOut, Transition, transitions_of
 
@@ -31,49 +30,20 @@ FEW_TRANSITIONS = 48
 """Answers that are predicted to measure how long it takes."""
 
 
-def settings(config: Config) -> WorldModelSettings:
-    """What ``[world_model]`` asks for. Raises ConfigError."""
-    section = config.world_model
-    rate = optimiser(config, section.learning_rate)
-    return made(
-        "world_model",
-        lambda: WorldModelSettings(
-            threshold=section.threshold,
-            transitions_per_iteration=section.transitions_per_iteration,
-            attempts=section.attempts,
-            common_ratio=section.common_ratio,
-            warm_up=SftSettings(
-                epochs=section.warm_up_epochs,
-                optimiser=optimiser(config, section.warm_up_learning_rate),
-                decay="linear",
-            )
-            if section.warm_up_epochs
-            else None,
-            practice=replace(
-                preset("grpo"),
-                iterations=section.iterations,
-                optimiser=rate,
-                decay=section.decay,
-                **watch(section),
-            ),
-        ),
-    )
-
-
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take, with predictions as long as the pool's attempts, and no transition left out as common."""
     needed_pool(context, "world-model")
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    asked, trainee = context.config.section(WorldModelSettings), Trainee(context.fleet, parent, context.adapter)
     attempts = demonstrations_in(context, take_world_snapshot(context))
     rows = supervised_rows([with_rows(each, trainee.renderer, trainee.prompts) for each in attempts])
     world = observed(attempts, trainee)
-    easy = 0 if asked.easy is None else asked.easy.attempts * len(world.trained)
-    looks = evaluations(context.config.world_model) * len(world.held_out)
-    batch = asked.transitions_per_iteration * asked.attempts
+    easy = 0 if asked.easy is None else asked.easy.group_size * len(world.trained)
+    looks = evaluations(asked) * len(world.held_out)
+    batch = asked.transitions_per_iteration * asked.group_size
     warm_up = 0 if asked.warm_up is None else asked.warm_up.epochs * len(rows)
-    rounds = asked.practice.iterations
+    rounds = asked.iterations
     walk = Walk(rows, f"{len(attempts)} attempts", rounds, "iteration", rounds * batch + warm_up, batch)
-    found = rows_plan(context, trainee, "world-model", walk, held=held_by(asked.practice, copies=1))
+    found = rows_plan(context, trainee, "world-model", walk, held=held_by(asked, copies=1))
     probed = world.trained[:FEW_TRANSITIONS]
     return replace(
         found,
@@ -99,7 +69,9 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     """The version that knows the world better, and by how much; practice goes on from it."""
     needed_pool(context, "world-model")
     snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_world_snapshot(context))
-    version = train_world_model(context, parent, snapshot, name, settings=settings(context.config))
+    version = train_world_model(
+        context, parent, snapshot, name, settings=context.config.section(WorldModelSettings)
+    )
     return learned(version, read_training(training_folder(context, name)))
 
 
@@ -196,7 +168,7 @@ def train_world_model(
     world = observed(attempts, trainee)
     folder = training_folder(context, name)
     title = f"World model on {len(world.trained)} transitions"
-    context.progress.stage(title, settings.practice.iterations)
+    context.progress.stage(title, settings.iterations)
     jointly(
         context.world,
         trainee,
@@ -206,9 +178,12 @@ def train_world_model(
         settings,
         seed=context.seed,
         run_dir=folder,
-        evaluate=None if settings.practice.evaluate_every is None else world.held_out,
+        evaluate=None if settings.evaluate_every is None else world.held_out,
         rehearsal=() if settings.warm_up is None else own_rows(attempts, parent),
         progress=told(context.progress, right="mean_return"),
     )
     write_training_report(folder)
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
+
+
+WORLD_MODEL = Algorithm(WorldModelSettings, plan, train, frozenset({"pool"}))

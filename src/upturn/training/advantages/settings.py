@@ -3,11 +3,12 @@
 An estimator reads only some of the options; one that it does not read, and that is not at its default, is refused.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
 
-from upturn.training.validators import is_not_negative, is_positive, refuse, unless, unless_missing, useless
+from pydantic import Field
+
+from upturn.config import Count, NotNegative, Positive, Probability, Settings, settings, useless
 
 Estimator = Literal["trajectory", "turn", "state", "tree", "monte_carlo", "divergence"]
 Baseline = Literal["group_mean", "leave_one_out", "none"]
@@ -31,36 +32,25 @@ _SHAPED: tuple[Estimator, ...] = ("trajectory", "turn")
 _MEASURED: tuple[Estimator, ...] = ("monte_carlo", "divergence")
 
 
-@dataclass(frozen=True, slots=True)
-class LagrangianSettings:
+@settings
+class LagrangianSettings(Settings):
     """Costs that are held to a budget by multipliers; see ``upturn.training.advantages.lagrangian``."""
 
-    budgets: Mapping[str, float]
-    """By cost: how much of it an attempt may have on average."""
-    rate: float = 0.1
+    budgets: Annotated[Mapping[str, NotNegative], Field(min_length=1)]
+    """By cost, such as ``safety``: how much of it a trajectory may have on average."""
+    rate: Positive = 0.1
     """η: by how much of what is above the budget a multiplier rises in an iteration."""
-    most: float = 10.0
+    most: Positive = 10.0
     """That a multiplier may be: ten times a whole task's reward for a cost of 1 outweighs anything."""
 
-    def __post_init__(self) -> None:
-        """Raises ConfigError."""
-        refuse(
-            None if self.budgets else "budgets must name at least one cost",
-            *(
-                unless(each, f"budgets[{name!r}]", "0 or more", is_not_negative)
-                for name, each in self.budgets.items()
-            ),
-            unless(self.rate, "rate", "positive", is_positive),
-            unless(self.most, "most", "positive", is_positive),
-        )
 
-
-@dataclass(frozen=True, slots=True)
-class AdvantageSettings:
+@settings
+class AdvantageSettings(Settings):
     """Which estimator gives turns their credit, and its options; see ``upturn.training.advantages``."""
 
     estimator: Estimator = "trajectory"
-    gamma: float = 1.0
+    """What is compared with what; ``trajectory``: whole trajectories of one task."""
+    gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Discount per turn, in (0, 1]; 1 = a reward counts the same in every earlier turn. Not read by ``tree``."""
     baseline: Baseline = "group_mean"
     """``none`` leaves it to ``scale="whiten"`` to subtract the iteration's mean, as REINFORCE++ does."""
@@ -69,7 +59,7 @@ class AdvantageSettings:
     tasks (Dr. GRPO, arXiv 2503.20783); it is not the default for that reason. ``mean`` divides by the group's mean
     return (MaxRL). ``batch_std`` divides by the standard deviation of all returns of the iteration (Lite-PPO),
     ``whiten`` gives the advantages of all written tokens of the iteration mean 0 and standard deviation 1."""
-    turn_weight: float | None = None
+    turn_weight: Positive | None = None
     """ω: the advantage is A of ``trajectory``, with these gamma, baseline, scale and shaping, plus ω times that of
     the estimator. None = the estimator's alone, for ``state`` 1, which the method has built in."""
     anchor: Anchor = "state_hash"
@@ -77,58 +67,57 @@ class AdvantageSettings:
     it, as the method's paper does, for environments that hash no state."""
     is_shaped: bool = False
     """True: rewards are shaped by the trajectories' potentials, as r + γΦ(s′) − Φ(s)."""
-    error_probability: float | None = None
+    error_probability: Probability | None = None
     """For ``divergence``: how often, at most, an attempt may be blamed or praised without cause; None = 0.05."""
-    value_range: float | None = None
+    value_range: Positive | None = None
     """For ``divergence``: largest possible return minus smallest, penalties and the 0 after the end included; None
     = 1. Returns that are seen further apart are refused."""
+    continuations: Count | None = None
+    """Trajectories that go on from each state, to measure what it is worth, for ``monte_carlo`` and ``divergence``;
+    they cost the tokens that they write. None = 8."""
     lagrangian: LagrangianSettings | None = None
     """Costs that are held to a budget; None = none is. Not where states are valued by continuations, whose returns
     know no multipliers."""
 
-    def __post_init__(self) -> None:
-        """Raises ConfigError."""
+    def problems(self) -> Iterator[str | None]:
+        """What is wrong with several fields together."""
         chosen = f"with estimator={self.estimator!r}"
         baselines, scales = _BASELINES.get(self.estimator), _SCALES.get(self.estimator, _OWN_SCALES)
-        refuse(
-            unless(self.gamma, "gamma", "in (0, 1]", lambda value: 0 < value <= 1),
-            unless_missing(self.turn_weight, "turn_weight", "positive or None", is_positive),
-            unless_missing(self.error_probability, "error_probability", "in (0, 1)", lambda value: 0 < value < 1),
-            unless_missing(self.value_range, "value_range", "positive", is_positive),
-            _unknown(self.baseline, "baseline", baselines or ("group_mean",), chosen),
-            _unknown(self.scale, "scale", scales, chosen),
-            useless(
-                self.estimator == "tree" and self.gamma != 1, f"gamma={self.gamma!r}", f"{chosen}; leave it at 1"
-            ),
-            useless(
-                self.estimator == "trajectory" and self.turn_weight is not None,
-                f"turn_weight={self.turn_weight!r}",
-                f"{chosen}, which has no turn credit; choose another estimator or leave it out",
-            ),
-            useless(
-                self.is_shaped and self.estimator not in _SHAPED,
-                "is_shaped=True",
-                f"{chosen}: potentials cancel out there; use it with {' or '.join(_SHAPED)}",
-            ),
-            useless(
-                self.estimator != "state" and self.anchor != "state_hash",
-                f"anchor={self.anchor!r}",
-                f"{chosen}; it belongs to 'state'",
-            ),
-            *(
-                useless(
-                    self.estimator != "divergence" and value is not None,
-                    f"{name}={value!r}",
-                    f"{chosen}; it belongs to 'divergence'",
-                )
-                for name, value in (
-                    ("error_probability", self.error_probability),
-                    ("value_range", self.value_range),
-                )
-            ),
-            self._combination(),
-            self._constraint(),
+        yield _unknown(self.baseline, "baseline", baselines or ("group_mean",), chosen)
+        yield _unknown(self.scale, "scale", scales, chosen)
+        is_unread = self.estimator == "tree" and self.gamma != 1
+        yield useless(is_unread, f"gamma={self.gamma!r}", f"{chosen}; leave it at 1")
+        yield useless(
+            self.estimator == "trajectory" and self.turn_weight is not None,
+            f"turn_weight={self.turn_weight!r}",
+            f"{chosen}, which has no turn credit; choose another estimator or leave it out",
         )
+        yield useless(
+            self.is_shaped and self.estimator not in _SHAPED,
+            "is_shaped=True",
+            f"{chosen}: potentials cancel out there; use it with {' or '.join(_SHAPED)}",
+        )
+        yield useless(
+            self.estimator != "state" and self.anchor != "state_hash",
+            f"anchor={self.anchor!r}",
+            f"{chosen}; it belongs to 'state'",
+        )
+        for name in ("error_probability", "value_range"):
+            value = getattr(self, name)
+            is_unread = self.estimator != "divergence" and value is not None
+            yield useless(is_unread, f"{name}={value!r}", f"{chosen}; it belongs to 'divergence'")
+        yield useless(
+            self.continuations is not None and not self.measures,
+            f"continuations={self.continuations!r}",
+            f"{chosen}, which needs no values of states; leave it out, or choose 'monte_carlo' or 'divergence'",
+        )
+        yield self._combination()
+        yield self._constraint()
+
+    @property
+    def measures(self) -> bool:
+        """True when states are valued by continuations."""
+        return self.estimator in _MEASURED
 
     def _combination(self) -> str | None:
         """The problem of baseline and scale together; None = none."""

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from transformers import PreTrainedModel
 
@@ -12,26 +11,8 @@ from upturn.errors import TrainingError
 from upturn.training.algorithms.sft import epoch_order
 from upturn.training.optimisation import Trainer, schedule
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.run_settings import Watched
 from upturn.training.runs import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
-from upturn.training.settings import Decay, OptimiserSettings
 from upturn.training.stream import Unit
-
-
-class EpochSettings(Watched, Protocol):
-    """What settings of training in epochs have in common."""
-
-    @property
-    def epochs(self) -> int:
-        """Passes over all of it."""
-
-    @property
-    def optimiser(self) -> OptimiserSettings:
-        """AdamW."""
-
-    @property
-    def decay(self) -> Decay:
-        """Of the learning rate."""
 
 
 @dataclass(frozen=True, slots=True)

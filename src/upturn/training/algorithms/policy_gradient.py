@@ -11,13 +11,13 @@ from upturn.agents.context import COMPACTED
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage, mean_return, unscorable_count
 from upturn.training.advantages import AdvantageSettings, Constrained, Multipliers, advantage_of
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.policy_update import PolicyUpdate, needs, rollout_rows
 from upturn.training.data import Collect, Collection, Collector, ComparedGroup, Refill, Refilling
 from upturn.training.optimisation import sampled_of
-from upturn.training.policy_settings import ObjectiveSettings
+from upturn.training.policy_settings import ObjectiveSettings, PolicyGradientSettings
 from upturn.training.row import TrainingRow, policy_rows, written_count
 from upturn.training.scorer import Scorer
-from upturn.training.settings import GrpoSettings
 from upturn.training.stream import State, Unit
 
 
@@ -27,7 +27,7 @@ class PolicyGradient:
     def __init__(  # noqa: PLR0913  # four ways into the world, each of which a setting may need
         self,
         collect: Collect,
-        settings: GrpoSettings,
+        settings: PolicyGradientSettings,
         seed: int,
         *,
         advantage: Advantage | None = None,
@@ -40,7 +40,7 @@ class PolicyGradient:
         ``refill`` for dynamic sampling; ``scorer``, of the weights as they are, for mismatch settings;
         ``reference`` for a KL term. Raises TrainingError where one is missing, or given without effect.
         """
-        sampling = settings.dynamic_sampling
+        sampling = settings.dynamic_sampling if isinstance(settings, GrpoSettings) else None
         needs("dynamic_sampling", sampling, "refill", refill)
         if advantage is not None and settings.advantage != AdvantageSettings():
             raise TrainingError(

@@ -15,10 +15,9 @@ from upturn.errors import TrainingError
 from upturn.training.loss import Objective
 from upturn.training.losses import AdaptiveCoefficient, k3, policy_objective
 from upturn.training.optimisation import Sampled, WrittenLogprobs, denominator, mismatch, scales, written_tokens
-from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings
+from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings, PolicyGradientSettings
 from upturn.training.row import TrainingRow
 from upturn.training.scorer import Scorer
-from upturn.training.settings import GrpoSettings
 from upturn.training.stream import NO_STATE, Minibatch, State, Stream, Unit
 
 Groups = Sequence[Sequence[TrainingRow]]
@@ -38,7 +37,7 @@ class PolicyUpdate:
 
     def __init__(
         self,
-        settings: GrpoSettings,
+        settings: PolicyGradientSettings,
         seed: int,
         *,
         scorer: Scorer | None = None,

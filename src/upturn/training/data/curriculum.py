@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from upturn.config import USUAL_MIX, CurriculumSettings, LevelSettings
 from upturn.errors import TrainingError
 from upturn.training.advantage import ScoredGroup
-from upturn.training.curriculum_settings import USUAL_MIX, CurriculumSettings, LevelSettings
 from upturn.training.data.success import SuccessWindow
 from upturn.training.stream import State
 

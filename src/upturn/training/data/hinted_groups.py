@@ -14,7 +14,7 @@ from upturn.records import Trajectory, record
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.data.collection import check_group, check_ids
 from upturn.training.data.selection import is_success, select
-from upturn.training.imitation_settings import SecondSettings, SelectionSettings
+from upturn.training.selection_settings import SecondSettings, SelectionSettings
 
 
 @record

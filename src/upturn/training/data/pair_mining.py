@@ -32,7 +32,7 @@ from upturn.training.advantages import (
     to_go,
 )
 from upturn.training.data.collection import check_group, check_ids
-from upturn.training.preference_settings import PairSettings
+from upturn.training.pair_settings import PairSettings
 
 
 class ActionValues(Protocol):

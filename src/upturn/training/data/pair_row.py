@@ -8,7 +8,7 @@ import numpy as np
 
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Trajectory, pair_problem
-from upturn.training.preference_settings import PairObjectiveSettings, Reference
+from upturn.training.pair_settings import PairObjectiveSettings, Reference
 from upturn.training.row import TrainingRow, turn_rows
 from upturn.training.scorer import Scorer
 

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory, by_task, reward_of
-from upturn.training.imitation_settings import Prefer, SelectionSettings
 from upturn.training.row import written_count
+from upturn.training.selection_settings import Prefer, SelectionSettings
 
 Tokens: TypeAlias = tuple[int, ...]
 

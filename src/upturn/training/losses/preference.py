@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from upturn.training.loss import TokenBatch, TokenStatistics, quiet
-from upturn.training.preference_settings import PairLoss
+from upturn.training.pair_settings import PairLoss
 
 
 def pair_losses(margins: Tensor, kind: PairLoss, *, beta: float, label_smoothing: float = 0.0) -> Tensor:

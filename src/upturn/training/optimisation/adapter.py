@@ -16,9 +16,12 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from upturn.config import AdapterSettings
 from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import lora_layers, unwrapped, weight_of
-from upturn.training.adapter_settings import ALPHA_FACTOR, AdapterSettings
+
+_ALPHA_FACTOR = 2
+"""``alpha`` in ranks where it is left out, as most recipes have it: another rank then takes steps of like size."""
 
 INSTALL = "pip install 'upturn[lora]'"
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
@@ -39,7 +42,7 @@ def adapt(model: PreTrainedModel, settings: AdapterSettings, *, base: str = "") 
     _check_rank(model, settings.rank, targets)
     config: Any = LoraConfig(
         r=settings.rank,
-        lora_alpha=ALPHA_FACTOR * settings.rank if settings.alpha is None else settings.alpha,
+        lora_alpha=_ALPHA_FACTOR * settings.rank if settings.alpha is None else settings.alpha,
         target_modules=targets,
         task_type="CAUSAL_LM",
     )
@@ -48,7 +51,7 @@ def adapt(model: PreTrainedModel, settings: AdapterSettings, *, base: str = "") 
         model.add_adapter(config)
     config.base_model_name_or_path = base or config.base_model_name_or_path
     model.train(model.training)  # the new parts too
-    generator = torch.Generator().manual_seed(settings.seed)
+    generator = torch.Generator().manual_seed(settings.seed or 0)
     for layer in lora_layers(model).values():
         _draw(layer, generator)
 

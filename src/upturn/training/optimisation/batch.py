@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from upturn.config import Packing
 from upturn.training.optimisation.tree import TokenTree, common_length, token_tree
 from upturn.training.row import FloatArray, IntArray, TrainingRow
-from upturn.training.settings import Packing
 
 
 @dataclass(frozen=True, slots=True, eq=False)

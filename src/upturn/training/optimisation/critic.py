@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.training.distributed import put_back, weight_tensors, world_of
 from upturn.training.optimisation.logprob_head import state_values
 from upturn.training.optimisation.trainer import StepMetrics, Trainer
 from upturn.training.row import FloatArray, TrainingRow
-from upturn.training.settings import OptimiserSettings
 from upturn.training.stream import NO_STATE, Minibatch, State, joined, parted
 
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from upturn.config import Packing, Precision
 from upturn.errors import TrainingError
 from upturn.models.engine import whole_tensor
 from upturn.training.distributed import agreed, as_pass, gradients, world_of
@@ -30,7 +31,6 @@ from upturn.training.optimisation.model_support import tree_obstacle
 from upturn.training.optimisation.tree import MIN_SHARED, common_length
 from upturn.training.optimisation.tree_attention import Backend, TreeAttention, tree_attention
 from upturn.training.row import IntArray, TrainingRow
-from upturn.training.settings import Packing, Precision
 
 ATTENTION = "upturn_tree"
 """Our name in the registry of attention functions."""

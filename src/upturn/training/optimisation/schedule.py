@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from upturn.training.settings import Decay
+from upturn.training.run_settings import Decay
 
 Found = TypeVar("Found")
 

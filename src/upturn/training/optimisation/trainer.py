@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.models.engine import whole_tensor
 from upturn.training.distributed import everyone, laid_out, world_of
@@ -29,7 +30,6 @@ from upturn.training.optimisation.logprob_head import Read, chosen_logprobs
 from upturn.training.optimisation.model_support import refuse_random
 from upturn.training.optimisation.schedule import warmup_factor
 from upturn.training.row import FloatArray, TrainingRow
-from upturn.training.settings import OptimiserSettings
 from upturn.training.stream import Minibatch, Stream
 
 

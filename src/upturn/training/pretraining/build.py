@@ -42,9 +42,9 @@ def pretrain(
     """The trained model and its tokenizer; resumes from ``folder``. ``progress`` gets steps done and the loss."""
     from tokenizers import Tokenizer
 
-    from upturn.training.optimisation import Trainer
+    from upturn.config import OptimiserSettings
+    from upturn.training.optimisation import Trainer, torch_threads
     from upturn.training.runs import Run, RunPlace, RunPlan, identity_of
-    from upturn.training.settings import OptimiserSettings
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tokenizer.json"
@@ -53,28 +53,28 @@ def pretrain(
         path.with_suffix(".partial").rename(path)
     tokenizer = Tokenizer.from_file(str(path))
     model = new_model(course, seed)
-    for phase in course.schedule:
-        settings = OptimiserSettings(
-            learning_rate=phase.learning_rate,
-            weight_decay=0.05,
-            micro_batch_tokens=2048,  # what a step touches stays in caches: a tenth faster than with 8192
-            packing="padded",  # every token is predicted and little is shared: a tree would save nothing
-            threads=threads,
-        )
-        trainer = Trainer(model, settings, phase.learning_rate_factor)
-        plan = RunPlan(
-            units=phase.steps, evaluate_every=None, checkpoint_every=50, keep="final", unit="optimiser step"
-        )
-        shown = PretrainingSteps(phase, course.walk, CompactRenderer(tokenizer))
-        identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase, shown=shown.digest())
-        Run(
-            trainer,
-            shown,
-            plan,
-            RunPlace(folder / phase.name, identity),
-            None,
-            _shown(progress, phase.first_step),
-        ).finish()
+    with torch_threads(threads):
+        for phase in course.schedule:
+            settings = OptimiserSettings(
+                learning_rate=phase.learning_rate,
+                weight_decay=0.05,
+                micro_batch_tokens=2048,  # what a step touches stays in caches: a tenth faster than with 8192
+                packing="padded",  # every token is predicted and little is shared: a tree would save nothing
+            )
+            trainer = Trainer(model, settings, phase.learning_rate_factor)
+            plan = RunPlan(
+                units=phase.steps, evaluate_every=None, checkpoint_every=50, keep="final", unit="optimiser step"
+            )
+            shown = PretrainingSteps(phase, course.walk, CompactRenderer(tokenizer))
+            identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase, shown=shown.digest())
+            Run(
+                trainer,
+                shown,
+                plan,
+                RunPlace(folder / phase.name, identity),
+                None,
+                _shown(progress, phase.first_step),
+            ).finish()
     return model, tokenizer
 
 

@@ -19,7 +19,7 @@ from upturn.errors import TrainingError
 from upturn.models.engine import adapter_facts, weights_hash
 from upturn.training.distributed import agreed, copied, put_back, refuse_different, weight_tensors
 from upturn.training.evaluation_result import Assessment, Evaluate, assessed
-from upturn.training.optimisation import StepMetrics, Trainer, torch_threads
+from upturn.training.optimisation import StepMetrics, Trainer
 from upturn.training.outcome import StopReason, TrainingOutcome
 from upturn.training.runs.checkpoint import Checkpoint, TrainingProgress, load_checkpoint, save_checkpoint
 from upturn.training.runs.curve import Curve, CurvePoint
@@ -109,7 +109,6 @@ class Run:
         agreed(world, lambda: self.place.folder.mkdir(parents=True, exist_ok=True))
         is_resumed = self._resume()
         with ExitStack() as stack:
-            stack.enter_context(torch_threads(self.trainer.settings.threads))
             if world is None or world.is_first:
                 resumed = self._done.units if is_resumed else None
                 self._records = stack.enter_context(_Records(self.place, self.plan, resumed))

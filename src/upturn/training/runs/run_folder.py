@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from upturn.config import refuse
 from upturn.errors import RecordError, TrainingError
 from upturn.records import from_json, record, to_json
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.run_settings import Keep, Planned, plan_problems
-from upturn.training.validators import refuse
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 CURVE_FILE = "curve.jsonl"

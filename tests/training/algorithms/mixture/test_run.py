@@ -14,7 +14,9 @@ from transformers import PreTrainedModel
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import PreferencePair, Trajectory
 from upturn.records.preference import RatedTrajectory
-from upturn.training import GrpoSettings, OptimiserSettings, TrainingRow, supervised_rows
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
+from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.mixture.parts import policy_part, preference_part, rating_part, supervised_part
 from upturn.training.algorithms.mixture.run import Mixture, Part, run_mixture
 from upturn.training.algorithms.mixture.settings import MixtureSettings
@@ -22,7 +24,8 @@ from upturn.training.distributed.weights import weight_tensors
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
-from upturn.training.preference_settings import DpoSettings, KtoSettings
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.runs import read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import UNREPEATED, metric_of

@@ -13,13 +13,15 @@ from benchmarks.algorithms.player import Player, toy_model
 from benchmarks.algorithms.toy import key_door
 from upturn.errors import TrainingError
 from upturn.records import Task, Trajectory
-from upturn.training import OptimiserSettings, ScoredGroup, ScoredTrajectory
+from upturn.config import OptimiserSettings
+from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.algorithms.online_dpo.action_value import ActionCritic
-from upturn.training.algorithms.online_dpo.run import PreferenceRounds, run_dpo_rounds
+from upturn.training.algorithms.online_dpo.run import PreferenceRounds, run_online_dpo
 from upturn.training.data.pair_mining import pairs_of
 from upturn.training.optimisation.critic import value_model
-from upturn.training.ppo_settings import CriticSettings
-from upturn.training.preference_settings import DpoRoundsSettings, PairSettings
+from upturn.training.algorithms.ppo import CriticSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.pair_settings import PairSettings
 from upturn.training.runs import read_curve
 from upturn.training.runs.metric import metric_of
 from upturn.training.runs.run_folder import CURVE_FILE
@@ -28,7 +30,7 @@ Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]
 LEFT, RIGHT, UP = 11, 12, 13
 MIXED = PairSettings(by="turn", monte_carlo_share=0.25, gamma=0.5)
-SETTINGS = DpoRoundsSettings(rounds=30, pairs=MIXED, evaluate_every=None, keep="final", critic=CriticSettings())
+SETTINGS = OnlineDpoSettings(rounds=30, pairs=MIXED, evaluate_every=None, keep="final", critic=CriticSettings())
 
 
 class Walk(NamedTuple):
@@ -154,7 +156,7 @@ def test_a_turn_without_tokens_is_refused_by_name(tiny_model: Model, make_trajec
 def test_key_and_door_are_found_by_single_actions_and_a_critic(tmp_path: Path) -> None:
     toy = key_door(2)
     player = Player(toy, toy_model(toy, 0), attempts=16, seed=0)
-    settings = DpoRoundsSettings(
+    settings = OnlineDpoSettings(
         rounds=100,
         batch_pairs=16,
         pairs=PairSettings(by="turn", monte_carlo_share=0.5, min_margin=0.05),
@@ -165,7 +167,7 @@ def test_key_and_door_are_found_by_single_actions_and_a_critic(tmp_path: Path) -
         checkpoint_every=100,
     )
     before = player.worth()
-    outcome = run_dpo_rounds(
+    outcome = run_online_dpo(
         player.model, player.collect, settings, seed=0, run_dir=tmp_path, evaluate=lambda _: player.worth()
     )
     assert before < 0.3

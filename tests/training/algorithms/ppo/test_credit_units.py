@@ -13,7 +13,7 @@ from upturn.training import policy_rows
 from upturn.training.algorithms.ppo.credit import credited
 from upturn.training.algorithms.ppo.credit_units import RolloutSteps, rollout_steps
 from upturn.training.algorithms.ppo.gae import generalised_advantages
-from upturn.training.ppo_settings import CreditSettings, StepKind
+from upturn.training.algorithms.ppo import CreditSettings, StepKind
 
 Make = Callable[..., Trajectory]
 SPANS = ((0, 2, 4), (1, 6, 7), (2, 9, 12))

@@ -16,7 +16,9 @@ from upturn.models import SPECIAL_TOKENS, CompactRenderer, Generation, Generatio
 from upturn.models.engine import LocalEngine
 from upturn.models.observation import RenderedObservations
 from upturn.records import Action, Observation, TokenRow, Trajectory, Turn, WrittenSpan
-from upturn.training import GrpoSettings, OptimiserSettings, SftSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.config import OptimiserSettings
+from upturn.training.algorithms.sft import SftSettings
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.sft import held_out_loss, run_sft
 from upturn.training.algorithms.world_model.prediction import (

@@ -6,14 +6,15 @@ from dataclasses import fields
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import PreferencePair, RatedTrajectory
 from upturn.training.algorithms import dpo, kto
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.algorithms.mixture.run import Part
 from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.algorithms.sft import SupervisedSteps, rows_digest
 from upturn.training.data import Collect, Collecting, Refill, StatefulCollect, pair_rows
 from upturn.training.optimisation import Trainer, frozen_scorer
-from upturn.training.preference_settings import DpoSettings, KtoSettings
+from upturn.training.policy_settings import PolicyGradientSettings
 from upturn.training.row import TrainingRow
-from upturn.training.settings import GrpoSettings
 from upturn.training.stream import Algorithm
 
 
@@ -30,14 +31,14 @@ def supervised_part(rows: Sequence[TrainingRow], batch_rows: int, *, name: str =
 
 
 def policy_part(
-    collect: Collect, settings: GrpoSettings, *, refill: Refill | None = None, name: str = "policy"
+    collect: Collect, settings: PolicyGradientSettings, *, refill: Refill | None = None, name: str = "policy"
 ) -> Part:
     """A policy gradient on what ``collect`` gives, with fresh attempts or stored ones.
 
     The settings that belong to a run (iterations, optimiser, evaluations, ...) are the mixture's: raises
     ConfigError where they are set here.
     """
-    facts = _facts(name, settings, GrpoSettings())
+    facts = _facts(name, settings)
     if isinstance(collect, StatefulCollect):
         facts |= collect.identity()
 
@@ -62,7 +63,7 @@ def preference_part(pairs: Sequence[PreferencePair], settings: DpoSettings, *, n
     A reference that was not recorded is computed once, with the weights before the mixture's first unit. Raises
     ConfigError as ``policy_part`` does, and TrainingError for pairs that nobody can learn from.
     """
-    facts = _facts(name, settings, DpoSettings())
+    facts = _facts(name, settings)
     found = pair_rows(pairs, settings.objective, settings.reference)
     facts["pairs"] = dpo.digest(found)
     return Part(name, lambda trainer, seed: dpo.pair_steps(found, settings, seed, trainer.score), facts=facts)
@@ -70,7 +71,7 @@ def preference_part(pairs: Sequence[PreferencePair], settings: DpoSettings, *, n
 
 def rating_part(rated: Sequence[RatedTrajectory], settings: KtoSettings, *, name: str = "rating") -> Part:
     """Kahneman-Tversky optimisation on attempts rated one by one, in the same way."""
-    facts = {**_facts(name, settings, KtoSettings()), "ratings": kto.digest(rated)}
+    facts = {**_facts(name, settings), "ratings": kto.digest(rated)}
     return Part(name, lambda trainer, seed: kto.rated_steps(rated, settings, seed, trainer.score), facts=facts)
 
 
@@ -91,9 +92,9 @@ _RUN_FIELDS = frozenset(
 """What belongs to a run and its optimiser, wherever it stands in settings."""
 
 
-def _facts(name: str, settings: GrpoSettings | DpoSettings | KtoSettings, defaults: object) -> dict[str, object]:
+def _facts(name: str, settings: PolicyGradientSettings | DpoSettings | KtoSettings) -> dict[str, object]:
     """What the settings say of learning. Raises ConfigError where they say something of the run."""
-    values = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    values, defaults = {each.name: getattr(settings, each.name) for each in fields(settings)}, type(settings)()
     idle = [each for each in values if each in _RUN_FIELDS and values[each] != getattr(defaults, each)]
     if idle:
         raise ConfigError(

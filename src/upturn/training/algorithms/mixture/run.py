@@ -141,13 +141,13 @@ def run_mixture(  # noqa: PLR0913  # a run's seed, place and two callbacks are i
     if seed < 0:
         raise TrainingError(f"seed must be 0 or more, got {seed!r}")
     check_evaluation(evaluate, settings.evaluate_every)
-    _check(parts, settings.units)
-    rate = IterationSchedule(settings.decay, settings.units, settings.optimiser.warmup_steps)
+    _check(parts, settings.iterations)
+    rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
     mixture = Mixture(parts, [part.make(trainer, seed) for part in parts], rate)
     facts = {f"part {part.name}": (part.weight, part.start, part.stop, dict(part.facts)) for part in parts}
     place = RunPlace(run_dir, identity_of(trainer, "mixture", settings, seed=seed, **facts))
-    plan = plan_of(settings, settings.units)
+    plan = plan_of(settings, settings.iterations)
     return Run(trainer, mixture, plan, place, evaluate, progress).finish()
 
 

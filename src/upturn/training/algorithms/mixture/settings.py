@@ -1,34 +1,27 @@
-"""What a run that mixes several ways of learning can be told. No torch here."""
+"""The settings of several algorithms in one run. No torch here."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Annotated
 
-from upturn.training.run_settings import Keep, plan_problems
-from upturn.training.settings import Decay, OptimiserSettings
-from upturn.training.validators import is_positive, refuse, unless
+from pydantic import Field
+
+from upturn.config import Count, NotNegative, settings
+from upturn.training.run_settings import OnlineSettings
 
 
-@dataclass(frozen=True, slots=True)
-class MixtureSettings:
-    """The run and its optimiser; what is learned, and how much each part counts, stands in the parts."""
+@settings
+class MixtureSettings(OnlineSettings):
+    """``upturn train mixture``: GRPO with successes, pairs or ratings from a pool in the same optimiser steps, each
+    part with its own denominator. GRPO's loss and advantage are those of ``[grpo]``, the other parts take their
+    sections; of those, epochs and optimisers are the mixture's own."""
 
-    units: int = 40
-    optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=1e-4))
-    decay: Decay = "none"
-    """How the learning rate falls over the units: with ``linear`` from all of it in the first to 1/n in the last
-    of n."""
-    evaluate_every: int | None = 5
-    """Units between two evaluations; None = never evaluated. The first comes before any training."""
-    target_score: float | None = None
-    """Training stops once an evaluation reaches it; None = no target."""
-    patience: int | None = None
-    """Training stops after this many evaluations in a row without a new best; None = never for this reason."""
-    cost_limits: Mapping[str, float] = field(default_factory=dict)
-    """The most that each of these costs may be in an evaluation."""
-    keep: Keep = "best"
-    checkpoint_every: int = 1
-    """Units between two checkpoints."""
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError."""
-        refuse(unless(self.units, "units", "at least 1", is_positive), *plan_problems(self))
+    group_size: Annotated[int, Field(ge=2)] = 8
+    """Trajectories of each task, which are compared with each other."""
+    minibatches: Count = 2
+    """Optimiser steps that GRPO's part of an iteration is split over, at most one for each task that teaches
+    something; each other part has one step in an iteration."""
+    sft: NotNegative = 1.0
+    """Weight of supervised training on the pool's verified successes beside GRPO's 1; 0 = none."""
+    dpo: NotNegative = 0.0
+    """Weight of pairs; 0 = none."""
+    kto: NotNegative = 0.0
+    """Weight of ratings; 0 = none."""

@@ -17,10 +17,9 @@ from typing import NamedTuple
 from transformers import PreTrainedModel
 
 from upturn.training.advantage import ScoredGroup
-from upturn.training.algorithms.ppo import Appraiser, group_steps
+from upturn.training.algorithms.online_dpo.settings import OnlineDpoSettings
+from upturn.training.algorithms.ppo import Appraiser, CreditSettings, group_steps
 from upturn.training.optimisation import Critic, IterationSchedule
-from upturn.training.ppo_settings import CreditSettings
-from upturn.training.preference_settings import DpoRoundsSettings
 from upturn.training.row import turn_rows
 from upturn.training.stream import State
 
@@ -41,14 +40,14 @@ class JudgedActions(NamedTuple):
 class ActionCritic:
     """A critic of actions that learns from each round. Single use: one run."""
 
-    def __init__(self, model: PreTrainedModel, settings: DpoRoundsSettings, seed: int) -> None:
+    def __init__(self, model: PreTrainedModel, settings: OnlineDpoSettings, seed: int) -> None:
         """``model``: as ``value_model`` makes it; it is trained in place, as ``settings.critic`` says."""
         own = settings.critic
         assert own is not None  # by whoever makes one
         self.alone = own.alone_iterations
         """Rounds at the beginning in which it learns and is not asked."""
         optimiser = own.optimiser(settings.optimiser)
-        self._rate = IterationSchedule(settings.decay, settings.rounds, optimiser.warmup_steps)
+        self._rate = IterationSchedule(settings.decay, settings.iterations, optimiser.warmup_steps)
         # r + γ·V(h′) is the λ-return with λ = 0, what was really earned the one with λ = 1
         credit = CreditSettings("turn", gamma=settings.pairs.gamma, trace=0.0, value_trace=1.0)
         self._appraiser = Appraiser(Critic(model, optimiser, self._rate), own, credit, seed)

@@ -17,6 +17,7 @@ from upturn.models.engine import weights_hash
 from upturn.training.advantage import ScoredGroup, mean_return
 from upturn.training.algorithms.dpo import PairBatches
 from upturn.training.algorithms.online_dpo.action_value import ActionCritic
+from upturn.training.algorithms.online_dpo.settings import OnlineDpoSettings
 from upturn.training.data import (
     ActionValues,
     Collect,
@@ -29,7 +30,6 @@ from upturn.training.data import (
 )
 from upturn.training.optimisation import IterationSchedule, Trainer, frozen_scorer, value_model
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.preference_settings import DpoRoundsSettings
 from upturn.training.runs import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of, plan_of
 from upturn.training.scorer import Scorer
 from upturn.training.signature import signature
@@ -42,7 +42,7 @@ class PreferenceRounds:
     def __init__(
         self,
         collect: Collect,
-        settings: DpoRoundsSettings,
+        settings: OnlineDpoSettings,
         seed: int,
         *,
         critic: ActionValues | ActionCritic | None = None,
@@ -113,10 +113,10 @@ def _metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
     }
 
 
-def run_dpo_rounds(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
+def run_online_dpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
     model: PreTrainedModel,
     collect: Collect,
-    settings: DpoRoundsSettings,
+    settings: OnlineDpoSettings,
     *,
     seed: int,
     run_dir: Path,
@@ -137,7 +137,7 @@ def run_dpo_rounds(  # noqa: PLR0913  # a run's seed, place and callbacks are in
     if seed < 0:
         raise TrainingError(f"seed must be 0 or more, got {seed!r}")
     check_evaluation(evaluate, settings.evaluate_every)
-    rate = IterationSchedule(settings.decay, settings.rounds, settings.optimiser.warmup_steps)
+    rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
     further: dict[str, object] = {"seed": seed}
     if critic is not None:
@@ -149,7 +149,7 @@ def run_dpo_rounds(  # noqa: PLR0913  # a run's seed, place and callbacks are in
         critic=_critic(model, critic, settings, seed=seed),
         reference=frozen_scorer(trainer) if settings.reference == "initial" else None,
     )
-    plan = plan_of(settings, settings.rounds, "round")
+    plan = plan_of(settings, settings.iterations, "round")
     if isinstance(collect, StatefulCollect):
         algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
     identity = identity_of(trainer, "dpo rounds", settings, **further)
@@ -159,7 +159,7 @@ def run_dpo_rounds(  # noqa: PLR0913  # a run's seed, place and callbacks are in
 def _critic(
     model: PreTrainedModel,
     given: ActionValues | PreTrainedModel | None,
-    settings: DpoRoundsSettings,
+    settings: OnlineDpoSettings,
     *,
     seed: int,
 ) -> ActionValues | ActionCritic | None:

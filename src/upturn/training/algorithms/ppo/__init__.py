@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from upturn.lazy_names import lazy_names
 from upturn.training.algorithms.ppo.credit_units import group_steps
+from upturn.training.algorithms.ppo.settings import CreditSettings, CriticSettings, PpoSettings, StepKind
 
 if TYPE_CHECKING:
     from upturn.training.algorithms.ppo.critic_update import Appraiser
@@ -21,4 +22,4 @@ else:
         },
     )
 
-__all__ = ["Appraiser", "group_steps", "run_ppo"]
+__all__ = ["Appraiser", "CreditSettings", "CriticSettings", "PpoSettings", "StepKind", "group_steps", "run_ppo"]

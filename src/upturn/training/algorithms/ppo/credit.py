@@ -8,7 +8,7 @@ import numpy as np
 
 from upturn.training.algorithms.ppo.credit_units import RolloutSteps
 from upturn.training.algorithms.ppo.gae import Floats, discounted_returns, generalised_advantages, whitened
-from upturn.training.ppo_settings import CreditSettings
+from upturn.training.algorithms.ppo.settings import CreditSettings
 from upturn.training.row import TrainingRow
 
 

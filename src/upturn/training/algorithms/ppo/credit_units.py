@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from upturn.records import Trajectory
 from upturn.training.advantage import ScoredGroup
 from upturn.training.algorithms.ppo.gae import Floats
-from upturn.training.ppo_settings import StepKind
+from upturn.training.algorithms.ppo.settings import StepKind
 from upturn.training.row import FloatArray, IntArray, TrainingRow
 
 Kind = TypeVar("Kind", bound=np.generic)

@@ -14,9 +14,9 @@ import numpy as np
 from upturn.training.algorithms.policy_update import Split, minibatches
 from upturn.training.algorithms.ppo.credit import Credited, credit_metrics, credited
 from upturn.training.algorithms.ppo.credit_units import RolloutSteps
+from upturn.training.algorithms.ppo.settings import CreditSettings, CriticSettings
 from upturn.training.losses import SquaredError
 from upturn.training.optimisation import Critic
-from upturn.training.ppo_settings import CreditSettings, CriticSettings
 from upturn.training.runs import summary
 from upturn.training.stream import State
 

@@ -22,10 +22,10 @@ from upturn.training.algorithms.policy_update import PolicyUpdate, rollout_rows
 from upturn.training.algorithms.ppo.credit import Credited, weighted_rows
 from upturn.training.algorithms.ppo.credit_units import group_steps
 from upturn.training.algorithms.ppo.critic_update import Appraiser
+from upturn.training.algorithms.ppo.settings import PpoSettings
 from upturn.training.data import Collect, Collecting, Collector, StatefulCollect
 from upturn.training.optimisation import Critic, IterationSchedule, Trainer, frozen_scorer, sampled_of, value_model
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.ppo_settings import PpoSettings
 from upturn.training.row import TrainingRow, policy_rows
 from upturn.training.runs import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of, plan_of
 from upturn.training.scorer import Scorer

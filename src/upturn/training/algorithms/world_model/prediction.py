@@ -197,13 +197,14 @@ def unknown(
     predictor: Predictor, transitions: Sequence[Transition], threshold: float, easy: EasySettings
 ) -> list[Transition]:
     """Those that are predicted right less often than the rate; one that could not be written is not right."""
-    found = predictor.predict(transitions, easy.attempts, key="easy", seed=0)
+    found = predictor.predict(transitions, easy.group_size, key="easy", seed=0)
     compared = predictor.compared(transitions, found, {}, threshold=threshold)
     left = [each for each, met in zip(transitions, compared, strict=True) if met.right < easy.rate]
     if not left:
         raise TrainingError(
             f"the model predicts all {len(transitions)} transitions right in at least {easy.rate:.0%} of "
-            f"{easy.attempts} predictions before practice: there is nothing to learn. Leave the stage out, collect "
+            f"{easy.group_size} predictions before practice: there is nothing to learn. Leave the stage out, "
+            f"collect "
             "others, or raise threshold"
         )
     return left

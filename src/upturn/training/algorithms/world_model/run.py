@@ -70,7 +70,7 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
     predictions of those whose tool is learned. Resuming needs the model as it was before training, the same
     transitions, settings and seed. Raises TrainingError, also when no transition is left to learn from.
     """
-    check_evaluation(evaluate, settings.practice.evaluate_every)
+    check_evaluation(evaluate, settings.evaluate_every)
     if rehearsal and settings.warm_up is None:
         raise TrainingError(
             f"{len(rehearsal)} rows to rehearse would do nothing with warm_up=None; set it, or give none"
@@ -93,10 +93,9 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
     return run_grpo(
         model,
         collect,
-        settings.practice,
+        settings,
         seed=seed,
         run_dir=run_dir,
-        refill=None if settings.practice.dynamic_sampling is None else collect.refill,
         evaluate=watch,
         progress=progress,
     )
@@ -155,7 +154,7 @@ class Predictions:
     def _groups(self, places: Sequence[int], when: tuple[int, int]) -> list[ScoredGroup]:
         settings, chosen = self.settings, [self.transitions[place] for place in places]
         predicted = self.predictor.predict(
-            chosen, settings.attempts, key=f"foresight/{when}", seed=derived_seed(self.seed, *when)
+            chosen, settings.group_size, key=f"foresight/{when}", seed=derived_seed(self.seed, *when)
         )
         self._seen += self.predictor.compared(chosen, predicted, self.usual, threshold=settings.threshold)
         return [

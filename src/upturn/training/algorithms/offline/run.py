@@ -17,7 +17,7 @@ from upturn.errors import TrainingError
 from upturn.records import Task
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.algorithms.grpo import run_grpo
-from upturn.training.algorithms.offline_settings import OfflineSettings
+from upturn.training.algorithms.offline.settings import OfflineSettings
 from upturn.training.algorithms.sft import epoch_order
 from upturn.training.data import REASONS, Freshness, Reason, groups_of, why_no_policy
 from upturn.training.outcome import TrainingOutcome
@@ -51,11 +51,9 @@ def run_offline(  # noqa: PLR0913  # a run's seed, place and two callbacks are i
             "without the other does nothing; give both or neither"
         )
     freshness = None if settings.max_age is None else Freshness(versions, settings.max_age)
-    least = 1 if settings.policy.advantage.baseline == "none" else 2
+    least = 1 if settings.advantage.baseline == "none" else 2
     collect = StoredCollect(attempts, groups=settings.groups, seed=seed, freshness=freshness, least=least)
-    return run_grpo(
-        model, collect, settings.policy, seed=seed, run_dir=run_dir, evaluate=evaluate, progress=progress
-    )
+    return run_grpo(model, collect, settings, seed=seed, run_dir=run_dir, evaluate=evaluate, progress=progress)
 
 
 class StoredCollect:

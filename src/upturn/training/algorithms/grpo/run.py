@@ -10,8 +10,8 @@ from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.data import AheadCollect, Collect, Collecting, Refill, StatefulCollect
 from upturn.training.optimisation import IterationSchedule, Trainer, frozen_scorer
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.policy_settings import PolicyGradientSettings
 from upturn.training.runs import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of, plan_of
-from upturn.training.settings import GrpoSettings
 from upturn.training.signature import signature
 from upturn.training.stream import Algorithm
 
@@ -19,7 +19,7 @@ from upturn.training.stream import Algorithm
 def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
     model: PreTrainedModel,
     collect: Collect,
-    settings: GrpoSettings,
+    settings: PolicyGradientSettings,
     *,
     seed: int,
     run_dir: Path,

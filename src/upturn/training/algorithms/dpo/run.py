@@ -13,13 +13,14 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair
+from upturn.training.algorithms.dpo.settings import DpoSettings
 from upturn.training.algorithms.epochs import EpochRun, Epochs, EpochSteps, check_run
 from upturn.training.algorithms.sft import rows_digest
 from upturn.training.data import PairRows, pair_rows, refer, token_count
 from upturn.training.evaluation_result import Assessment
 from upturn.training.losses import CrossEntropy, PairedPreference, pair_losses
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.preference_settings import DpoSettings, PairObjectiveSettings
+from upturn.training.pair_settings import PairObjectiveSettings
 from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.runs import Evaluate, Progress
 from upturn.training.scorer import Scorer

@@ -1,75 +1,52 @@
 """Named algorithms as settings: what a paper does, where we depart from it, and why. No torch here.
 
-A preset sets what makes the algorithm; how long to train, how fast and on what stays with the user:
-``replace(preset("dapo"), iterations=200)``. Group sizes belong to whoever collects and are named where a paper's
-result rests on them. In all of them a group of one gives no gradient, unscorable attempts stay out of baselines,
-and groups without a signal count in the denominator unless sampling is dynamic.
+A preset sets what makes the algorithm, as ``[grpo]`` would; what the user says goes first. How long to train, how
+fast and on what stays with the user: ``replace(preset("dapo"), iterations=200)``. Group sizes are named where a
+paper's result rests on them. In all of them a group of one gives no gradient, unscorable trajectories stay out of
+baselines, and groups without a signal count in the denominator unless sampling is dynamic.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-
-from upturn.errors import ConfigError
-from upturn.training.advantages import AdvantageSettings
-from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
-from upturn.training.settings import GrpoSettings, OptimiserSettings
-
-LONGEST = 1024
-"""Written tokens of the longest rollout, the constant of Dr. GRPO and RLOO: 16 actions of 64 tokens, as an
-environment allows if nothing else is configured."""
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
     """One named algorithm."""
 
-    settings: GrpoSettings
+    values: Mapping[str, Any]
+    """As the section has them."""
     source: str
     departures: tuple[str, ...] = ()
     """What differs from the source, each with its reason."""
 
 
-def preset(name: str) -> GrpoSettings:
-    """The settings of a named algorithm; raises ConfigError for a name that is not in ``PRESETS``."""
-    found = PRESETS.get(name)
-    if found is None:
-        raise ConfigError([f"unknown preset {name!r}; known: {', '.join(PRESETS)}"])
-    return found.settings
-
-
-def _clipped(low: float, high: float, kl: KlSettings | None = None) -> ObjectiveSettings:
-    return ObjectiveSettings(clip_low=low, clip_high=high, kl=kl)
+def _clips(low: float, high: float, **further: Any) -> dict[str, Any]:
+    return {"clip_low": low, "clip_high": high, **further}
 
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
         "grpo": Preset(
-            GrpoSettings(
-                minibatches=1,
-                objective=ObjectiveSettings(
-                    clip_low=0.2, clip_high=0.2, aggregation="sequence_mean", kl=KlSettings(0.04)
-                ),
-                advantage=AdvantageSettings(scale="std"),
-            ),
+            {
+                "minibatches": 1,
+                "objective": _clips(0.2, 0.2, aggregation="sequence_mean", kl={"coefficient": 0.04}),
+                "advantage": {"scale": "std"},
+            },
             "DeepSeekMath, arXiv 2402.03300: standardised rewards, mean of rollouts' token means, k3 with β = .04",
         ),
         "dr_grpo": Preset(
-            GrpoSettings(
-                objective=ObjectiveSettings(
-                    clip_low=0.2, clip_high=0.2, aggregation="constant", constant_tokens=LONGEST
-                ),
-            ),
+            {"objective": _clips(0.2, 0.2, aggregation="constant")},
             "Dr. GRPO, arXiv 2503.20783: centred rewards, one constant for all rollouts, no KL",
         ),
         "rloo": Preset(
-            GrpoSettings(
-                minibatches=1,
-                objective=ObjectiveSettings(
-                    clip_low=0.2, clip_high=0.2, aggregation="constant", constant_tokens=LONGEST
-                ),
-                advantage=AdvantageSettings(baseline="leave_one_out"),
-            ),
+            {
+                "minibatches": 1,
+                "objective": _clips(0.2, 0.2, aggregation="constant"),
+                "advantage": {"baseline": "leave_one_out"},
+            },
             "RLOO, arXiv 2402.14740: the mean of the other attempts as baseline, a rollout's log-probs summed",
             (
                 "no KL penalty in the reward: a KL term of the loss is a setting of its own (objective.kl)",
@@ -77,11 +54,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             ),
         ),
         "dapo": Preset(
-            GrpoSettings(
-                objective=_clipped(0.2, 0.28),
-                advantage=AdvantageSettings(scale="std"),
-                dynamic_sampling=DynamicSamplingSettings(),
-            ),
+            {"objective": _clips(0.2, 0.28), "advantage": {"scale": "std"}, "dynamic_sampling": {}},
             "DAPO, arXiv 2503.14476: a higher upper clip, token mean, groups without a signal replaced, no KL; "
             "16 attempts at each task",
             (
@@ -91,27 +64,24 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             ),
         ),
         "gspo": Preset(
-            GrpoSettings(
-                minibatches=4,
-                objective=ObjectiveSettings("gspo", clip_low=3e-4, clip_high=4e-4, aggregation="sequence_mean"),
-                advantage=AdvantageSettings(scale="std"),
-            ),
+            {
+                "minibatches": 4,
+                "objective": _clips(3e-4, 4e-4, kind="gspo", aggregation="sequence_mean"),
+                "advantage": {"scale": "std"},
+            },
             "GSPO, arXiv 2507.18071: one ratio for each rollout, clipped at 1 − 3e-4 and 1 + 4e-4, 4 minibatches",
             ("in its token form, which is the same where a rollout has one advantage",),
         ),
         "cispo": Preset(
-            GrpoSettings(
-                objective=ObjectiveSettings("cispo", clip_low=1.0, clip_high=4.0),
-                advantage=AdvantageSettings(scale="std"),
-            ),
+            {"objective": _clips(1.0, 4.0, kind="cispo"), "advantage": {"scale": "std"}},
             "MiniMax-M1, arXiv 2506.13585: bounded ratios as weights of log-probs, token mean, no KL",
             ("the cap, which the paper does not give, is 5, the value that TRL documents",),
         ),
         "reinforce_pp": Preset(
-            GrpoSettings(
-                objective=_clipped(0.2, 0.2, KlSettings(0.01, "k2")),
-                advantage=AdvantageSettings(baseline="none", scale="whiten"),
-            ),
+            {
+                "objective": _clips(0.2, 0.2, kl={"coefficient": 0.01, "estimator": "k2"}),
+                "advantage": {"baseline": "none", "scale": "whiten"},
+            },
             "REINFORCE++, arXiv 2501.03262: returns whitened over the whole batch, no group needed",
             (
                 "KL is k2 in the loss: its mean gradient is that of k1 in the reward, but each token here gets its "
@@ -119,25 +89,19 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             ),
         ),
         "reinforce_pp_baseline": Preset(
-            GrpoSettings(
-                objective=_clipped(0.2, 0.2, KlSettings(0.01, "k2")),
-                advantage=AdvantageSettings(scale="whiten"),
-            ),
+            {
+                "objective": _clips(0.2, 0.2, kl={"coefficient": 0.01, "estimator": "k2"}),
+                "advantage": {"scale": "whiten"},
+            },
             "REINFORCE++-baseline, arXiv 2501.03262: the group's mean subtracted, then whitened over the batch; "
             "k2 in the loss",
         ),
         "lite_ppo": Preset(
-            GrpoSettings(
-                objective=_clipped(0.2, 0.2),
-                advantage=AdvantageSettings(scale="batch_std"),
-            ),
+            {"objective": _clips(0.2, 0.2), "advantage": {"scale": "batch_std"}},
             "Lite PPO, arXiv 2508.08221: the group's mean, the batch's standard deviation, token mean",
         ),
         "scale_rl": Preset(
-            GrpoSettings(
-                objective=ObjectiveSettings("cispo", clip_low=1.0, clip_high=4.0),
-                advantage=AdvantageSettings(scale="batch_std"),
-            ),
+            {"objective": _clips(1.0, 4.0, kind="cispo"), "advantage": {"scale": "batch_std"}},
             "ScaleRL, arXiv 2510.13786: CISPO with the batch's standard deviation; the output layer in float32",
             (
                 "token mean instead of a mean by task: the paper finds the difference small",
@@ -145,13 +109,11 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             ),
         ),
         "agent_recipe": Preset(
-            GrpoSettings(
-                iterations=3000,
-                minibatches=1,
-                objective=_clipped(0.1, 0.1, KlSettings(0.04, unbiased=True)),
-                optimiser=OptimiserSettings(learning_rate=5e-7),
-                cost_limits={"safety": 0.02},
-            ),
+            {
+                "minibatches": 1,
+                "objective": _clips(0.1, 0.1, kl={"coefficient": 0.04, "unbiased": True}),
+                "cost_limits": {"safety": 0.02},
+            },
             "A recipe for productivity agents of 70 B parameters: GRPO, 256 tasks × 8 attempts, ε = .1, β = .04, "
             "learning rate 5e-7, 3,000–5,000 iterations, the first 500 on levels 1 and 2 only, stopped when safety "
             "degrades",
@@ -161,10 +123,10 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "token mean: a mean within each rollout goes easy on long failures (arXiv 2503.20783)",
                 "the KL estimate is unbiased: plain k3 in a loss has the gradient of the opposite divergence",
                 "safety limits a held-out cost; as a weight in the reward, quality could buy a violation back",
-                "the learning rate is for full weights of that size; the model that ships needs about 1e-4",
+                "iterations and learning rate are the configuration's, as with every preset: the recipe's are for "
+                "full weights of that size, the model that ships needs about 1e-4",
                 "no curriculum: which tasks come first is the sampler's to say, not the update's. The loop "
                 "practises families by how much they still fail; a run with tasks.levels = [1, 2] can come first",
-                "in the loop iterations and learning rate are those of the configuration, as with every preset",
             ),
         ),
     }

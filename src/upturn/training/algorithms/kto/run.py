@@ -17,10 +17,10 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.records import RatedTrajectory
 from upturn.training.algorithms.epochs import EpochRun, Epochs, EpochSteps, check_run
+from upturn.training.algorithms.kto.settings import KtoSettings
 from upturn.training.algorithms.sft import rows_digest
 from upturn.training.losses import RatedPreference
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.preference_settings import KtoSettings
 from upturn.training.row import FloatArray, TrainingRow, turn_rows
 from upturn.training.runs import Evaluate, Progress
 from upturn.training.scorer import Scorer

@@ -14,13 +14,13 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
+from upturn.training.algorithms.sft.settings import SftSettings
 from upturn.training.evaluation_result import Assessment
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation import Trainer, schedule
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow
 from upturn.training.runs import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
-from upturn.training.settings import SftSettings
 from upturn.training.stream import Stream, Unit
 
 

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from upturn.config import Config
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import ExamResult, watcher
 from upturn.loop.progress import told
 from upturn.loop.rollouts import Trainee, scored
-from upturn.loop.run import Context, made, optimiser, watch
+from upturn.loop.run import Context
+from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.cycle_training import with_rows
 from upturn.loop.trainers.distributed_training import jointly
@@ -19,39 +19,19 @@ from upturn.models import Renderer
 from upturn.pool import Selection, experiences_in, take_snapshot
 from upturn.records import AgentVersion, Snapshot, Task
 from upturn.report.training import write_training_report
-from upturn.training import GrpoSettings, ScoredTrajectory, policy_rows
-from upturn.training.algorithms import CORRECTION, OfflineSettings
+from upturn.training import ScoredTrajectory, policy_rows
+from upturn.training.algorithms.offline import OfflineSettings
 from upturn.training.data import usability as stored
-
-
-def settings(config: Config) -> OfflineSettings:
-    """What ``[offline]`` asks for. Raises ConfigError."""
-    section = config.offline
-    return made(
-        "offline",
-        lambda: OfflineSettings(
-            groups=section.groups,
-            max_age=section.max_age,
-            policy=GrpoSettings(
-                iterations=section.iterations,
-                minibatches=section.minibatches,
-                mismatch=type(CORRECTION)(weight="token", weight_cap=section.weight_cap),
-                optimiser=optimiser(config, section.learning_rate),
-                decay=section.decay,
-                **watch(section),
-            ),
-        ),
-    )
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take; notes what the pool's attempts can and cannot train."""
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    asked, trainee = context.config.section(OfflineSettings), Trainee(context.fleet, parent, context.adapter)
     usable = [each.trajectory for _, each in usable_attempts(context, trainee.renderer)]
     rows = [row for each in usable for row in policy_rows(each, (0.0,) * len(each.turns))]
     tasks = len({each.task_id for each in usable})
     batch = max(1, round(len(rows) * min(asked.groups, tasks) / tasks))
-    rounds = asked.policy.iterations
+    rounds = asked.iterations
     words = f"{len(usable)} attempts at {tasks} tasks"
     walk = Walk(rows, words, rounds, "iteration", rounds * batch, batch)
     return rows_plan(context, trainee, "offline", walk, held=Held(copies=1, scorings=1))
@@ -59,12 +39,12 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
 
 def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
     """The version that learned from them; watched on fresh tasks, as practice is."""
-    from upturn.training.algorithms import run_offline
+    from upturn.training.algorithms.offline import run_offline
 
-    asked, trainee = settings(context.config), Trainee(context.fleet, parent, context.adapter)
+    asked, trainee = context.config.section(OfflineSettings), Trainee(context.fleet, parent, context.adapter)
     snapshot, folder = frozen_attempts(context), training_folder(context, name)
     attempts = usable_in(context, snapshot, trainee.renderer)
-    context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.policy.iterations)
+    context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.iterations)
     jointly(
         context.world,
         trainee,
@@ -154,3 +134,6 @@ def versions_of(agent: str, attempts: Sequence[tuple[Task, ScoredTrajectory]]) -
     """The hashes of the agent's weights in the order in which they first sampled one of the attempts."""
     own = [each.trajectory for _, each in attempts if each.trajectory.agent_version.partition("@")[0] == agent]
     return tuple(dict.fromkeys(each.model_version for each in own))
+
+
+OFFLINE = Algorithm(OfflineSettings, plan, train, frozenset({"pool", "rewards"}))

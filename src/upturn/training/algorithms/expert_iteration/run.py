@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
 from upturn.training.advantage import ScoredGroup, mean_return
+from upturn.training.algorithms.expert_iteration.settings import ImitationSettings
 from upturn.training.algorithms.sft import SupervisedSteps
 from upturn.training.data import (
     AheadCollect,
@@ -32,7 +33,6 @@ from upturn.training.data import (
     select,
 )
 from upturn.training.distributed import copied, put_back, weight_tensors
-from upturn.training.imitation_settings import ImitationSettings
 from upturn.training.optimisation import Trainer, schedule
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import supervised_rows, written_count
@@ -72,7 +72,7 @@ def run_imitation(  # noqa: PLR0913  # a run's seed, place and callbacks are ind
         )
     rate = _RoundRate(settings)
     trainer = Trainer(model, settings.optimiser, rate)
-    plan = plan_of(settings, settings.rounds, "round")
+    plan = plan_of(settings, settings.iterations, "round")
     algorithm: Algorithm = ImitationRounds(
         collect, settings, seed, trainer=trainer, begin=rate.begin, second=second
     )
@@ -111,7 +111,7 @@ class ImitationRounds:
         self._second = second
         self._trainer = trainer
         self._begin = begin
-        self._base: Mapping[str, Tensor] = copied(weight_tensors(trainer.model)) if settings.restart else {}
+        self._base: Mapping[str, Tensor] = copied(weight_tensors(trainer.model)) if settings.restarts else {}
 
     def unit(self, index: int) -> Unit:
         """Round ``index``. Raises TrainingError when there is nothing to select from, or something unusable."""
@@ -133,7 +133,7 @@ class ImitationRounds:
         if not kept:
             return Unit((), metrics)
         minibatches = self._minibatches(index, kept)
-        if self.settings.restart:
+        if self.settings.restarts:
             put_back(self._trainer.model, self._base)
             self._trainer.load_state({}, self._trainer.steps)
         self._begin(self._trainer.steps, len(minibatches))

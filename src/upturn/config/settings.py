@@ -1,0 +1,233 @@
+"""What a group of settings is: a frozen dataclass that checks itself, however it is made.
+
+A class with ``@settings`` is a section of ``upturn.toml`` and what the code below takes, so that a setting has one
+name, one default and one validation. Ranges stand in the annotations, what spans several fields in ``problems``.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import MISSING, Field, field, fields, is_dataclass
+from functools import cache, wraps
+from types import NoneType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    TypeAlias,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import pydantic
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic_core import ErrorDetails
+
+from upturn.errors import ConfigError
+
+Name = Annotated[str, pydantic.Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
+ImportPath = Annotated[str, pydantic.Field(pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$")]
+FilePath = Annotated[
+    str, pydantic.Field(pattern=r"^[^\x00]*$")
+]  # no system has files with a zero byte in their name
+Count = Annotated[int, pydantic.Field(ge=1)]
+WholeNumber = Annotated[int, pydantic.Field(ge=0)]
+Share = Annotated[float, pydantic.Field(ge=0, le=1)]
+Positive = Annotated[float, pydantic.Field(gt=0)]
+NotNegative = Annotated[float, pydantic.Field(ge=0)]
+Probability = Annotated[float, pydantic.Field(gt=0, lt=1)]
+Rate = Annotated[float, pydantic.Field(ge=0, lt=1)]
+
+Raw: TypeAlias = Mapping[str, Any]
+"""Settings as TOML or JSON gives them, not checked yet."""
+
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Settings:
+    """Base of all settings."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError with all problems at once."""
+        refuse(*self.problems())
+
+    def problems(self) -> Iterator[str | None]:
+        """What is wrong with several fields together; None = nothing."""
+        yield from ()
+
+    @classmethod
+    def prepare(cls, raw: Raw, _whole: Raw, /) -> Raw:
+        """The section's values with what another choice (a preset, the environment) sets under them.
+
+        Called before validation, with values that may be of any type. ``_whole``: all sections.
+        """
+        return raw
+
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
+_Class = TypeVar("_Class")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def settings(cls: type[_Class]) -> type[_Class]:
+    """Makes the class a frozen dataclass that refuses unknown names, wrong types and NaN with a ConfigError."""
+    made = pydantic_dataclass(cls, frozen=True, config=_STRICT)
+    initialise = made.__init__
+
+    @wraps(initialise)
+    def checked(self: Any, *values: Any, **named: Any) -> None:
+        try:
+            initialise(self, *values, **named)
+        except ValidationError as exc:
+            raise ConfigError(
+                [problem for error in exc.errors(include_url=False) for problem in described_error(error)]
+            ) from exc
+
+    setattr(made, "__init__", checked)  # noqa: B010  a type checker takes no assignment to it
+    return cast(type[_Class], made)
+
+
+def refuse(*problems: str | None) -> None:
+    """Raises ConfigError with all problems, if there are any."""
+    real = [problem for problem in problems if problem is not None]
+    if real:
+        raise ConfigError(real)
+
+
+def useless(is_useless: bool, setting: str, because: str) -> str | None:
+    """The problem of a setting that would do nothing; ``because`` names the other side and the cure."""
+    return f"{setting} would do nothing {because}" if is_useless else None
+
+
+def validated(kind: type[AnySettings], raw: Raw) -> AnySettings:
+    """The settings that the raw values, completed by ``with_defaults``, say. Raises ValidationError."""
+    return cast(AnySettings, adapter(kind).validate_json(adapter(dict).dump_json(dict(raw), fallback=str)))
+
+
+def made_from(kind: type[AnySettings], raw: Raw) -> AnySettings:
+    """The settings that raw values say, defaults filled in; raises ConfigError with every problem."""
+    try:
+        return validated(kind, with_defaults(kind, raw))
+    except ValidationError as exc:
+        refuse(*(problem for error in exc.errors(include_url=False) for problem in described_error(error)))
+        raise
+
+
+def dumped(value: object) -> dict[str, Any]:
+    """Every field as JSON has it, defaults included; ``made_from`` reads it back."""
+    return cast(dict[str, Any], adapter(type(value)).dump_python(value, mode="json"))
+
+
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Validates and writes values of a type."""
+    return _adapter(kind)
+
+
+@cache
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def with_defaults(
+    kind: type[Settings], raw: Raw, shared: Mapping[type[Settings], Raw] | None = None
+) -> dict[str, Any]:
+    """The raw values with the defaults of nested settings under them, which belong to the field, not the class.
+
+    ``false`` stands for None and ``true`` for a nested section's defaults, which TOML has no words for. ``shared``:
+    by class, values that go between a nested section's defaults and what it says itself.
+    """
+    shared, hints = shared or {}, _hints(cast(Any, kind))
+    completed = dict(raw)
+    for each in fields(kind):
+        if each.name not in raw and not shared:
+            continue
+        inner, is_optional = _nested(hints[each.name])
+        value, default = raw.get(each.name, {}), default_of(each)
+        if is_optional and value is False and bool not in get_args(hints[each.name]):
+            completed[each.name] = None
+        elif inner is not None and (value is True or isinstance(value, Mapping)):
+            if each.name not in raw and default is None:
+                continue
+            under = dumped(default) if is_dataclass(default) else {}
+            said = {} if value is True else value
+            completed[each.name] = with_defaults(
+                inner, overlaid(overlaid(under, shared.get(inner, {})), said), shared
+            )
+    return completed
+
+
+def overlaid(under: Raw, over: Raw) -> dict[str, Any]:
+    """Both, where tables are merged and anything else of ``over`` goes first."""
+    merged = dict(under)
+    for name, value in over.items():
+        below = merged.get(name)
+        is_table = isinstance(value, Mapping) and isinstance(below, Mapping)
+        merged[name] = overlaid(cast(Raw, below), value) if is_table else value
+    return merged
+
+
+def default_of(each: Field[Any]) -> Any:
+    """The field's default; ``MISSING`` = it must be set."""
+    return each.default_factory() if each.default_factory is not MISSING else each.default
+
+
+def nested_settings(kind: type[Settings]) -> Mapping[str, type[Settings]]:
+    """The settings that fields hold, optional ones too, by field."""
+    nested = {name: _nested(hint)[0] for name, hint in _hints(cast(Any, kind)).items()}
+    return {name: inner for name, inner in nested.items() if inner is not None}
+
+
+@cache
+def _hints(kind: Hashable) -> Mapping[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _nested(hint: Any) -> tuple[type[Settings] | None, bool]:
+    """The class of nested settings (None: there are none), and whether None is allowed."""
+    kinds = [hint] if get_origin(hint) is not None and not get_args(hint) else [hint, *get_args(hint)]
+    inner = next((each for each in kinds if isinstance(each, type) and issubclass(each, Settings)), None)
+    return (None if get_origin(hint) is tuple else inner), NoneType in get_args(hint)
+
+
+def described_error(error: ErrorDetails, prefix: str = "") -> list[str]:
+    """A validation error as problems: where, what, and what was given. ``prefix``: the section's name."""
+    where = place_name((prefix, *error["loc"]) if prefix else error["loc"])
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
+        return [f"{where}: {problem}" if where else problem for problem in cause.problems]
+    message = error["msg"].removeprefix("Value error, ")
+    return [f"{where}: {message[0].lower()}{message[1:]}, got {error['input']!r:.200}"]
+
+
+def place_name(place: tuple[str | int, ...]) -> str:
+    """``agents[0].name`` for its parts."""
+    name = ""
+    for part in place:
+        name += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return name.removeprefix(".")
+
+
+def changed(value: AnySettings, prefix: str) -> Iterator[tuple[str, str]]:
+    """Name and ``full.name = value`` of every setting that differs from its default, in nested settings too."""
+    defaults = {each.name: default_of(each) for each in fields(value)}
+    yield from _differences(value, defaults, prefix)
+
+
+def _differences(value: object, defaults: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, default in defaults.items():
+        chosen = getattr(value, name)
+        if chosen == default:
+            continue
+        if is_dataclass(chosen) and type(chosen) is type(default):
+            inner = {each.name: getattr(default, each.name) for each in fields(chosen)}
+            yield from (
+                (f"{name}.{below}", shown) for below, shown in _differences(chosen, inner, f"{prefix}.{name}")
+            )
+        else:
+            shown = "set" if is_dataclass(chosen) else repr(chosen)
+            yield name, f"{prefix}.{name} = {shown}"

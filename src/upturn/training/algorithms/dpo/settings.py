@@ -1,0 +1,41 @@
+"""The settings of direct preference optimisation. No torch here."""
+
+from collections.abc import Iterator
+
+from upturn.config import Count, NotNegative, settings
+from upturn.training.pair_settings import PairObjectiveSettings, Reference
+from upturn.training.run_settings import EpochSettings
+
+
+@settings
+class DpoSettings(EpochSettings):
+    """``upturn train dpo``: training on pairs of trajectories that the pool holds: two versions' of one task, and
+    what people corrected."""
+
+    batch_pairs: Count = 32
+    """Pairs in one optimiser step."""
+    objective: PairObjectiveSettings = PairObjectiveSettings()
+    """The loss."""
+    reference: Reference = "initial"
+    """The policy that preferences are measured from: the weights before training, or whoever sampled."""
+    old: str = ""
+    """Id of one of two agent versions whose trajectories of the same tasks are compared, such as ``nano@base``;
+    empty = corrections only."""
+    new: str = ""
+    """Id of the other."""
+    min_margin: NotNegative = 0.0
+    """Pairs of the pool are kept where scores differ by more than this."""
+
+    def problems(self) -> Iterator[str | None]:
+        """What is wrong with several fields together."""
+        yield from super().problems()
+        if bool(self.old) != bool(self.new):
+            present, missing = ("old", "new") if self.old else ("new", "old")
+            yield f"{present} has no effect without {missing}; set both, or neither"
+        if self.old and self.old == self.new:
+            yield f"old and new are both {self.old!r}; name two versions that did the same tasks"
+        if self.min_margin and not self.old:
+            yield (
+                f"min_margin = {self.min_margin:g} has no effect without old and new: corrections have no margin; "
+                "set both, or leave it out"
+            )
