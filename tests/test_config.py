@@ -11,19 +11,18 @@ import pytest
 from upturn.agents.limit import Limits
 from upturn.config import (
     AgentConfig,
-    CanaryConfig,
+    CanarySettings,
     Config,
     EnvironmentConfig,
     Section,
-    SftConfig,
+    ValidationSettings,
     keys_in,
     load_config,
     parse_config,
 )
 from upturn.config.contradiction import FEWEST_HELDOUT
-from upturn.config import CanarySettings
-from upturn.config import ValidationSettings
 from upturn.errors import ConfigError
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.sft import SftSettings
 
 NANO = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
@@ -44,7 +43,11 @@ def with_nano(**sections: Any) -> dict[str, Any]:
 def test_smallest_file_fills_in_every_default() -> None:
     config = parse_config(with_nano())
     assert (config.readiness.points, config.readiness.clean_share, config.readiness.categories) == (5000, 0.95, 5)
-    assert (config.grpo.tasks_per_iteration, config.grpo.attempts, config.grpo.learning_rate) == (24, 8, 1e-4)
+    assert (
+        config.section(GrpoSettings).tasks_per_iteration,
+        config.section(GrpoSettings).attempts,
+        config.section(GrpoSettings).learning_rate,
+    ) == (24, 8, 1e-4)
     assert config.canary.stages == (0.1, 0.5, 1.0)
     assert config.routing.floor <= 0.05
     assert config.improved_agent == config.agents[0]
@@ -72,8 +75,8 @@ def test_resolved_configuration_reads_back_equal_with_equal_hash() -> None:
 @pytest.mark.parametrize(
     ("section", "settings"),
     [
-        (SftConfig, SftSettings),
-        (CanaryConfig, CanarySettings),
+        (SftSettings, SftSettings),
+        (CanarySettings, CanarySettings),
         (EnvironmentConfig, Limits),
     ],
 )

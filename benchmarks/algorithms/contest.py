@@ -19,27 +19,20 @@ from benchmarks.algorithms.player import Player, toy_model
 from benchmarks.algorithms.toy import ACTED, FIRST, HINT, Toy
 from benchmarks.ledger import digest
 from upturn.agents import Hint
-from upturn.records import Observation, PreferencePair, RatedTrajectory, Trajectory, record
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
-from upturn.training.algorithms.dpo import DpoSettings
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.algorithms.expert_iteration import ImitationSettings
-from upturn.training.policy_settings import KlSettings, ObjectiveSettings
-from upturn.training.algorithms.kto import KtoSettings
 from upturn.config import OptimiserSettings
-from upturn.training.algorithms.ppo import PpoSettings
+from upturn.records import Observation, PreferencePair, RatedTrajectory, Trajectory, record
 from upturn.training import ScoredGroup, supervised_rows
-from upturn.training.algorithms.sft import SftSettings
-from upturn.training.algorithms.offline import OfflineSettings, run_offline
-from upturn.training.algorithms.dpo import run_dpo
-from upturn.training.algorithms.grpo import run_grpo
-from upturn.training.algorithms.expert_iteration import run_imitation
-from upturn.training.algorithms.kto import run_kto
-from upturn.training.algorithms.sft import run_sft
+from upturn.training.algorithms.dpo import DpoSettings, run_dpo
+from upturn.training.algorithms.expert_iteration import ImitationSettings, run_imitation
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+from upturn.training.algorithms.kto import KtoSettings, run_kto
 from upturn.training.algorithms.mixture import MixtureSettings, policy_part, run_mixture, supervised_part
-from upturn.training.algorithms.online_dpo import run_online_dpo
-from upturn.training.algorithms.ppo import run_ppo
+from upturn.training.algorithms.offline import OfflineSettings, run_offline
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings, run_online_dpo
+from upturn.training.algorithms.ppo import PpoSettings, run_ppo
+from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.data import HintedGroup
+from upturn.training.policy_settings import KlSettings, ObjectiveSettings
 
 HELD = ObjectiveSettings(kl=KlSettings(0.04, unbiased=True))
 """Of policy gradients on fresh attempts. Without a hold on the weights before training, a task whose answer was not

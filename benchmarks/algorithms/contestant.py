@@ -23,20 +23,20 @@ from benchmarks.algorithms.contest import (
     teach_copying,
 )
 from benchmarks.algorithms.foresight import learn_world_model, teach_guessing
-from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
-from upturn.training.algorithms.dpo import DpoSettings
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation
-from upturn.training.algorithms.kto import KtoSettings
 from upturn.config import OptimiserSettings
-from upturn.training.selection_settings import SelectionSettings
-from upturn.training.algorithms.sft import SftSettings
 from upturn.training.advantages import AdvantageSettings
-from upturn.training.algorithms.offline import CORRECTION, OfflineSettings
 from upturn.training.algorithms import SMALL_DATA
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.algorithms.mixture import MixtureSettings
+from upturn.training.algorithms.offline import CORRECTION, OfflineSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
+from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model import WorldModelSettings
+from upturn.training.selection_settings import SelectionSettings
 
 ENOUGH = 0.98
 """Of the optimum; training stops there, so that easy toys do not take long."""
@@ -90,7 +90,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
         DpoSettings(epochs=60, batch_pairs=32, optimiser=RATE, decay="linear"), learn_dpo, ("epochs",)
     ),
     "dpo_rounds": Contestant(
-        OnlineDpoSettings(rounds=_ROUNDS, batch_pairs=8, optimiser=RATE, evaluate_every=5, target_score=ENOUGH),
+        OnlineDpoSettings(iterations=_ROUNDS, batch_pairs=8, optimiser=RATE, evaluate_every=5, target_score=ENOUGH),
         learn_dpo_rounds,
         ("rounds",),
     ),
@@ -129,7 +129,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
         ("policy.iterations",),
     ),
     "mixture": Contestant(
-        MixtureSettings(units=_ROUNDS, optimiser=RATE, target_score=ENOUGH), learn_mixture, ("units",)
+        MixtureSettings(iterations=_ROUNDS, optimiser=RATE, target_score=ENOUGH), learn_mixture, ("units",)
     ),
     "rft": Contestant(
         replace(SMALL_DATA.settings, iterations=_ROUNDS, patience=None, optimiser=RATE, target_score=ENOUGH),
@@ -139,7 +139,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
     "world_model": Contestant(
         WorldModelSettings(
             transitions_per_iteration=8,
-            attempts=16,
+            group_size=16,
             practice=GrpoSettings(
                 iterations=_ROUNDS,
                 objective=HELD,

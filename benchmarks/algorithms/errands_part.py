@@ -17,14 +17,14 @@ from benchmarks.algorithms.errands_way import WAYS, Way
 from benchmarks.algorithms.meter import Meter, MeteredSampler, SpentError
 from benchmarks.credit import Errands, ErrandsSettings, reward_of
 from benchmarks.ledger import Entry, Ledger, digest
+from upturn.config import OptimiserSettings
 from upturn.loop.rollouts import Practice, SecondAttempts, TaskSampler, Trainee
 from upturn.loop.trainers import observed, own_rows
 from upturn.models import RenderedObservations
 from upturn.records import record
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup
-from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.grpo import preset
+from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model import Predictor, WorldModelSettings, run_world_model
 from upturn.training.data import HintedGroup
 

@@ -6,16 +6,12 @@ from typing import Any, Protocol
 
 from transformers import PreTrainedModel
 
-from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation
 from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup
-from upturn.training.algorithms.grpo import run_grpo
-from upturn.training.algorithms.expert_iteration import run_imitation
-from upturn.training.algorithms.online_dpo import run_online_dpo
-from upturn.training.algorithms.ppo import run_ppo
+from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation, run_imitation
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings, run_online_dpo
+from upturn.training.algorithms.ppo import CriticSettings, PpoSettings, run_ppo
 from upturn.training.data import HintedGroup
 
 _ENDLESS = 1_000
@@ -79,10 +75,10 @@ WAYS: Mapping[str, Way] = {
         _ppo,
     ),
     "dpo_rounds": Way(
-        OnlineDpoSettings(rounds=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _dpo_rounds
+        OnlineDpoSettings(iterations=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _dpo_rounds
     ),
     "star": Way(
-        replace(imitation("star"), rounds=_ENDLESS, decay="linear", keep="final"), _imitation, round_share=1 / 6
+        replace(imitation("star"), iterations=_ENDLESS, decay="linear", keep="final"), _imitation, round_share=1 / 6
     ),
     "rejection": Way(replace(imitation("rejection"), decay="linear", keep="final"), _imitation, round_share=1.0),
 }

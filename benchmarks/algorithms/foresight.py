@@ -14,9 +14,8 @@ from benchmarks.algorithms.player import LONGEST, Player
 from benchmarks.algorithms.toy import ASK, FIRST, SHOWN
 from upturn.models.engine import LocalEngine
 from upturn.records import Observation
-from upturn.training.algorithms.sft import SftSettings
 from upturn.training import supervised_rows
-from upturn.training.algorithms.sft import run_sft
+from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.algorithms.world_model import Predictor, WorldModelSettings, run_world_model
 from upturn.training.data import Transition
 

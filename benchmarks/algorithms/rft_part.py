@@ -19,16 +19,15 @@ from benchmarks.algorithms.errands_part import EXAM_SEED
 from benchmarks.algorithms.meter import written_in
 from benchmarks.credit import Errands, ErrandsSettings
 from benchmarks.ledger import Entry, Ledger
+from upturn.config import OptimiserSettings
 from upturn.deployment import Interval
 from upturn.loop.rollouts import Practice
 from upturn.loop.trainers import over_seeds, rounds_of
 from upturn.records import Evaluation, Result, Trajectory, record
 from upturn.rewards import accepted_and_formed, random_acceptance
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup
 from upturn.training.algorithms import SMALL_DATA
-from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 
 RewardName = Literal["true", "random"]
 REWARDS: tuple[RewardName, ...] = ("true", "random")

@@ -88,9 +88,8 @@ class Errands:
 def make_model(folder: Path, kit: ErrandsKit, settings: ErrandsSettings) -> None:
     """Trains the shipped model on perfect walks and writes it; the same settings give the same weights."""
     from upturn.config import OptimiserSettings
-    from upturn.training.algorithms.sft import SftSettings
     from upturn.training import supervised_rows
-    from upturn.training.algorithms.sft import run_sft
+    from upturn.training.algorithms.sft import SftSettings, run_sft
     from upturn.training.runs import save_version
 
     local = load_local("nano-errands")

@@ -103,9 +103,9 @@ def rank(errands: Errands, contender: Contender, seed: int, *, truth: Truth) -> 
 
 def practise(errands: Errands, contender: Contender, seed: int) -> Practised:
     """One model's course to the target or to the end of the budget."""
-    from upturn.training.algorithms.grpo import GrpoSettings
     from upturn.config import OptimiserSettings
     from upturn.training.algorithms import PolicyGradient
+    from upturn.training.algorithms.grpo import GrpoSettings
     from upturn.training.optimisation import Trainer
 
     wanted = errands.settings

@@ -12,14 +12,14 @@ from torch import Tensor
 from benchmarks.side import Channel, Settings, serve_steps
 from benchmarks.sides.practice import LEARNING_RATE, LIMITS, read_practice
 from benchmarks.sides.practice_library import Nowhere
+from upturn.config import OptimiserSettings
 from upturn.environments.errands import ErrandsKit
 from upturn.loop import Fleet
 from upturn.loop.rollouts import Practice, Trainee
 from upturn.records import AgentVersion
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup
 from upturn.training.algorithms import PolicyGradient
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.data import AheadCollect
 from upturn.training.distributed import put_back
 from upturn.training.optimisation import Trainer

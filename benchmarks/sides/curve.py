@@ -7,8 +7,8 @@ import torch
 
 from benchmarks.side import Channel, Settings, serve_steps
 from benchmarks.subject import Subject, build_model
-from upturn.records import JsonValue
 from upturn.config import OptimiserSettings
+from upturn.records import JsonValue
 from upturn.training import Stream, TrainingRow
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation import Trainer

@@ -22,16 +22,15 @@ from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, SFTConfig, SFTTrai
 
 from benchmarks.side import Channel, Settings, serve_steps
 from benchmarks.subject import Subject, build_model
+from upturn.config import OptimiserSettings
 from upturn.records import Observation, PreferencePair, RatedTrajectory, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import FloatArray, Minibatch, TrainingRow, supervised_rows, turn_rows
-from upturn.training.algorithms.kto import KtoSettings
-from upturn.config import OptimiserSettings
-from upturn.training.pair_settings import PairObjectiveSettings
 from upturn.training.algorithms.dpo import PairBatches
-from upturn.training.algorithms.kto import RatedBatches
+from upturn.training.algorithms.kto import KtoSettings, RatedBatches
 from upturn.training.algorithms.sft import SupervisedSteps
 from upturn.training.data import pair_rows, refer
 from upturn.training.optimisation import Trainer
+from upturn.training.pair_settings import PairObjectiveSettings
 
 END = 0
 """TRL ends every completion with the token that ends a text."""

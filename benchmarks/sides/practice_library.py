@@ -9,14 +9,13 @@ import torch
 
 from benchmarks.side import Channel, Settings
 from benchmarks.sides.practice import LEARNING_RATE, LIMITS, PracticeTask, read_practice
+from upturn.config import OptimiserSettings
 from upturn.environments.errands import ErrandsKit
 from upturn.loop import Fleet
 from upturn.loop.rollouts import Practice, Trainee
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup
-from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 
 
 class _OverError(Exception):

@@ -8,10 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from upturn.cli.release import release_app
+from upturn.config import CanarySettings, ValidationSettings
 from upturn.deployment.canary import Block, Canary
-from upturn.config import CanarySettings
 from upturn.deployment.validation import Pair, validate
-from upturn.config import ValidationSettings
 from upturn.errors import ReleaseError, StoreError, UnknownNameError
 from upturn.pool import Pool
 from upturn.records import AgentVersion, Release, to_json

@@ -3,6 +3,7 @@
 import pytest
 
 from upturn.arbiter.registry import AgentRegistry
+from upturn.config import CanarySettings, ValidationSettings
 from upturn.deployment.canary import Block, Canary
 from upturn.deployment.release import (
     Override,
@@ -17,9 +18,7 @@ from upturn.deployment.release import (
     start,
     status_word,
 )
-from upturn.config import CanarySettings
 from upturn.deployment.validation import Pair, Validation, validate
-from upturn.config import ValidationSettings
 from upturn.errors import ReleaseError
 from upturn.records import AgentVersion, Release
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from upturn.deployment.rule import CanaryState, Counts, HOLD, PROMOTE, ROLLBACK, Reason, Step, advance
 from upturn.config import CanarySettings
+from upturn.deployment.rule import HOLD, PROMOTE, ROLLBACK, CanaryState, Counts, Reason, Step, advance
 from upturn.deployment.sequential import mismatch_log_e, two_arm_log_factor
 from upturn.errors import ConfigError
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from upturn.deployment.canary import Block, Canary
-from upturn.deployment.rule import CanaryState, Counts, HOLD, PROMOTE, ROLLBACK, Reason, advance
 from upturn.config import CanarySettings
+from upturn.deployment.canary import Block, Canary
+from upturn.deployment.rule import HOLD, PROMOTE, ROLLBACK, CanaryState, Counts, Reason, advance
 from upturn.deployment.sequential import FloatArray
 from upturn.deployment.simulation import SCENARIOS, Scenario, bench, simulate, simulate_plug_in
 from upturn.records import Release

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from upturn.deployment.validation import Pair, Validation, pairs_of, validate
 from upturn.config import ValidationSettings
+from upturn.deployment.validation import Pair, Validation, pairs_of, validate
 from upturn.errors import ConfigError
 from upturn.records import Evaluation, Task, from_json, to_json
 

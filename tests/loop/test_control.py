@@ -20,6 +20,7 @@ from upturn.loop.trainers.cycle_training import train_grpo
 from upturn.loop.trainers.rl_training import Reward
 from upturn.models.engine import weights_hash
 from upturn.records import AgentVersion, Evaluation
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.distributed.weights import put_back
 from upturn.training.runs.curve import read_curve
 
@@ -41,12 +42,10 @@ def begun(tmp_path: Path) -> Iterator[Begun]:
     threads = torch.get_num_threads()
     config = demo_config(seed=2, size="tiny", directory="runs", plan=ERRANDS)
     practice = {"iterations": ITERATIONS, "tasks_per_iteration": 24, "attempts": 8, "evaluate_every": ITERATIONS}
-    config = config.model_copy(
-        update={
-            "run": config.run.model_copy(update={"threads": 1}),
-            "grpo": config.grpo.model_copy(update=practice),
-            "tasks": config.tasks.model_copy(update={"heldout_count": HELDOUT_TASKS}),
-        }
+    config = config.with_sections(
+        replace(config.section(GrpoSettings), **practice),
+        run=replace(config.run, threads=1),
+        tasks=replace(config.tasks, heldout_count=HELDOUT_TASKS),
     )
     with open_run(config, tmp_path / "run", "control", NoProgress()) as context:
         parent = context.router.registry.served("nano").incumbent

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from upturn.config import AgentConfig
+from upturn.config import AgentConfig, CurriculumSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import TrainingError
 from upturn.loop.rollouts.curriculum import curriculum_collect
@@ -16,7 +16,6 @@ from upturn.loop.run.context import Context, version_of
 from upturn.loop.run.task_source import kit_of
 from upturn.pool import PoolSink, Selection
 from upturn.records import Observation, Trajectory
-from upturn.config import CurriculumSettings
 from upturn.training.data.curriculum import Portion
 from upturn.training.data.curriculum_collect import CurriculumCollect
 

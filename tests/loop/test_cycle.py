@@ -5,12 +5,13 @@ from types import ModuleType
 
 import pytest
 
-from upturn.config import ReadinessConfig, SftConfig
+from upturn.config import ReadinessConfig
 from upturn.loop.cycle import WAVE, canary_settings, check_readiness, release, run_cycle, serve, wave_size
 from upturn.loop.evaluation.evaluate import compare, examine
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import Context
 from upturn.records import AgentVersion, Release
+from upturn.training.algorithms.sft import SftSettings
 
 
 def history(context: Context, release_id: str) -> list[Release]:
@@ -161,7 +162,7 @@ def test_cycle_that_trains_nothing_routes_and_records(desk: ModuleType, tmp_path
 
 def test_cycle_without_enough_evidence_trains_nothing(desk: ModuleType, tmp_path: Path) -> None:
     plain = desk.config(tasks={"count": 20})
-    config = plain.model_copy(update={"sft": SftConfig(), "readiness": ReadinessConfig(points=21, categories=2)})
+    config = plain.with_sections(SftSettings(), readiness=ReadinessConfig(points=21, categories=2))
     with desk.opened(tmp_path / "run", config) as context:
         outcome = run_cycle(context, 1)
     assert outcome.trained is None

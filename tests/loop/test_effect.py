@@ -1,19 +1,19 @@
 """Sections that several ways of learning share are refused where they would do nothing."""
 
+from dataclasses import replace
 from types import ModuleType
 from typing import cast
 
 import pytest
 
 from upturn.agents.context import Budget
-from upturn.config import AgentConfig, RewardConfig
-from upturn.config.learning import CurriculumConfig, RolloutConfig
-from upturn.config.lesson import DpoConfig
+from upturn.config import AgentConfig, CurriculumSettings, RewardConfig
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.trainers import dpo
 from upturn.loop.trainers.expert_iteration import refuse_forking
 from upturn.loop.trainers.train_command import LESSONS, check_effect
 from upturn.models import Renderer
+from upturn.training.algorithms.dpo import DpoSettings
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 GUIDED = {"grpo", "ppo"}
@@ -25,13 +25,13 @@ def test_each_way_takes_the_shared_sections_that_act_and_refuses_the_others(
     desk: ModuleType, algorithm: str
 ) -> None:
     sections = {
-        "curriculum": (CurriculumConfig(policy="uniform"), GUIDED),
+        "curriculum": (CurriculumSettings(policy="uniform"), GUIDED),
         "rollouts": (RolloutConfig(place="ray"), PRACTISING),
         "rewards": (RewardConfig(overlong_tokens=64, overlong_buffer=8), PRACTISING - {"rft"} | {"offline"}),
     }
     refused = set()
     for name, (section, _) in sections.items():
-        config = desk.config(("solver",)).model_copy(update={name: section})
+        config = replace(desk.config(("solver",)), **{name: section})
         try:
             check_effect(config, algorithm)
         except ConfigError as exc:
@@ -41,7 +41,7 @@ def test_each_way_takes_the_shared_sections_that_act_and_refuses_the_others(
 
 
 def test_a_margin_of_corrections_alone_is_refused(desk: ModuleType) -> None:
-    config = desk.config(("solver",)).model_copy(update={"dpo": DpoConfig(min_margin=0.25)})
+    config = desk.config(("solver",)).with_sections(DpoSettings(min_margin=0.25))
     with pytest.raises(ConfigError, match=r"dpo\.min_margin = 0\.25 has no effect without dpo\.old and dpo\.new"):
         dpo.settings(config)
 

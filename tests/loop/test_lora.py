@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from upturn.agents import Limits
-from upturn.config import AgentConfig, Config, GrpoConfig
-from upturn.config.learning import AlgorithmConfig, LoraConfig, RolloutConfig
+from upturn.config import AdapterSettings, AgentConfig, Config
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import CONTEXT, Fleet
 from upturn.loop.rollouts.policy_worker import Trainee
@@ -22,7 +21,7 @@ from upturn.loop.trainers.cycle_training import train_grpo
 from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.shipped import SHIPPED, load_local, model_folder
 from upturn.records import Evaluation
-from upturn.config import AdapterSettings
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.distributed.weights import put_back, weight_tensors
 from upturn.training.optimisation.adapter import save_adapter
 from upturn.training.optimisation.memory_estimate import shape_of
@@ -34,10 +33,10 @@ pytest.importorskip("peft", reason="the extra lora is not installed")
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 BASE = version_of(NANO)
-ROUNDS = GrpoConfig(
+ROUNDS = GrpoSettings(
     iterations=2, tasks_per_iteration=2, attempts=4, evaluate_every=2, learning_rate=1e-2, minibatches=1
 )
-LORA = LoraConfig(rank=2, targets=("q_proj", "down_proj"))
+LORA = AdapterSettings(rank=2, targets=("q_proj", "down_proj"))
 
 
 @pytest.fixture(autouse=True)
@@ -47,9 +46,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upturn.loop.trainers.rl_training.write_training_report", lambda _: None)
 
 
-def _config(desk: ModuleType, grpo: GrpoConfig = ROUNDS, **sections: Any) -> Config:
+def _config(desk: ModuleType, grpo: GrpoSettings = ROUNDS, **sections: Any) -> Config:
     plain: Config = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
-    return plain.model_copy(update={"agents": (NANO,), "grpo": grpo, "lora": LORA, **sections})
+    return replace(plain, **{"agents": (NANO,), "grpo": grpo, "lora": LORA, **sections})
 
 
 def _reward(evaluation: Evaluation) -> float:
@@ -91,7 +90,7 @@ def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
         put_back(served, weight_tensors(taken))
         local.refresh()
 
-    grpo = ROUNDS.model_copy(update={"algorithm": AlgorithmConfig(staleness=staleness)})
+    grpo = replace(ROUNDS, algorithm=AlgorithmConfig(staleness=staleness))
     with engine_server.serving(engine_server.Engine(local, "default", load=load)) as server:
         place = RolloutConfig(place="engine", url=server.url, dialect=dialect)  # type: ignore[arg-type]
         with desk.opened(tmp_path / "run", _config(desk, grpo, rollouts=place)) as context:
@@ -108,7 +107,7 @@ def test_the_incumbents_share_is_blended_into_the_whole_model(desk: ModuleType, 
             parameter.mul_(0.5)  # practice finds nothing better than these weights: they solve no sum, nor does it
     save_version(local, tmp_path / "halved", companions=model_folder("nano-errands"))
     parent = replace(BASE, version="halved", model=str(tmp_path / "halved"))
-    grpo = ROUNDS.model_copy(update={"incumbent_share": 0.25})
+    grpo = replace(ROUNDS, incumbent_share=0.25)
     with desk.opened(tmp_path / "run", _config(desk, grpo)) as context:
         made = train_grpo(context, parent, {"sums": 1.0}, "grpo")
     before = weight_tensors(load_local("nano-errands").model)
@@ -142,7 +141,7 @@ def test_a_plan_counts_what_is_trained(desk: ModuleType, tmp_path: Path) -> None
 
 
 def test_no_key_is_silent(desk: ModuleType) -> None:
-    config = _config(desk, lora=LoraConfig(rank=3, alpha=5, targets=("q_proj",)))
+    config = _config(desk, lora=AdapterSettings(rank=3, alpha=5, targets=("q_proj",)))
     assert adapter_settings(config, seed=7) == AdapterSettings(3, 5, ("q_proj",), 7)
     assert adapter_settings(_config(desk, lora=LoraConfig()), seed=7) is None
 

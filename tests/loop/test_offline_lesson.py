@@ -1,10 +1,12 @@
 """Learning from a pool: what of it a policy gradient can use, and what is said of the rest."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from upturn.loop.trainers.offline_policy_gradient import train, usable_attempts, versions_of
 
 from upturn.config import AgentConfig
 from upturn.errors import ConfigError, TrainingError
@@ -14,11 +16,11 @@ from upturn.loop.evaluation.evaluate import ExamResult
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import Practice, Trainee
 from upturn.loop.run.context import open_run, version_of
-from upturn.loop.trainers.offline_policy_gradient import train, usable_attempts, versions_of
 from upturn.models import CompactRenderer, Renderer
 from upturn.models.shipped import load_local
 from upturn.pool import PoolSink
 from upturn.pool.snapshot import find_snapshot
+from upturn.training.algorithms.offline import OfflineSettings
 from upturn.training.data.usability import REASONS
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
@@ -112,8 +114,8 @@ def test_a_version_says_which_snapshot_it_learned_from(
     monkeypatch.setattr("upturn.loop.evaluation.model_selection.SELECTION_TASKS", 2)
     path = _pool(desk, tmp_path / "before", is_practised=True)
     plain = desk.config(("solver",), environment=SHORT, pool={"path": path})
-    section = plain.offline.model_copy(update={"iterations": 1, "groups": 2, "minibatches": 1})
-    with desk.opened(tmp_path / "now", plain.model_copy(update={"offline": section})) as context:
+    section = replace(plain.section(OfflineSettings), iterations=1, groups=2, minibatches=1)
+    with desk.opened(tmp_path / "now", plain.with_sections(section)) as context:
         learned = train(context, version_of(NANO), ExamResult("before", "nano@base", 1.0, ()), "offline")
         held = find_snapshot(context.pool, str(learned.snapshot))
         stored = {each.trajectory_id for each in context.pool.selected(tenant="default")}

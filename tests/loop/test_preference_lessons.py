@@ -8,7 +8,6 @@ from types import ModuleType
 import pytest
 
 from upturn.config import AgentConfig
-from upturn.config.lesson import MixtureConfig
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.cycle import serve
 from upturn.loop.evaluation.evaluate import ExamResult, Mark
@@ -24,6 +23,7 @@ from upturn.pool import Pool, PoolBatch, Selection
 from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
 from upturn.pool.snapshot import find_snapshot
 from upturn.records import Action, Feedback
+from upturn.training.algorithms.mixture import MixtureSettings
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 SHORT = {"max_turns": 1, "max_tokens": 128}
@@ -184,7 +184,7 @@ def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
         )
     for family, pairs in (("products", 1), ("sums", 0)):
         plain = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")})
-        settings = plain.model_copy(update={"tasks": plain.tasks.model_copy(update={"families": (family,)})})
+        settings = replace(plain, tasks=replace(plain.tasks, families=(family,)))
         with desk.opened(tmp_path / family, settings) as context:
             trainee = Trainee(context.fleet, version_of(NANO))
             assert [each.trajectory.id for each in rated(context, trainee)] == [better[family]]
@@ -239,7 +239,7 @@ def test_a_mixture_says_that_it_learned_from_one_snapshot_of_all_its_parts(
         plain = desk.config(
             ("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS
         )
-        settings = plain.model_copy(update={"mixture": MixtureConfig.model_validate({**rounds, **weights})})
+        settings = plain.with_sections(MixtureSettings.model_validate({**rounds, **weights}))
         with desk.opened(tmp_path / name, settings) as context:
             version = mixture.train(context, parent, before, "mixture")
             found[name] = set(find_snapshot(context.pool, str(version.snapshot)).trajectory_ids)
@@ -257,7 +257,7 @@ def test_a_mixture_is_planned_with_what_the_pool_gives_to_it(
     rounds = {"iterations": 3, "tasks_per_iteration": 2, "attempts": 2, "minibatches": 1, "sft": 0.0}
     plain = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS)
     weights = {"dpo": 1.0, "kto": 0.5}
-    settings = plain.model_copy(update={"mixture": MixtureConfig.model_validate({**rounds, **weights})})
+    settings = plain.with_sections(MixtureSettings.model_validate({**rounds, **weights}))
     with desk.opened(tmp_path / "plan", settings) as context:
         found = mixture.plan(context, version_of(NANO))
     assert found.rows == 100 + 3 * 2 + 3 * 2

@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from upturn.config import AgentConfig, GrpoConfig
+from upturn.config import AgentConfig
 from upturn.deployment.interval import Interval
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.evaluation.evaluate import ExamResult, Mark, examine
@@ -34,6 +34,7 @@ from upturn.loop.trainers.rft import (
 )
 from upturn.loop.trainers.train_command import teach
 from upturn.records import AgentVersion, fields_json
+from upturn.training.algorithms.grpo import GrpoSettings
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 
@@ -199,7 +200,7 @@ def test_more_examples_than_the_file_has_are_refused_before_anything_is_examined
     path = tmp_path / "tasks.jsonl"
     path.write_text("\n".join(map(fields_json, tasks)))
     plain = desk.config(tasks={"file": str(path)}, rft={"examples": 31})
-    config = plain.model_copy(update={"agents": (NANO,), "grpo": GrpoConfig()})
+    config = plain.with_sections(GrpoSettings(), agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
         with pytest.raises(ConfigError, match=r"rft\.examples = 31 are more than the 30 training tasks that"):
             teach(context, "rft")

@@ -15,10 +15,9 @@ from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import Fleet
 from upturn.loop.rollouts.policy_worker import Practice, Trainee
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training import ScoredGroup
 from upturn.training.advantages import AdvantageSettings, advantage_of
-from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 
 NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
 PRACTICE = Practice("run", 0, attempts=8)

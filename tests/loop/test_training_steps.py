@@ -10,8 +10,7 @@ from typing import cast
 import pytest
 import torch
 
-from upturn.config import AgentConfig, GrpoConfig, ReadinessConfig, RewardConfig, SftConfig
-from upturn.config.learning import AlgorithmConfig, KlConfig, MismatchConfig
+from upturn.config import AgentConfig, ReadinessConfig, RewardConfig
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle, serve, train
@@ -36,7 +35,9 @@ from upturn.models.shipped import load_local, model_folder
 from upturn.pool import PoolBatch, PoolSink, Selection
 from upturn.records import Action, Evaluation
 from upturn.rewards import soft_overlong
-from upturn.training import StateValue
+from upturn.training import KlSettings, MismatchSettings, StateValue
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.sft import SftSettings
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.evaluation_result import Assessment, Evaluate
 from upturn.training.row import written_count
@@ -178,7 +179,7 @@ def test_practice_follows_what_still_fails_but_never_stops(desk: ModuleType, tmp
 
 def test_reward_is_the_configured_rubric_and_missing_stays_missing(desk: ModuleType, tmp_path: Path) -> None:
     rewards = RewardConfig(weights={"success": 3.0, "efficiency": 1.0})
-    with desk.opened(tmp_path, desk.config().model_copy(update={"rewards": rewards})) as context:
+    with desk.opened(tmp_path, replace(desk.config(), rewards=rewards)) as context:
         reward = configured_reward(context)
     judged = Evaluation("v", "t", "j", "desk/1", "success", (), {"success": 1.0, "efficiency": 0.5}, {}, 0.0)
     assert reward(judged) == 0.875
@@ -228,7 +229,7 @@ def test_demonstrations_come_in_the_same_order_in_every_run_of_a_seed(desk: Modu
 
 
 def test_demonstrations_of_rules_are_rendered_for_the_model(desk: ModuleType, tmp_path: Path) -> None:
-    config = desk.config(("solver",)).model_copy(update={"agents": (NANO,)})
+    config = replace(desk.config(("solver",)), agents=(NANO,))
     with desk.opened(tmp_path / "run", desk.config(("solver",))) as context:
         (served,) = context.service.serve(context.next_tasks(1))
         trainee = Trainee(context.fleet, version_of(config.agents[0]))
@@ -283,13 +284,11 @@ def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_pat
 
 def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleType, tmp_path: Path) -> None:
     plain = desk.config(("solver", "refuser"), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 48})
-    config = plain.model_copy(
-        update={
-            "agents": (*plain.agents, NANO),
-            "tasks": plain.tasks.model_copy(update={"heldout_count": 4}),
-            "sft": SftConfig(batch_rows=8),
-            "grpo": GrpoConfig(iterations=1, tasks_per_iteration=2, attempts=2, evaluate_every=1),
-        }
+    config = plain.with_sections(
+        SftSettings(batch_rows=8),
+        GrpoSettings(iterations=1, tasks_per_iteration=2, group_size=2, evaluate_every=1),
+        agents=(*plain.agents, NANO),
+        tasks=replace(plain.tasks, heldout_count=4),
     )
     with desk.opened(tmp_path / "run", config) as context:
         serve(context, "serve", 48)
@@ -316,8 +315,8 @@ def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleT
 def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleType, tmp_path: Path) -> None:
     """A judge that looked for errors when the run began and no longer does."""
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
-    practice = GrpoConfig(iterations=1, evaluate_every=1, algorithm=AlgorithmConfig(cost_limits={"error": 9.0}))
-    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    practice = GrpoSettings(iterations=1, evaluate_every=1, algorithm=AlgorithmConfig(cost_limits={"error": 9.0}))
+    config = plain.with_sections(practice, agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
         context.fleet.kit.verifier = desk.mild_judge()
         with pytest.raises(TrainingError, match="gave no cost 'error', which has a limit; it gave none"):
@@ -332,7 +331,7 @@ NEVER_KEPT = (
 )
 
 
-LIMITED = GrpoConfig(
+LIMITED = GrpoSettings(
     iterations=1,
     tasks_per_iteration=2,
     attempts=2,
@@ -351,12 +350,12 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
     monkeypatch.setattr("upturn.loop.trainers.rl_training.watcher", costing(0.213, 0.2))
-    practice = LIMITED.model_copy(update={"incumbent_share": share})
+    practice = replace(LIMITED, incumbent_share=share)
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
     )
     ready = ReadinessConfig(points=1, categories=1)
-    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice, "readiness": ready})
+    config = plain.with_sections(practice, agents=(NANO,), readiness=ready)
     for _ in range(2):  # the second time from the journal
         with desk.opened(tmp_path / "run", config) as context:
             context.progress = told_to = Told()
@@ -380,8 +379,8 @@ def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limit
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 16, "heldout_count": 4}
     )
-    sections = {"sft": SftConfig(batch_rows=8), "readiness": ReadinessConfig(points=1, categories=1)}
-    config = plain.model_copy(update={"agents": (*plain.agents, NANO), "grpo": LIMITED, **sections})
+    sections = {"sft": SftSettings(batch_rows=8), "readiness": ReadinessConfig(points=1, categories=1)}
+    config = replace(plain, **{"agents": (*plain.agents, NANO), "grpo": LIMITED, **sections})
     with desk.opened(tmp_path / "run", config) as context:
         outcome = run_cycle(context, 1)
     made = outcome.trained
@@ -398,7 +397,7 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
 ) -> None:
     """The version has the weights of iteration 1, the last within; 2 of 3 iterations are done."""
     monkeypatch.setattr("upturn.loop.trainers.rl_training.watcher", costing(0.0, 0.1, 0.3))
-    practice = GrpoConfig(
+    practice = GrpoSettings(
         iterations=3,
         tasks_per_iteration=2,
         attempts=4,
@@ -409,7 +408,7 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
     )
-    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    config = plain.with_sections(practice, agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
         context.progress = told_to = Told()
         made = train(context, "")
@@ -423,9 +422,9 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
 
 
 def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: Path) -> None:
-    practice = GrpoConfig(iterations=1, tasks_per_iteration=2, attempts=2, evaluate_every=1, incumbent_share=0.25)
+    practice = GrpoSettings(iterations=1, tasks_per_iteration=2, group_size=2, evaluate_every=1, incumbent_share=0.25)
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
-    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    config = plain.with_sections(practice, agents=(NANO,))
     base = version_of(NANO)
     local = load_local("nano-errands").model
     with torch.no_grad():
@@ -447,7 +446,7 @@ def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: 
 def test_practice_can_sample_ahead_with_weights_as_old_as_configured(
     desk: ModuleType, tmp_path: Path, staleness: int, weights: int
 ) -> None:
-    practice = GrpoConfig(
+    practice = GrpoSettings(
         iterations=3,
         tasks_per_iteration=2,
         attempts=4,
@@ -456,7 +455,7 @@ def test_practice_can_sample_ahead_with_weights_as_old_as_configured(
         algorithm=AlgorithmConfig(staleness=staleness),
     )
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
-    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    config = plain.with_sections(practice, agents=(NANO,))
 
     def reward(evaluation: Evaluation) -> float:
         return float(int(evaluation.trajectory_id, 16) % 7)  # differs within every group
@@ -475,10 +474,10 @@ def test_the_configured_algorithm_is_the_one_that_runs(desk: ModuleType, tmp_pat
     """Two tasks whose attempts earn the same, so two more are drawn; sampler and trainer are the same model."""
     algorithm = AlgorithmConfig(
         sampling_rounds=2,
-        kl=KlConfig(coefficient=0.1, target=0.1, horizon=100),
-        mismatch=MismatchConfig(recompute=True),
+        kl=KlSettings(coefficient=0.1, target=0.1, horizon=100),
+        mismatch=MismatchSettings(recompute=True),
     )
-    practice = GrpoConfig(
+    practice = GrpoSettings(
         preset="dapo",
         iterations=1,
         tasks_per_iteration=2,
@@ -488,7 +487,7 @@ def test_the_configured_algorithm_is_the_one_that_runs(desk: ModuleType, tmp_pat
         algorithm=algorithm,
     )
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
-    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    config = plain.with_sections(practice, agents=(NANO,))
     rewards = iter([0.0] * 4 + [0.0, 1.0] * 2)
     with desk.opened(tmp_path / "run", config) as context:
         train_grpo(context, version_of(NANO), {"sums": 1.0}, "grpo", reward=lambda _: next(rewards))
@@ -501,17 +500,17 @@ def test_the_configured_algorithm_is_the_one_that_runs(desk: ModuleType, tmp_pat
 
 
 def test_one_attempt_at_each_task_teaches_where_none_are_compared(desk: ModuleType, tmp_path: Path) -> None:
-    practice = GrpoConfig(
+    practice = GrpoSettings(
         preset="reinforce_pp",
         iterations=1,
         tasks_per_iteration=4,
         attempts=1,
         minibatches=1,
         evaluate_every=1,
-        algorithm=AlgorithmConfig(kl=KlConfig(coefficient=0.0)),
+        algorithm=AlgorithmConfig(kl=KlSettings(coefficient=0.0)),
     )
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
-    config = plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    config = plain.with_sections(practice, agents=(NANO,))
     rewards = iter([0.0, 1.0, 1.0, 0.0])
     with desk.opened(tmp_path / "run", config) as context:
         train_grpo(context, version_of(NANO), {"sums": 1.0}, "grpo", reward=lambda _: next(rewards))

@@ -10,11 +10,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from upturn.config import CanaryConfig, Config, parse_config
+from upturn.config import CanarySettings, Config, parse_config
 from upturn.deployment.release import Override
 from upturn.environments import Info, Step, one_step
 from upturn.environments.one_step import OneStepKit
@@ -178,7 +179,7 @@ def config(
 
 def with_canary(plain: Config, **canary: Any) -> Config:
     """A canary's settings, which a configuration that trains nothing has no use for."""
-    return plain.model_copy(update={"canary": CanaryConfig(**canary)})
+    return replace(plain, canary=CanarySettings(**canary))
 
 
 def opened(run_dir: Path, settings: Config | None = None) -> AbstractContextManager[Context]:

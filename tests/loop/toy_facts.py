@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from upturn.deployment.validation import Pair, validate
 from upturn.config import ValidationSettings
+from upturn.deployment.validation import Pair, validate
 from upturn.loop.cycle import ReadinessReport
 from upturn.loop.demo.demo import CoverageShare, Facts, FamilyShare
 from upturn.loop.evaluation.evaluate import ExamResult, Mark

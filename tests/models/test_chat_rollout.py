@@ -23,6 +23,7 @@ from transformers import (
 from upturn.agents import Attempt, Job, Limits, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
 from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompts_of
 from upturn.agents.rendering import has_tokens_of
+from upturn.config import OptimiserSettings
 from upturn.environments.errands import compose
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.errands.tools import errands_tools
@@ -31,7 +32,6 @@ from upturn.loop.trainers.cycle_training import with_rows
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, Observation, Task, Trajectory
-from upturn.config import OptimiserSettings
 from upturn.training import policy_rows, supervised_rows
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer

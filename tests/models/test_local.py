@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from upturn.agents import Limits, fork_counts
+from upturn.config import OptimiserSettings
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import Fleet, Purpose
@@ -26,7 +27,6 @@ from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
 from upturn.models.local import find_folder, load_model
 from upturn.models.shipped import load_local, model_folder
 from upturn.records import Action, AgentVersion, Observation
-from upturn.config import OptimiserSettings
 from upturn.training import policy_rows
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer

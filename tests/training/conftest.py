@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from upturn.records import Observation, Origin, Task, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.config import OptimiserSettings
+from upturn.records import Observation, Origin, Task, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import ScoredGroup, ScoredTrajectory
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from upturn.errors import ConfigError
 from upturn.config import AdapterSettings
+from upturn.errors import ConfigError
 
 
 def test_a_rank_and_a_scale_that_are_none_are_refused_together() -> None:

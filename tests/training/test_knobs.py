@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from upturn.records import Task, Trajectory
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.advantages import AdvantageSettings
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.loss import TokenBatch
 from upturn.training.optimisation.batch import written_tokens

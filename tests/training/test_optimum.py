@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from upturn.records import Task, Trajectory
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training import ScoredGroup, ScoredTrajectory
+from upturn.training.algorithms.grpo import PRESETS, GrpoSettings, preset
 from upturn.training.algorithms.policy_gradient import PolicyGradient
-from upturn.training.algorithms.grpo import PRESETS, preset
 from upturn.training.loss import TokenBatch
 from upturn.training.optimisation.batch import written_tokens
 from upturn.training.row import FloatArray, TrainingRow

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from upturn.errors import ConfigError
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.advantages import AdvantageSettings
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
     KlSettings,

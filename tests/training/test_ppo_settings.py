@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from upturn.errors import ConfigError
-from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings
-from upturn.training.algorithms.ppo import CreditSettings, CriticSettings, PpoSettings
 from upturn.config import OptimiserSettings
+from upturn.errors import ConfigError
+from upturn.training.algorithms.ppo import CreditSettings, CriticSettings, PpoSettings
+from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "gamma": (lambda: CreditSettings(gamma=1.1), "credit.gamma must be in [0, 1], got 1.1"),

@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from upturn.records import PreferencePair, RatedTrajectory, Task, Trajectory
 from upturn.config import OptimiserSettings
+from upturn.records import PreferencePair, RatedTrajectory, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.algorithms.dpo import PairBatches
-from upturn.training.algorithms.kto import rated_steps
+from upturn.training.algorithms.kto import KtoSettings, rated_steps
 from upturn.training.data.pair_mining import pairs_of
 from upturn.training.data.pair_row import pair_rows, refer
 from upturn.training.optimisation.trainer import Trainer
-from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
 from upturn.training.stream import Minibatch
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from upturn.errors import ConfigError
-from upturn.training.algorithms.ppo import CriticSettings
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.dpo import DpoSettings
 from upturn.training.algorithms.kto import KtoSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.algorithms.ppo import CriticSettings
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
 
 

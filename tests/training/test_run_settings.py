@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from upturn.errors import ConfigError
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.dpo import DpoSettings
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.expert_iteration import ImitationSettings
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.kto import KtoSettings
+from upturn.training.algorithms.mixture import MixtureSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.ppo import PpoSettings
 from upturn.training.algorithms.sft import SftSettings
-from upturn.training.algorithms.mixture import MixtureSettings
 from upturn.training.runs.run_folder import RunPlan
 
 PLANNED: dict[str, Callable[..., object]] = {

@@ -14,11 +14,11 @@ import pytest
 from transformers import PreTrainedModel
 
 from upturn.agents import trajectory_id
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training import ScoredGroup, ScoredTrajectory, policy_rows
-from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.optimisation.batch import written_tokens
 from upturn.training.optimisation.mismatch import WrittenLogprobs, mismatch
@@ -26,7 +26,6 @@ from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import MismatchSettings
 from upturn.training.runs import read_curve
 from upturn.training.runs.run_folder import CURVE_FILE
-from upturn.config import OptimiserSettings
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]

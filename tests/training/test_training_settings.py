@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from upturn.errors import ConfigError
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.config import OptimiserSettings
+from upturn.errors import ConfigError
 from upturn.training.advantages import AdvantageSettings
+from upturn.training.algorithms.grpo import GrpoSettings
 
 
 def test_all_problems_are_listed_together() -> None:

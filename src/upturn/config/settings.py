@@ -130,7 +130,7 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 @cache
 def _adapter(kind: Hashable) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+    return TypeAdapter[Any](kind)  # type: ignore[arg-type]  # any type is one
 
 
 def with_defaults(
@@ -156,18 +156,19 @@ def with_defaults(
             under = dumped(default) if is_dataclass(default) else {}
             said = {} if value is True else value
             completed[each.name] = with_defaults(
-                inner, overlaid(overlaid(under, shared.get(inner, {})), said), shared
+                inner, overlaid(inner, overlaid(inner, under, shared.get(inner, {})), said), shared
             )
     return completed
 
 
-def overlaid(under: Raw, over: Raw) -> dict[str, Any]:
-    """Both, where tables are merged and anything else of ``over`` goes first."""
-    merged = dict(under)
+def overlaid(kind: type[Settings], under: Raw, over: Raw) -> dict[str, Any]:
+    """Both, where nested settings are merged and any other value of ``over`` goes first."""
+    merged, nested = dict(under), nested_settings(kind)
     for name, value in over.items():
-        below = merged.get(name)
-        is_table = isinstance(value, Mapping) and isinstance(below, Mapping)
-        merged[name] = overlaid(cast(Raw, below), value) if is_table else value
+        below, inner = merged.get(name), nested.get(name)
+        if inner is not None and isinstance(value, Mapping) and isinstance(below, Mapping):
+            value = overlaid(inner, below, value)  # noqa: PLW2901
+        merged[name] = value
     return merged
 
 

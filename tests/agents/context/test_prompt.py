@@ -21,6 +21,7 @@ from upturn.agents import (
     run_rollouts,
 )
 from upturn.agents.context import COMPACTED, Budget, parameters_of, prompts_of
+from upturn.config import OptimiserSettings
 from upturn.environments.environment import Info, Step
 from upturn.errors import ConfigError
 from upturn.models import Model, Renderer, ScriptedModel, Written, read_call
@@ -28,7 +29,6 @@ from upturn.models.engine import LocalEngine
 from upturn.models.local import LocalModel
 from upturn.models.shipped import load_local
 from upturn.records import Action, AgentVersion, JsonValue, Observation, Task, Trajectory, Turn
-from upturn.config import OptimiserSettings
 from upturn.training import policy_rows, supervised_rows
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer

@@ -16,6 +16,7 @@ from upturn.loop.demo.plan import BRIEF, PLANS, DemoPlan, Size, demo_config
 from upturn.loop.evaluation.evaluate import ExamResult, Mark
 from upturn.loop.run.context import Context
 from upturn.loop.run.preflight import check_names
+from upturn.training.algorithms.grpo import GrpoSettings
 
 SIZES: tuple[Size, ...] = get_args(Size)
 
@@ -29,7 +30,7 @@ def test_configuration_is_an_ordinary_valid_one(plan: DemoPlan, size: Size) -> N
     assert (config.run.seed, config.run.directory) == (5, "elsewhere")
     assert config.improved_agent is not None
     assert config.improved_agent.name == "nano"
-    assert config.grpo.families == tuple(plan.learned)
+    assert config.section(GrpoSettings).families == tuple(plan.learned)
     assert {agent.name for agent in config.agents} == {"nano", "rules", "wild"}
     assert config.tasks.families == tuple(plan.served)  # all are served, some are practised; empty = all there are
     assert set(plan.learned) < set(plan.served or kit.families)

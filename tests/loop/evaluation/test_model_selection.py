@@ -5,13 +5,14 @@ from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
-from upturn.config import AgentConfig, Config, GrpoConfig
+from upturn.config import AgentConfig, Config
 from upturn.loop.evaluation.model_selection import SELECTION_TASKS, watched, watcher
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import TaskSampler, Trainee
 from upturn.loop.run.context import open_run, version_of
 from upturn.loop.run.task_source import FEWEST_SET_ASIDE, FileKit, kit_of
 from upturn.records import Task, fields_json
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.evaluation_result import Assessment
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
@@ -19,7 +20,7 @@ NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 
 def test_practice_is_watched_on_tasks_with_an_interval_and_costs(desk: ModuleType, tmp_path: Path) -> None:
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
-    config = plain.model_copy(update={"agents": (NANO,)})
+    config = replace(plain, agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
         trainee = Trainee(context.fleet, version_of(NANO))
         found = watcher(context, trainee, "grpo")(0)
@@ -40,7 +41,7 @@ def test_the_watched_cost_is_the_mean_over_what_could_be_judged(desk: ModuleType
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64, "verifier": "toy_desk:costly_judge"}
     )
-    with desk.opened(tmp_path / "run", plain.model_copy(update={"agents": (NANO,)})) as context:
+    with desk.opened(tmp_path / "run", replace(plain, agents=(NANO,))) as context:
         found = watcher(context, Trainee(context.fleet, version_of(NANO)), "grpo")(0)
     assert isinstance(found, Assessment)
     third = SELECTION_TASKS // 3
@@ -60,8 +61,8 @@ def _on_file(desk: ModuleType, tmp_path: Path, **counts: int) -> Config:
     path = tmp_path / "tasks.jsonl"
     path.write_text("\n".join(map(fields_json, tasks)))
     plain: Config = desk.config(tasks={"file": str(path)}, environment={"max_turns": 1, "max_tokens": 64})
-    practice = GrpoConfig(iterations=1, tasks_per_iteration=2, attempts=2, evaluate_every=1)
-    return plain.model_copy(update={"agents": (NANO,), "grpo": practice})
+    practice = GrpoSettings(iterations=1, tasks_per_iteration=2, group_size=2, evaluate_every=1)
+    return plain.with_sections(practice, agents=(NANO,))
 
 
 class _Told(NoProgress):
@@ -111,7 +112,7 @@ def test_nothing_is_set_aside_where_nothing_is_trained_or_the_file_is_small(
     desk: ModuleType, tmp_path: Path
 ) -> None:
     config = _on_file(desk, tmp_path, sums=300)
-    idle = config.model_copy(update={"grpo": GrpoConfig(enabled=False)})
+    idle = config.with_sections(GrpoSettings(enabled=False))
     for each in (idle, _on_file(desk, tmp_path, sums=FEWEST_SET_ASIDE)):
         kit = kit_of(each)
         assert isinstance(kit, FileKit)

@@ -20,6 +20,7 @@ import torch
 from upturn.agents import Job, Limits, run_rollouts
 from upturn.agents.cluster import Finished, Lost, Work
 from upturn.agents.ray_workers import CrewSettings, RayCrew
+from upturn.config import AdapterSettings
 from upturn.environments import Environment
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ClusterError, ConfigError
@@ -29,7 +30,6 @@ from upturn.loop.rollouts.ray_rollouts import CrewFleet, OpenTrainee, TraineeWor
 from upturn.models.engine import weights_hash
 from upturn.models.shipped import load_local
 from upturn.records import AgentVersion, Task, Trajectory
-from upturn.config import AdapterSettings
 from upturn.training.advantage import ScoredGroup
 from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.weights import put_back

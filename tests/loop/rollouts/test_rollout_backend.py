@@ -1,5 +1,6 @@
 """Where a version in training is sampled from, by the configuration."""
 
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from upturn.config import AgentConfig, GrpoConfig
-from upturn.config.learning import RolloutConfig
+from upturn.config import AgentConfig
 from upturn.errors import ClusterError, ModelError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle
@@ -20,6 +20,7 @@ from upturn.loop.rollouts.rollout_backend import check_sampler, follow, sampling
 from upturn.loop.run.context import open_run, version_of
 from upturn.loop.trainers.train_command import teach
 from upturn.models.remote import RemoteSettings
+from upturn.training.algorithms.grpo import GrpoSettings
 
 NANO = version_of(AgentConfig(name="nano", kind="local_model", model="nano-errands"))
 SHORT = {"max_turns": 1, "max_tokens": 128}
@@ -50,10 +51,10 @@ def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serv
 ) -> None:
     monkeypatch.setattr("upturn.models.RemoteSettings", partial(RemoteSettings, retries=0))
     engine = RolloutConfig(place="engine", url=NOBODY, timeout_seconds=1.0)
-    practice = GrpoConfig(iterations=1, evaluate_every=1)
+    practice = GrpoSettings(iterations=1, evaluate_every=1)
     plain = desk.config(("solver",), environment=SHORT, tasks={"count": 4})
     update = {"agents": (AgentConfig(name="nano", kind="local_model", model="nano-errands"),), "rollouts": engine}
-    with desk.opened(tmp_path / "run", plain.model_copy(update={**update, "grpo": practice})) as context:
+    with desk.opened(tmp_path / "run", replace(plain, **{**update, "grpo": practice})) as context:
         with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed .* correct its URL"):
             teach(context, "grpo")
         with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed"):

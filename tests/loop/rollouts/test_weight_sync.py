@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from upturn.agents import Attempt, Job, ModelSession, Reply, Setting, run_rollouts
+from upturn.config import OptimiserSettings
 from upturn.environments import Info, Step
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.rollouts.weight_sync import EngineReceiver, Handover
@@ -20,14 +21,12 @@ from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
 from upturn.records import Action, Observation, Task, Trajectory, Turn
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
-from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.weights import copied, put_back, weight_tensors
 from upturn.training.optimisation.sampler_check import rescore
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.runs.model_folder import load_version
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
 
 SYMBOLS = (3, 4, 5, 6)
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
-from upturn.config import AgentConfig, ContextConfig, GrpoConfig, parse_config
+from upturn.config import AgentConfig, ContextConfig, parse_config
 from upturn.errors import ConfigError, JournalError, StoreBusyError
 from upturn.loop.cycle import serve
 from upturn.loop.progress import NoProgress
@@ -18,6 +19,7 @@ from upturn.loop.run.context import keep_agent_version, limits_of, open_run, pol
 from upturn.loop.run.preflight import check_names
 from upturn.pool import Pool
 from upturn.records import AgentVersion, Run, fields_json, from_fields
+from upturn.training.algorithms.grpo import GrpoSettings
 
 
 def test_everything_named_and_not_there_is_reported_together(desk: ModuleType, tmp_path: Path) -> None:
@@ -33,7 +35,7 @@ def test_everything_named_and_not_there_is_reported_together(desk: ModuleType, t
 def test_how_a_local_model_is_run_belongs_to_its_version() -> None:
     agent = AgentConfig(name="chat", kind="local_model", model="m", temperature=0.5)
     options = {"enable_thinking": False}
-    other = version_of(agent.model_copy(update={"template_options": options, "weights": "bfloat16"}))
+    other = version_of(replace(agent, template_options=options, weights="bfloat16"))
     assert version_of(agent).parameters == {"temperature": 0.5}
     assert other.parameters == {"temperature": 0.5, "template_options": options, "weights": "bfloat16"}
     assert from_fields(AgentVersion, fields_json(other)) == other
@@ -46,12 +48,10 @@ def test_level_that_leaves_no_family_is_refused(desk: ModuleType, tmp_path: Path
 
 
 def test_reward_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
-    practising = desk.config(rewards={"weights": {"success": 1.0, "beauty": 2.0}}).model_copy(
-        update={"grpo": GrpoConfig()}
-    )
+    practising = desk.config(rewards={"weights": {"success": 1.0, "beauty": 2.0}}).with_sections(GrpoSettings())
     with pytest.raises(ConfigError, match="names 'beauty', which desk/1 does not give; it gives: success, eff"):
         check_names(practising, desk.kit())
-    check_names(desk.config().model_copy(update={"grpo": GrpoConfig()}), desk.kit())  # the default weights
+    check_names(desk.config().with_sections(GrpoSettings()), desk.kit())  # the default weights
 
 
 def test_unknown_environment_is_reported_with_the_other_problems(desk: ModuleType, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_run_leaves_its_configuration_and_state(desk: ModuleType, tmp_path: Path
 
 def test_families_served_and_practised(desk: ModuleType, tmp_path: Path) -> None:
     plain = desk.config(tasks={"families": ["products", "sums"]})
-    config = plain.model_copy(update={"grpo": GrpoConfig(enabled=False, families=("sums",))})
+    config = plain.with_sections(GrpoSettings(enabled=False, families=("sums",)))
     with desk.opened(tmp_path, config) as context:
         assert context.families == ["products", "sums"]
         assert context.practised == ["sums"]

@@ -1,5 +1,6 @@
 """What a configuration names is looked up before any work, and everything that is missing is named at once."""
 
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -7,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from upturn.config import AgentConfig, Config, GrpoConfig, parse_config
-from upturn.config.learning import AdvantageConfig, AlgorithmConfig
+from upturn.config import AgentConfig, Config, parse_config
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError
 from upturn.loop.run.preflight import check_names
 from upturn.loop.run.task_source import kit_of
 from upturn.records import fields_json
+from upturn.training.algorithms.grpo import GrpoSettings
 
 NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
 
@@ -75,17 +76,15 @@ def test_file_without_tasks_to_practise_or_to_examine_is_refused(desk: ModuleTyp
     ]
     path.write_text("\n".join(fields_json(task) for task in tasks))
     plain = desk.config(("solver",), tasks={"file": str(path)})
-    trained = plain.model_copy(
-        update={"agents": (AgentConfig(**NANO),), "grpo": GrpoConfig(families=("products",))}
-    )
+    trained = plain.with_sections(GrpoSettings(families=("products",)), agents=(AgentConfig(**NANO),))
     assert problems_of(trained) == ("desk has no held-out task of the practised families: products",)
     check_names(plain, kit_of(plain))  # trains nothing, so it needs none
-    check_names(trained.model_copy(update={"grpo": GrpoConfig(families=("sums",))}), kit_of(plain))
+    check_names(trained.with_sections(GrpoSettings(families=("sums",))), kit_of(plain))
 
 
 def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: ModuleType) -> None:
-    config = desk.config().model_copy(update={"grpo": GrpoConfig()})
-    rewarding = config.model_copy(update={"rewards": config.rewards.model_copy(update={"weights": {"beauty": 1}})})
+    config = desk.config().with_sections(GrpoSettings())
+    rewarding = replace(config, rewards=replace(config.rewards, weights={"beauty": 1}))
 
     class Demanding:
         name = "demanding/1"
@@ -116,21 +115,21 @@ def test_the_offices_rubric_can_be_chosen_with_weights_for_its_components() -> N
 
 
 def test_a_budget_for_a_cost_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
-    own = GrpoConfig(advantage=AdvantageConfig(cost_budgets={"safety": 0.1}))
-    assert problems_of(desk.config().model_copy(update={"grpo": own})) == (
+    own = GrpoSettings(advantage=AdvantageSettings(cost_budgets={"safety": 0.1}))
+    assert problems_of(desk.config().with_sections(own)) == (
         "grpo.advantage.cost_budgets names 'safety', which desk/1 does not give; it gives: error",
     )
-    own = GrpoConfig(advantage=AdvantageConfig(cost_budgets={"error": 0.1}))
-    check_names(desk.config().model_copy(update={"grpo": own}), desk.kit())
+    own = GrpoSettings(advantage=AdvantageSettings(cost_budgets={"error": 0.1}))
+    check_names(desk.config().with_sections(own), desk.kit())
 
 
 def test_a_limit_on_a_cost_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
-    config = desk.config().model_copy(update={"grpo": GrpoConfig(preset="agent_recipe")})
+    config = desk.config().with_sections(GrpoSettings(preset="agent_recipe"))
     assert problems_of(config) == (
         "grpo.algorithm.cost_limits: safety = 0.02 could never bind: desk/1 gives no such cost; it gives: error. "
         "Let it give that, 0 included, or set other limits ({}: none)",
     )
     for limits in ({}, {"error": 0.5}):
-        own = GrpoConfig(preset="agent_recipe", algorithm=AlgorithmConfig(cost_limits=limits))
-        check_names(config.model_copy(update={"grpo": own}), desk.kit())
+        own = GrpoSettings(preset="agent_recipe", algorithm=AlgorithmConfig(cost_limits=limits))
+        check_names(config.with_sections(own), desk.kit())
     check_names(errands(grpo={"preset": "agent_recipe"}), ErrandsKit())

@@ -19,10 +19,10 @@ from upturn.errors import ConfigError, TrainingError
 from upturn.loop.rollouts.policy_worker import Trainee
 from upturn.loop.trainers import distributed_training as peer
 from upturn.loop.trainers.distributed_training import attend, jointly, leading, refuse_together
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
 from upturn.training.distributed.process_group import Limits, World
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.pair_settings import PairSettings
 
 OUTCOME = TrainingOutcome("finished", 2, 2, "final", 2, "ab", None, None)

@@ -25,8 +25,8 @@ from upturn.loop.trainers.rl_training import Course
 from upturn.loop.trainers.train_command import LESSONS, check, teach
 from upturn.pool import Pool
 from upturn.records import AgentVersion
-from upturn.training.algorithms.ppo import CriticSettings
 from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.ppo import CriticSettings
 
 NANO = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
 ROUNDS = {"iterations": 7, "learning_rate": 3e-3, "evaluate_every": 2, "patience": 3, "target_score": 0.5}

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from upturn.config import AgentConfig, Config, RoundsConfig
-from upturn.config.lesson import RftConfig
+from upturn.config import AgentConfig, Config, OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.loop.evaluation.model_selection import SELECTION_TASKS
 from upturn.loop.rollouts.policy_worker import Trainee
@@ -34,11 +33,14 @@ from upturn.loop.trainers.training_plan import (
 )
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
+from upturn.training.algorithms.ppo import PpoSettings
+from upturn.training.algorithms.rft import RftSettings
 from upturn.training.optimisation.memory_estimate import memory, shape_of
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.row import TrainingRow, supervised_rows
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
+from upturn.training.run_settings import IterationSettings
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 SHORT = {"max_turns": 1, "max_tokens": 128}
@@ -88,7 +90,7 @@ def test_epochs_are_counted_in_whole_batches() -> None:
 
 @pytest.mark.parametrize(("rounds", "every", "times"), [(6, 3, 3), (7, 3, 4), (5, 5, 2), (1, 1, 2)])
 def test_evaluations_are_before_when_due_and_at_the_end(rounds: int, every: int, times: int) -> None:
-    assert evaluations(RoundsConfig(iterations=rounds, evaluate_every=every)) == times
+    assert evaluations(IterationSettings(iterations=rounds, evaluate_every=every)) == times
 
 
 def test_a_plan_over_rows_counts_them_exactly(
@@ -119,7 +121,7 @@ def test_a_plan_over_rows_counts_them_exactly(
 
 
 def _with_optimiser(config: Config, **changed: object) -> Config:
-    return config.model_copy(update={"optimiser": config.optimiser.model_copy(update=changed)})
+    return replace(config, optimiser=replace(config.optimiser, **changed))
 
 
 def test_memory_follows_the_optimisers_settings(
@@ -143,7 +145,7 @@ def test_memory_follows_the_optimisers_settings(
 
 
 def _course(context: Context, **changed: object) -> Course:
-    course = Course("a title", context.config.ppo, {"sums": 1.0}, practice_of(context, "x", 4))
+    course = Course("a title", context.config.section(PpoSettings), {"sums": 1.0}, practice_of(context, "x", 4))
     return course._replace(**changed)  # type: ignore[arg-type]
 
 
@@ -254,8 +256,8 @@ def test_preference_rounds_hold_a_reference_or_a_critic(
     """A critic is asked about every row once, and trained."""
     monkeypatch.setattr("upturn.loop.trainers.training_plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 3.0, 12))
     with desk.opened(tmp_path, desk.config(("solver",), environment=SHORT, dpo_rounds=asked)) as context:
-        section, parent = context.config.dpo_rounds, version_of(NANO)
-        course = Course("t", section, {"sums": 1.0}, practice_of(context, "dpo-rounds", section.attempts))
+        section, parent = context.config.section(OnlineDpoSettings), version_of(NANO)
+        course = Course("t", section, {"sums": 1.0}, practice_of(context, "dpo-rounds", section.group_size))
         expected = practice_plan(context, parent, "dpo-rounds", course=course, held=held)
         assert dpo_rounds.plan(context, parent) == expected
 
@@ -272,13 +274,13 @@ def test_lessons_hold_what_they_hold(context: Context, monkeypatch: pytest.Monke
     """PPO a critic; reinforcement from examples all trials together, unwatched."""
     monkeypatch.setattr("upturn.loop.trainers.training_plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 3.0, 12))
     parent = version_of(NANO)
-    course = Course("t", context.config.ppo, {"sums": 1.0}, practice_of(context, "ppo", 8))
+    course = Course("t", context.config.section(PpoSettings), {"sums": 1.0}, practice_of(context, "ppo", 8))
     assert ppo.plan(context, parent) == practice_plan(context, parent, "ppo", course=course, held=Held(critics=1))
     found = rft.plan(context, parent)
-    section, trials = context.config.rft, 9
-    rows = section.iterations * section.tasks_per_iteration * section.attempts
+    section, trials = context.config.section(RftSettings), 9
+    rows = section.iterations * section.tasks_per_iteration * section.group_size
     exams = 1 + 9 + 1  # of the base, of each trial, and of the version that comes out
-    chance = 30 * section.attempts
+    chance = 30 * section.group_size
     assert (found.units, found.rows) == (trials * section.iterations, trials * rows)
     sampled = trials * rows + exams * HELDOUT + chance
     assert found.seconds == pytest.approx(sampled * 2.0 + trials * rows * 3.0 * (1 + 1 / BACKWARD))
@@ -289,10 +291,10 @@ def test_examples_without_a_random_control_measure_no_chance_and_a_second_base_i
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upturn.loop.trainers.training_plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 0.0, 12))
-    own = RftConfig(controls=(), seeds=2, second_base="elsewhere")
-    context.config = context.config.model_copy(update={"rft": own})
+    own = RftSettings(controls=(), seeds=2, second_base="elsewhere")
+    context.config = context.config.with_sections(own)
     found = rft.plan(context, version_of(NANO))
-    rows = own.iterations * own.tasks_per_iteration * own.attempts
+    rows = own.iterations * own.tasks_per_iteration * own.group_size
     assert found.seconds == pytest.approx((4 * rows + (2 + 4 + 1) * HELDOUT) * 2.0)
 
 

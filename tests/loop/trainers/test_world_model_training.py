@@ -45,7 +45,7 @@ ERRANDS = {
 }
 SHORT = WorldModelSettings(
     transitions_per_iteration=4,
-    attempts=2,
+    group_size=2,
     easy=None,
     warm_up=SftSettings(epochs=1),
     practice=GrpoSettings(iterations=2, objective=ObjectiveSettings(kl=KlSettings(0.01)), evaluate_every=2),

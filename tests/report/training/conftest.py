@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from upturn.config import CurriculumSettings
 from upturn.records import Observation, Task, Trajectory
 from upturn.report.training import TrainingReport
 from upturn.training import TrainingOutcome
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
-from upturn.config import CurriculumSettings
 from upturn.training.data.curriculum import Curriculum
 from upturn.training.runs.curve import Curve, CurvePoint
 from upturn.training.runs.run_folder import CURVE_FILE, RunDescription, RunPlan, write_description, write_outcome

@@ -10,7 +10,6 @@ import torch
 
 from upturn.errors import ConfigError
 from upturn.records import Task, Trajectory
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.advantages import (
     AdvantageSettings,
@@ -19,6 +18,7 @@ from upturn.training.advantages import (
     LagrangianSettings,
     Multipliers,
 )
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.policy_gradient import PolicyGradient
 
 Make = Callable[..., Trajectory]

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Trajectory
-from upturn.config import OptimiserSettings
-from upturn.training.algorithms.dpo import PairBatches, run_dpo
+from upturn.training.algorithms.dpo import DpoSettings, PairBatches, run_dpo
 from upturn.training.data.pair_row import PairRows, pair_rows, refer
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
-from upturn.training.algorithms.dpo import DpoSettings
 from upturn.training.pair_settings import PairObjectiveSettings
 from upturn.training.runs import read_curve
 from upturn.training.runs.curve import CurvePoint

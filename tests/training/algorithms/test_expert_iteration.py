@@ -11,22 +11,20 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from upturn.agents.hint import Hint
+from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError, TrainingError
 from upturn.models.engine import weights_hash
 from upturn.records import Observation, Task, Trajectory
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup, ScoredTrajectory, supervised_rows
-from upturn.training.algorithms.sft import SftSettings
-from upturn.training.algorithms.expert_iteration import run_imitation
-from upturn.training.algorithms.sft import run_sft
+from upturn.training.algorithms.expert_iteration import IMITATIONS, ImitationSettings, imitation, run_imitation
+from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.data.hinted_groups import HintedGroup
 from upturn.training.distributed.weights import copied, put_back, weight_tensors
-from upturn.training.algorithms.expert_iteration import IMITATIONS, ImitationSettings, imitation
-from upturn.training.selection_settings import SecondSettings, SelectionSettings
 from upturn.training.runs import read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import UNREPEATED, metric_of
 from upturn.training.runs.run_folder import CURVE_FILE
+from upturn.training.selection_settings import SecondSettings, SelectionSettings
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]
@@ -40,7 +38,7 @@ HELP = SecondSettings("rationalisation")
 def test_iterated_training_on_successes_learns_to_copy(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     task = copy_task(tiny_model(), attempts=24)
     before = task.score(0)
-    plan = replace(imitation("iterated"), rounds=20, epochs=6, optimiser=FAST, target_score=0.95)
+    plan = replace(imitation("iterated"), iterations=20, epochs=6, optimiser=FAST, target_score=0.95)
     outcome = run_imitation(task.model, task.collect, plan, seed=0, run_dir=tmp_path, evaluate=task.score)
     assert before < 0.15
     assert outcome.stopped == "target"
@@ -167,7 +165,7 @@ def riddles(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> Callabl
     return make
 
 
-STAR = replace(imitation("star"), rounds=3, epochs=80, optimiser=FAST, target_score=0.95)
+STAR = replace(imitation("star"), iterations=3, epochs=80, optimiser=FAST, target_score=0.95)
 
 
 def test_answers_that_are_never_found_are_learned_from_hints(
@@ -198,7 +196,7 @@ def test_answers_that_are_never_found_are_learned_from_hints(
 def test_without_hints_the_same_riddles_teach_nothing(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
     task = riddles()
     before = weights_hash(task.model)
-    plan = replace(PLAIN, rounds=2)
+    plan = replace(PLAIN, iterations=2)
     for _ in range(2):  # asked again, the answer is the same
         with pytest.raises(
             TrainingError, match=r"none of 2 rounds had an attempt that earned selection.threshold=0.8"
@@ -238,7 +236,7 @@ def test_a_round_that_restarts_trains_the_first_weights_and_samples_with_the_las
         seen.append(weights_hash(model))
         return batches[iteration]
 
-    plan = replace(PLAIN, rounds=2, restart=True, epochs=3, optimiser=replace(FAST, warmup_steps=2), decay="linear")
+    plan = replace(PLAIN, iterations=2, restart=True, epochs=3, optimiser=replace(FAST, warmup_steps=2), decay="linear")
     run_imitation(model, collect, plan, seed=0, run_dir=tmp_path / "two")
     alone = tiny_model()
     assert seen[0] == weights_hash(alone)
@@ -275,7 +273,7 @@ def test_a_round_without_success_changes_nothing_and_the_next_goes_on(
         return [[good], [bad], [good]][iteration]
 
     outcome = run_imitation(
-        model, collect, replace(PLAIN, rounds=3, restart=True, epochs=2), seed=0, run_dir=tmp_path
+        model, collect, replace(PLAIN, iterations=3, restart=True, epochs=2), seed=0, run_dir=tmp_path
     )
     assert outcome.steps == 4
     assert seen[0] != seen[1] == seen[2]
@@ -291,7 +289,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     riddles: Callable[[], Riddles], tmp_path: Path, restart: bool
 ) -> None:
     plan = ImitationSettings(
-        rounds=3,
+        iterations=3,
         restart=restart,
         second=HELP,
         epochs=2,
@@ -329,7 +327,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
 
 def test_every_metric_is_explained(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
     task = riddles()
-    plan = replace(PLAIN, rounds=1, second=HELP, epochs=1)
+    plan = replace(PLAIN, iterations=1, second=HELP, epochs=1)
     run_imitation(task.model, task.collect, plan, seed=0, run_dir=tmp_path / "x", second=task.second)
     names = {name for point in read_curve(tmp_path / "x" / CURVE_FILE) for name in point.metrics}
     assert {"kept", "failed", "rationalised", "leaked", "duplicates", "unscorable", "kept_length"} < names
@@ -339,7 +337,7 @@ def test_every_metric_is_explained(riddles: Callable[[], Riddles], tmp_path: Pat
 def test_learning_rates_rise_and_fall_within_each_round(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    plan = replace(PLAIN, rounds=2, epochs=3, optimiser=replace(FAST, warmup_steps=0), decay="linear")
+    plan = replace(PLAIN, iterations=2, epochs=3, optimiser=replace(FAST, warmup_steps=0), decay="linear")
     points: list[CurvePoint] = []
     run_imitation(
         tiny_model(),
@@ -374,7 +372,7 @@ def test_every_knob_of_a_round_changes_what_is_learned(
 
     found = []
     for name, plan in (
-        ("a", replace(PLAIN, rounds=2, epochs=2)),
+        ("a", replace(PLAIN, iterations=2, epochs=2)),
         ("b", replace(PLAIN, **{"rounds": 2, "epochs": 2} | changes)),
     ):
         model = tiny_model()
@@ -407,8 +405,8 @@ def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tm
 
 
 def test_settings_without_effect_are_refused() -> None:
-    with pytest.raises(ConfigError, match="restart would do nothing with rounds=1"):
-        ImitationSettings(rounds=1, restart=True)
+    with pytest.raises(ConfigError, match="restart would do nothing with iterations=1"):
+        ImitationSettings(iterations=1, restart=True)
     with pytest.raises(ConfigError) as caught:
         ImitationSettings(0, epochs=0, batch_rows=0, evaluate_every=0, patience=0, checkpoint_every=0)
     assert len(caught.value.problems) == 6
@@ -422,7 +420,7 @@ def test_settings_without_effect_are_refused() -> None:
 
 def test_the_named_ways_differ_in_what_makes_them() -> None:
     ways = {
-        name: (each.settings.rounds > 1, each.settings.restart, each.settings.second and each.settings.second.kind)
+        name: (each.settings.iterations > 1, each.settings.restart, each.settings.second and each.settings.second.kind)
         for name, each in IMITATIONS.items()
     }
     assert ways == {

@@ -10,14 +10,13 @@ import torch
 from transformers import PreTrainedModel
 
 from upturn.agents.context import COMPACTED
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.advantage import Advantage
 from upturn.training.advantages import AdvantageSettings, GroupRelative, TurnRelative
-from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.outcome import TrainingOutcome

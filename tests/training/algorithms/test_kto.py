@@ -11,13 +11,12 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import RatedTrajectory, Trajectory
-from upturn.config import OptimiserSettings
 from upturn.training import TrainingRow
-from upturn.training.algorithms.kto import RatedBatches, mismatched, run_kto
+from upturn.training.algorithms.kto import KtoSettings, RatedBatches, mismatched, run_kto
 from upturn.training.distributed.weights import weight_tensors
-from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.row import FloatArray, turn_rows
 from upturn.training.runs import read_curve
 from upturn.training.runs.curve import CurvePoint

@@ -10,14 +10,12 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import Task, Trajectory
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredTrajectory
-from upturn.training.algorithms.grpo import run_grpo
-from upturn.training.algorithms.offline import StoredCollect, run_offline
-from upturn.training.algorithms.offline import OfflineSettings
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+from upturn.training.algorithms.offline import OfflineSettings, StoredCollect, run_offline
 from upturn.training.data.usability import Freshness
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.policy_settings import DynamicSamplingSettings, MismatchSettings

@@ -10,9 +10,9 @@ import torch
 
 from upturn.errors import TrainingError
 from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.advantages import AdvantageSettings, GroupRelative
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.loss import TokenBatch
 from upturn.training.optimisation.batch import written_tokens

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
-from upturn.config import OptimiserSettings
-from upturn.training.algorithms.sft import SftSettings
 from upturn.training import TrainingRow, supervised_rows
-from upturn.training.algorithms.sft import SupervisedSteps, epoch_order, held_out_loss, run_sft
+from upturn.training.algorithms.sft import SftSettings, SupervisedSteps, epoch_order, held_out_loss, run_sft
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.runs import read_curve

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from transformers import PreTrainedModel
+from upturn.training.algorithms.small_data import SMALL_DATA
 
-from upturn.rewards.acceptance import random_acceptance
 from upturn.config import OptimiserSettings
+from upturn.rewards.acceptance import random_acceptance
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.grpo import run_grpo
-from upturn.training.algorithms.small_data import SMALL_DATA
 from upturn.training.policy_settings import KlSettings
 
 

@@ -12,17 +12,16 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
-from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.weights import put_back, weight_tensors
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.runs.curve import read_curve
 from upturn.training.runs.run_folder import CURVE_FILE
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
 
 Model = Callable[..., PreTrainedModel]
 Toy = Callable[..., Any]

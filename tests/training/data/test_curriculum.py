@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from upturn.config import CurriculumSettings, GateSettings, LevelSettings
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import Observation, Task, Trajectory
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
-from upturn.config import CurriculumSettings, GateSettings, LevelSettings
 from upturn.training.data.curriculum import Curriculum
 
 POOLS = {"d": 3, "a": 1, "c": 2, "b": 1}

@@ -9,12 +9,10 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from upturn.config import CurriculumSettings, GateSettings, OptimiserSettings
 from upturn.errors import TrainingError
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup
-from upturn.training.algorithms.grpo import run_grpo
-from upturn.config import CurriculumSettings, GateSettings
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.data.curriculum import Curriculum, Portion
 from upturn.training.data.curriculum_collect import CurriculumCollect, Sample
 from upturn.training.distributed.weights import weight_tensors

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from upturn.config import Packing
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Trajectory
 from upturn.training.data.pair_row import pair_rows, refer
 from upturn.training.optimisation.batch import micro_batches, written_tokens
 from upturn.training.pair_settings import PairObjectiveSettings
-from upturn.config import Packing
 
 Make = Callable[..., Trajectory]
 PLAIN = PairObjectiveSettings()

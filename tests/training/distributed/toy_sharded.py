@@ -18,20 +18,18 @@ import torch
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
+from upturn.config import AdapterSettings, OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.records.preference import PreferencePair
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup, ScoredTrajectory, TrainingRow
-from upturn.training.algorithms.sft import SftSettings
-from upturn.config import AdapterSettings
-from upturn.training.algorithms.dpo import run_dpo
-from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.dpo import DpoSettings, run_dpo
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.online_dpo.run import run_online_dpo
+from upturn.training.algorithms.ppo import CreditSettings, CriticSettings, PpoSettings
 from upturn.training.algorithms.ppo.run import run_ppo
-from upturn.training.algorithms.sft import run_sft
+from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.process_group import (
     World,
@@ -48,10 +46,8 @@ from upturn.training.optimisation.adapter import adapt
 from upturn.training.optimisation.critic import value_model
 from upturn.training.optimisation.full_weights import WholeCopy
 from upturn.training.optimisation.trainer import Trainer
-from upturn.training.algorithms.ppo import CreditSettings, CriticSettings, PpoSettings
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
-from upturn.training.algorithms.dpo import DpoSettings
 from upturn.training.pair_settings import PairSettings
+from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.runs.model_folder import save_version
 
 SEED = 5
@@ -238,7 +234,7 @@ def dpo_rounds(folder: Path, world: World | None) -> PreTrainedModel:
         trained,
         shared(lambda index: [in_two_turns(each) for each in task.collect(index)], world, whole.refresh),
         OnlineDpoSettings(
-            rounds=3,
+            iterations=3,
             pairs=PairSettings(by="turn", monte_carlo_share=0.5, gamma=0.9),
             critic=CriticSettings(learning_rate=1e-3),
             reference="initial",

@@ -9,14 +9,12 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from upturn.config import AdapterSettings, OptimiserSettings
 from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import weights_hash
 from upturn.records import Trajectory
-from upturn.config import OptimiserSettings
-from upturn.training.algorithms.sft import SftSettings
 from upturn.training import supervised_rows
-from upturn.config import AdapterSettings
-from upturn.training.algorithms.sft import run_sft
+from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.adapter import adapt, merged, save_adapter
 from upturn.training.runs.curve import CurvePoint

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from upturn.config import Packing
 from upturn.training import TrainingRow
 from upturn.training.optimisation.batch import micro_batches, written_tokens
 from upturn.training.optimisation.tree import MIN_SHARED
-from upturn.config import Packing
 
 QUICK = settings(max_examples=100, deadline=None)
 

@@ -9,15 +9,14 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings, Packing
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
-from upturn.config import OptimiserSettings
 from upturn.training import TrainingRow, policy_rows
 from upturn.training.distributed.process_group import World
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.losses.value import SquaredError
 from upturn.training.optimisation.critic import Critic, value_model
-from upturn.config import Packing
 from upturn.training.stream import Stream
 
 Model = Callable[..., PreTrainedModel]

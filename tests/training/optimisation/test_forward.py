@@ -25,15 +25,14 @@ from transformers import (
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from upturn.config import OptimiserSettings, Packing
 from upturn.errors import TrainingError
-from upturn.config import OptimiserSettings
 from upturn.training import TrainingRow
 from upturn.training.losses import ClippedPolicy
 from upturn.training.optimisation.batch import micro_batches
 from upturn.training.optimisation.forward import ATTENTION, backends
 from upturn.training.optimisation.trainer import StepMetrics, Trainer
 from upturn.training.optimisation.tree_attention import Backend
-from upturn.config import Packing
 from upturn.training.stream import Stream
 
 STILL = OptimiserSettings(learning_rate=1e-30, max_grad_norm=1e30)

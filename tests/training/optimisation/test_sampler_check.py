@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import Trajectory
 from upturn.training.optimisation.sampler_check import Rescored, RescoringSettings, rescore
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.row import FloatArray, TrainingRow
-from upturn.config import OptimiserSettings
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import TokenRow, Trajectory, WrittenSpan
-from upturn.config import OptimiserSettings
 from upturn.training import TrainingRow, policy_rows, supervised_rows
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.losses import ClippedPolicy, CrossEntropy

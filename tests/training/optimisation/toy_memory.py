@@ -8,8 +8,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.memory import peak_bytes, reset_peak, resident_bytes
-from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.config import OptimiserSettings
+from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.memory_estimate import memory, shape_of
 from upturn.training.optimisation.trainer import Trainer

@@ -8,11 +8,9 @@ import pytest
 from transformers import PreTrainedModel
 
 from upturn.records import Trajectory
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.algorithms.sft import SftSettings
 from upturn.training import supervised_rows
-from upturn.training.algorithms.grpo import run_grpo
-from upturn.training.algorithms.sft import run_sft
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.evaluation_result import Assessment
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.runs import read_curve

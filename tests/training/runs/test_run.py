@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
-from upturn.config import OptimiserSettings
 from upturn.training import TrainingOutcome, supervised_rows
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.evaluation_result import Assessment, Evaluate

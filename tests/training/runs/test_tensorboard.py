@@ -10,9 +10,8 @@ import pytest
 from transformers import PreTrainedModel
 
 from upturn.records import Trajectory
-from upturn.training.algorithms.sft import SftSettings
 from upturn.training import supervised_rows
-from upturn.training.algorithms.sft import run_sft
+from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.runs import read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import group_of

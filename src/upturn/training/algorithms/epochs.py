@@ -11,6 +11,7 @@ from upturn.errors import TrainingError
 from upturn.training.algorithms.sft import epoch_order
 from upturn.training.optimisation import Trainer, schedule
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.run_settings import EpochSettings
 from upturn.training.runs import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
 from upturn.training.stream import Unit
 

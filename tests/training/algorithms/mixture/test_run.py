@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import PreferencePair, Trajectory
 from upturn.records.preference import RatedTrajectory
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
 from upturn.training import TrainingRow, supervised_rows
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.algorithms.mixture.parts import policy_part, preference_part, rating_part, supervised_part
 from upturn.training.algorithms.mixture.run import Mixture, Part, run_mixture
 from upturn.training.algorithms.mixture.settings import MixtureSettings
@@ -24,8 +26,6 @@ from upturn.training.distributed.weights import weight_tensors
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
-from upturn.training.algorithms.dpo import DpoSettings
-from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.runs import read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import UNREPEATED, metric_of
@@ -35,7 +35,7 @@ from upturn.training.stream import Minibatch, State, Stream, Unit
 Make = Callable[..., Trajectory]
 Model = Callable[..., PreTrainedModel]
 Toy = Callable[..., Any]
-PLAIN = MixtureSettings(units=4, evaluate_every=None, keep="final")
+PLAIN = MixtureSettings(iterations=4, evaluate_every=None, keep="final")
 
 
 class Steps:
@@ -257,7 +257,7 @@ def test_each_part_teaches_what_it_knows(
         policy_part(tried.collect, GrpoSettings(minibatches=1)),
     ]
     settings = MixtureSettings(
-        units=60, optimiser=OptimiserSettings(learning_rate=1e-2), evaluate_every=10, target_score=0.97
+        iterations=60, optimiser=OptimiserSettings(learning_rate=1e-2), evaluate_every=10, target_score=0.97
     )
     before = all_symbols.score(0)
     outcome = run_mixture(model, parts, settings, seed=0, run_dir=tmp_path, evaluate=all_symbols.score)
@@ -287,7 +287,7 @@ def test_each_part_teaches_what_it_knows(
             lambda: preference_part([], DpoSettings(epochs=2, keep="best", evaluate_every=1)),
             "epochs, evaluate_every, keep would do nothing here",
         ),
-        (lambda: MixtureSettings(units=0), "units must be at least 1, got 0"),
+        (lambda: MixtureSettings(iterations=0), "units must be at least 1, got 0"),
     ],
 )
 def test_settings_that_do_nothing_are_refused(make: Callable[[], object], sentence: str) -> None:

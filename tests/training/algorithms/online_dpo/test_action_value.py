@@ -11,16 +11,16 @@ from transformers import PreTrainedModel
 
 from benchmarks.algorithms.player import Player, toy_model
 from benchmarks.algorithms.toy import key_door
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Task, Trajectory
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup, ScoredTrajectory
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.online_dpo.action_value import ActionCritic
 from upturn.training.algorithms.online_dpo.run import PreferenceRounds, run_online_dpo
+from upturn.training.algorithms.ppo import CriticSettings
 from upturn.training.data.pair_mining import pairs_of
 from upturn.training.optimisation.critic import value_model
-from upturn.training.algorithms.ppo import CriticSettings
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.pair_settings import PairSettings
 from upturn.training.runs import read_curve
 from upturn.training.runs.metric import metric_of
@@ -30,7 +30,7 @@ Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]
 LEFT, RIGHT, UP = 11, 12, 13
 MIXED = PairSettings(by="turn", monte_carlo_share=0.25, gamma=0.5)
-SETTINGS = OnlineDpoSettings(rounds=30, pairs=MIXED, evaluate_every=None, keep="final", critic=CriticSettings())
+SETTINGS = OnlineDpoSettings(iterations=30, pairs=MIXED, evaluate_every=None, keep="final", critic=CriticSettings())
 
 
 class Walk(NamedTuple):
@@ -157,7 +157,7 @@ def test_key_and_door_are_found_by_single_actions_and_a_critic(tmp_path: Path) -
     toy = key_door(2)
     player = Player(toy, toy_model(toy, 0), attempts=16, seed=0)
     settings = OnlineDpoSettings(
-        rounds=100,
+        iterations=100,
         batch_pairs=16,
         pairs=PairSettings(by="turn", monte_carlo_share=0.5, min_margin=0.05),
         critic=CriticSettings(learning_rate=6e-3, minibatches=1, passes=1, alone_iterations=3),

@@ -10,15 +10,15 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Task, Trajectory
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup, ScoredTrajectory
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.online_dpo.run import PreferenceRounds, run_online_dpo
+from upturn.training.algorithms.ppo import CriticSettings
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.critic import value_model
-from upturn.training.algorithms.ppo import CriticSettings
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
 from upturn.training.runs import read_curve
 from upturn.training.runs.metric import UNREPEATED, metric_of
@@ -30,7 +30,7 @@ Toy = Callable[..., Any]
 """``CopyTask`` of conftest."""
 TURN = PairSettings(by="turn")
 MIXED = PairSettings(by="turn", monte_carlo_share=0.5)
-PLAIN = OnlineDpoSettings(rounds=3, evaluate_every=None, keep="final")
+PLAIN = OnlineDpoSettings(iterations=3, evaluate_every=None, keep="final")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_copying_is_learned_to_95_percent(
     task = copy_task(tiny_model())
     assert task.score(0) < 0.15
     settings = OnlineDpoSettings(
-        rounds=120,
+        iterations=120,
         pairs=pairs,
         reference=reference,  # type: ignore[arg-type]
         optimiser=OptimiserSettings(learning_rate=5e-3),
@@ -122,7 +122,7 @@ def test_the_reference_of_a_round_is_what_it_began_with_or_what_the_run_did(
         task = copy_task(tiny_model())
         settings = replace(
             PLAIN,
-            rounds=2,
+            iterations=2,
             reference=reference,
             pairs=TURN,
             batch_pairs=10_000,
@@ -158,7 +158,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     critic: CriticSettings | None,
 ) -> None:
     settings = OnlineDpoSettings(
-        rounds=4,
+        iterations=4,
         pairs=pairs,
         critic=critic,
         epochs=2,
@@ -217,7 +217,7 @@ def test_a_critic_decides_where_it_alone_is_asked_and_belongs_to_the_run(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     groups = [_group(make_trajectory, [0.0, 1.0])]
-    settings = replace(PLAIN, rounds=1, pairs=PairSettings(by="turn", monte_carlo_share=0.0))
+    settings = replace(PLAIN, iterations=1, pairs=PairSettings(by="turn", monte_carlo_share=0.0))
     rounds = PreferenceRounds(lambda _: groups, settings, 0, critic=_Critic(1.0))
     ((stream,),) = rounds.unit(0).minibatches
     assert {row.pair for row in stream.rows} == {"task/0@0 > task/1@0"}
@@ -235,7 +235,7 @@ def test_a_value_model_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     task, network = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
-    settings = replace(PLAIN, rounds=2, pairs=MIXED, critic=CriticSettings(learning_rate=1e-2))
+    settings = replace(PLAIN, iterations=2, pairs=MIXED, critic=CriticSettings(learning_rate=1e-2))
     for name in ("first", "second"):
         before = copied(weight_tensors(network))
         run_online_dpo(task.model, task.collect, settings, seed=0, run_dir=tmp_path / name, critic=network)

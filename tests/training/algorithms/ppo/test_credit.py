@@ -8,9 +8,9 @@ import pytest
 
 from upturn.records import Trajectory
 from upturn.training import policy_rows
+from upturn.training.algorithms.ppo import CreditSettings
 from upturn.training.algorithms.ppo.credit import Credited, credit_metrics, credited, weighted_rows
 from upturn.training.algorithms.ppo.credit_units import rollout_steps
-from upturn.training.algorithms.ppo import CreditSettings
 
 Make = Callable[..., Trajectory]
 THREE = ((0, 1, 3), (1, 4, 5), (2, 7, 9))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import policy_rows
+from upturn.training.algorithms.ppo import CreditSettings, StepKind
 from upturn.training.algorithms.ppo.credit import credited
 from upturn.training.algorithms.ppo.credit_units import RolloutSteps, rollout_steps
 from upturn.training.algorithms.ppo.gae import generalised_advantages
-from upturn.training.algorithms.ppo import CreditSettings, StepKind
 
 Make = Callable[..., Trajectory]
 SPANS = ((0, 2, 4), (1, 6, 7), (2, 9, 12))

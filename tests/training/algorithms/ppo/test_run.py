@@ -9,19 +9,19 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
-from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.algorithms.policy_gradient import PolicyGradient
+from upturn.training.algorithms.ppo import CreditSettings, CriticSettings, PpoSettings, StepKind
 from upturn.training.algorithms.ppo.run import ProximalPolicy, run_ppo
 from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.critic import Critic, value_model
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
-from upturn.training.algorithms.ppo import CreditSettings, CriticSettings, PpoSettings, StepKind
 from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.runs import read_curve
 from upturn.training.runs.metric import UNREPEATED, metric_of

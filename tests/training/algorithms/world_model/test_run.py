@@ -11,16 +11,15 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel
 
+from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError, TrainingError
 from upturn.models import SPECIAL_TOKENS, CompactRenderer, Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
 from upturn.models.observation import RenderedObservations
 from upturn.records import Action, Observation, TokenRow, Trajectory, Turn, WrittenSpan
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.config import OptimiserSettings
-from upturn.training.algorithms.sft import SftSettings
 from upturn.training.advantages import AdvantageSettings
-from upturn.training.algorithms.sft import held_out_loss, run_sft
+from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.sft import SftSettings, held_out_loss, run_sft
 from upturn.training.algorithms.world_model.prediction import (
     Foresight,
     Predictor,
@@ -52,7 +51,7 @@ PRACTICE = GrpoSettings(
     keep="final",
     checkpoint_every=100,
 )
-SETTINGS = WorldModelSettings(transitions_per_iteration=4, attempts=16, practice=PRACTICE)
+SETTINGS = WorldModelSettings(transitions_per_iteration=4, group_size=16, practice=PRACTICE)
 Model = Callable[..., PreTrainedModel]
 
 
@@ -263,7 +262,7 @@ def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
 
 def test_what_the_model_knows_already_is_left_out() -> None:
     predictor, world = Predictor(_Says("red"), _observations()), _world()
-    left = unknown(predictor, world, 0.9, EasySettings(rate=1.0, attempts=3))
+    left = unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
     assert [each.text for each in left] == ["jet", "done", "done", "sky", "done", "tan", "done"]
     with pytest.raises(TrainingError, match="predicts all 1 transitions right in at least 50% of 3 predictions"):
         unknown(predictor, [each for each in world if each.text == "red"], 0.9, EasySettings(0.5, 3))
@@ -275,7 +274,7 @@ class _InterruptedError(Exception):
 
 EVERYTHING = WorldModelSettings(
     transitions_per_iteration=3,
-    attempts=4,
+    group_size=4,
     common_ratio=None,
     warm_up=SftSettings(epochs=2, batch_rows=3),
     practice=GrpoSettings(
@@ -431,4 +430,4 @@ def test_easy_settings_are_checked_together() -> None:
     with pytest.raises(
         ConfigError, match=r"(?s)easy\.rate must be in \(0, 1\], got 0.*easy\.attempts must be at least 1"
     ):
-        EasySettings(rate=0, attempts=0)
+        EasySettings(rate=0, group_size=0)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from upturn.config import EnvironmentConfig, Raw, made_from, overlaid, settings, useless
+from upturn.config import EnvironmentConfig, Raw, dumped, made_from, overlaid, settings, useless
 from upturn.errors import ConfigError
 from upturn.training.algorithms.grpo.presets import PRESETS
 from upturn.training.policy_settings import DynamicSamplingSettings, PolicyGradientSettings, is_ratio_one
@@ -77,14 +77,10 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
         name = raw.get("preset")
         said = _table(raw, "objective")
         base = PRESETS[name].values if isinstance(name, str) and name in PRESETS else {}
-        merged = overlaid(base, raw)
+        merged = overlaid(cls, base, raw)
         objective = dict(_table(merged, "objective"))
         if objective.get("aggregation") == "constant":
-            limits = {
-                "max_turns": EnvironmentConfig().max_turns,
-                "max_action_tokens": EnvironmentConfig().max_action_tokens,
-            }
-            limits = overlaid(limits, _table(whole, "environment"))
+            limits = dumped(EnvironmentConfig()) | dict(_table(whole, "environment"))
             turns, tokens = limits["max_turns"], limits["max_action_tokens"]
             if said.get("constant_tokens") is None and isinstance(turns, int) and isinstance(tokens, int):
                 objective["constant_tokens"] = turns * tokens

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from transformers import PreTrainedModel
 
-from upturn.errors import ConfigError
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.config import OptimiserSettings
+from upturn.errors import ConfigError
 from upturn.training.advantages import AdvantageSettings
-from upturn.training.algorithms.grpo import run_grpo
-from upturn.training.algorithms.grpo import PRESETS, preset
+from upturn.training.algorithms.grpo import PRESETS, GrpoSettings, preset, run_grpo
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
 from upturn.training.runs import read_curve
 from upturn.training.runs.run import CURVE_FILE
