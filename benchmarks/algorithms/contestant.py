@@ -25,7 +25,6 @@ from benchmarks.algorithms.contest import (
 from benchmarks.algorithms.foresight import learn_world_model, teach_guessing
 from upturn.config import OptimiserSettings
 from upturn.training.advantages import AdvantageSettings
-from upturn.training.algorithms import SMALL_DATA
 from upturn.training.algorithms.dpo import DpoSettings
 from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation
 from upturn.training.algorithms.grpo import GrpoSettings
@@ -34,6 +33,7 @@ from upturn.training.algorithms.mixture import MixtureSettings
 from upturn.training.algorithms.offline import CORRECTION, OfflineSettings
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
+from upturn.training.algorithms.rft import RftSettings
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model import WorldModelSettings
 from upturn.training.selection_settings import SelectionSettings
@@ -57,10 +57,11 @@ def _imitation(name: str, *, rounds: int, epochs: int) -> ImitationSettings:
     """The named way; only full success is a success here."""
     return replace(
         imitation(name),
-        rounds=rounds,
+        iterations=rounds,
         selection=SelectionSettings(threshold=1.0, top=4),
         epochs=epochs,
         optimiser=RATE,
+        decay="none",
         target_score=ENOUGH,
     )
 
@@ -92,7 +93,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
     "dpo_rounds": Contestant(
         OnlineDpoSettings(iterations=_ROUNDS, batch_pairs=8, optimiser=RATE, evaluate_every=5, target_score=ENOUGH),
         learn_dpo_rounds,
-        ("rounds",),
+        ("iterations",),
     ),
     "kto": Contestant(
         KtoSettings(
@@ -109,30 +110,36 @@ CONTESTANTS: Mapping[str, Contestant] = {
     "rejection": Contestant(
         _imitation("rejection", rounds=1, epochs=_ROUNDS), learn_imitation, ("epochs",), attempts=_MANY
     ),
-    "iterated": Contestant(_imitation("iterated", rounds=60, epochs=8), learn_imitation, ("rounds", "epochs")),
+    "iterated": Contestant(_imitation("iterated", rounds=60, epochs=8), learn_imitation, ("iterations", "epochs")),
     "star": Contestant(
         _imitation("star", rounds=20, epochs=_ROUNDS),
         learn_imitation,
-        ("rounds", "epochs"),
+        ("iterations", "epochs"),
         attempts=_FEW,
         lesson=Lesson(_LESSON, teach_copying),
     ),
     "self_repair": Contestant(
-        _imitation("self_repair", rounds=20, epochs=_ROUNDS), learn_imitation, ("rounds", "epochs"), attempts=192
+        _imitation("self_repair", rounds=20, epochs=_ROUNDS),
+        learn_imitation,
+        ("iterations", "epochs"),
+        attempts=192,
     ),
     "offline": Contestant(
-        OfflineSettings(
-            groups=3,
-            policy=GrpoSettings(iterations=2 * _ROUNDS, mismatch=_UNBIASED, optimiser=RATE, target_score=ENOUGH),
-        ),
+        OfflineSettings(groups=3, iterations=2 * _ROUNDS, mismatch=_UNBIASED, optimiser=RATE, target_score=ENOUGH),
         learn_offline,
-        ("policy.iterations",),
+        ("iterations",),
     ),
     "mixture": Contestant(
-        MixtureSettings(iterations=_ROUNDS, optimiser=RATE, target_score=ENOUGH), learn_mixture, ("units",)
+        MixtureSettings(iterations=_ROUNDS, optimiser=RATE, target_score=ENOUGH), learn_mixture, ("iterations",)
     ),
     "rft": Contestant(
-        replace(SMALL_DATA.settings, iterations=_ROUNDS, patience=None, optimiser=RATE, target_score=ENOUGH),
+        GrpoSettings(
+            iterations=_ROUNDS,
+            minibatches=RftSettings().minibatches,
+            objective=RftSettings().objective,
+            optimiser=RATE,
+            target_score=ENOUGH,
+        ),
         learn_grpo,
         ("iterations",),
     ),
@@ -140,13 +147,13 @@ CONTESTANTS: Mapping[str, Contestant] = {
         WorldModelSettings(
             transitions_per_iteration=8,
             group_size=16,
-            practice=GrpoSettings(
-                iterations=_ROUNDS,
-                objective=HELD,
-                advantage=AdvantageSettings(scale="std"),
-                optimiser=RATE,
-                target_score=ENOUGH,
-            ),
+            warm_up=None,
+            minibatches=2,
+            iterations=_ROUNDS,
+            objective=HELD,
+            advantage=AdvantageSettings(scale="std"),
+            optimiser=RATE,
+            target_score=ENOUGH,
         ),
         learn_world_model,
         ("practice.iterations",),

@@ -7,7 +7,7 @@ never meets, the same ones for all.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +23,6 @@ from upturn.loop.trainers import observed, own_rows
 from upturn.models import RenderedObservations
 from upturn.records import record
 from upturn.training import ScoredGroup
-from upturn.training.algorithms.grpo import preset
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model import Predictor, WorldModelSettings, run_world_model
 from upturn.training.data import HintedGroup
@@ -34,16 +33,12 @@ EXAM_SEED = 0
 
 def _world_model() -> WorldModelSettings:
     """Practice goes on until its share of the budget is spent; the last weights are kept."""
-    practice = replace(
-        preset("grpo"),
+    return WorldModelSettings(
         iterations=1_000,
-        optimiser=OptimiserSettings(learning_rate=1e-4),
         evaluate_every=None,
-        target_score=None,
-        patience=None,
         keep="final",
+        warm_up=SftSettings(epochs=1, optimiser=OptimiserSettings(learning_rate=1e-3)),
     )
-    return WorldModelSettings(warm_up=SftSettings(epochs=1, decay="linear"), practice=practice)
 
 
 @dataclass(frozen=True, slots=True)

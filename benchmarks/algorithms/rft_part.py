@@ -6,7 +6,7 @@ that practice never meets.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,14 +19,13 @@ from benchmarks.algorithms.errands_part import EXAM_SEED
 from benchmarks.algorithms.meter import written_in
 from benchmarks.credit import Errands, ErrandsSettings
 from benchmarks.ledger import Entry, Ledger
-from upturn.config import OptimiserSettings
 from upturn.deployment import Interval
 from upturn.loop.rollouts import Practice
 from upturn.loop.trainers import over_seeds, rounds_of
 from upturn.records import Evaluation, Result, Trajectory, record
 from upturn.rewards import accepted_and_formed, random_acceptance
 from upturn.training import ScoredGroup
-from upturn.training.algorithms import SMALL_DATA
+from upturn.training.algorithms import rft
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 
 RewardName = Literal["true", "random"]
@@ -35,12 +34,13 @@ _EXAMPLES_SEED = 44_000
 
 
 def _training() -> GrpoSettings:
-    return replace(
-        SMALL_DATA.settings,
-        iterations=20,
-        optimiser=OptimiserSettings(learning_rate=1e-4),
+    section = rft.RftSettings()
+    return GrpoSettings(
+        iterations=section.iterations,
+        minibatches=section.minibatches,
+        objective=section.objective,
+        optimiser=section.optimiser,
         evaluate_every=None,
-        patience=None,
         keep="final",
     )
 

@@ -14,17 +14,17 @@ from upturn.records import JsonValue, Result
 
 LIMIT = 150
 FILES: Mapping[str, tuple[str, ...]] = {
-    "sft": ("algorithms/sft",),
-    "grpo": ("algorithms/grpo", "algorithms/policy_gradient"),
+    "sft": ("algorithms/sft/run",),
+    "grpo": ("algorithms/grpo/run", "algorithms/policy_gradient"),
     "ppo": ("algorithms/ppo/run",),
-    "dpo": ("algorithms/dpo",),
+    "dpo": ("algorithms/dpo/run",),
     "dpo_rounds": ("algorithms/online_dpo/run",),
-    "kto": ("algorithms/kto",),
-    "rejection_and_iterated": ("algorithms/expert_iteration",),
+    "kto": ("algorithms/kto/run",),
+    "rejection_and_iterated": ("algorithms/expert_iteration/run",),
     "star_and_self_repair": ("data/hinted_groups",),
-    "rft": ("algorithms/small_data",),
+    "rft": ("algorithms/rft/settings",),
     "world_model": ("algorithms/world_model/run",),
-    "offline": ("algorithms/offline_policy_gradient",),
+    "offline": ("algorithms/offline/run",),
     "mixture": ("algorithms/mixture/run",),
 }
 """By way, the files of ``upturn.training`` that are its own; second attempts are what STaR has beyond rounds."""

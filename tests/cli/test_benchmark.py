@@ -68,7 +68,7 @@ def test_an_agent_of_a_file_is_named_as_it_stands_there(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     path.write_text(
         '[[agents]]\nname = "rules"\nkind = "rule_based"\nimport_path = "upturn.environments.errands.rules:act"\n'
-        "[sft]\nenabled = false\n[grpo]\nenabled = false\n"
+        "[loop]\ntrain = []\n"
     )
     printed = run("--suite", "prodbench-easy", "--agent", "rules", "--config", str(path))
     assert printed["agent"] == "rules@base"
@@ -222,7 +222,7 @@ def test_the_seed_of_further_tasks_is_the_file_s_where_none_is_given(tmp_path: P
     path = tmp_path / "upturn.toml"
     path.write_text(
         '[run]\nseed = 5\n[[agents]]\nname = "rules"\nkind = "rule_based"\n'
-        'import_path = "upturn.environments.errands.rules:act"\n[sft]\nenabled = false\n[grpo]\nenabled = false\n'
+        'import_path = "upturn.environments.errands.rules:act"\n[loop]\ntrain = []\n'
     )
     words = ["--agent", "rules", "--config", str(path), "--heldout", "1", "--family", "cell_say"]
     assert run(*words)["suites"] == ["heldout/5"]

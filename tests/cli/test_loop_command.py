@@ -38,11 +38,8 @@ count = 40
 [loop]
 cycles = 2
 
-[sft]
-enabled = false
-
-[grpo]
-enabled = false
+[loop]
+train = []
 {AGENTS}"""
 
 

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from upturn.cli.app import app
-from upturn.cli.train import WAYS
 from upturn.loop.run.journal import FILE_NAME
+from upturn.loop.trainers import ALGORITHMS
 from upturn.pool import Pool
 
 FILE = """
@@ -142,7 +142,7 @@ def test_a_run_prints_one_object_and_leaves_its_folder(folder: Path, served: Pat
     assert "config_hash is" in changed.stderr and "start a new run" in changed.stderr
 
 
-@pytest.mark.parametrize("algorithm", WAYS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_way_says_what_it_learns_from_without_a_configuration(algorithm: str) -> None:
     help_text = run(algorithm, "--help")
     assert help_text.exit_code == 0
@@ -159,7 +159,7 @@ def test_every_way_says_what_it_learns_from_without_a_configuration(algorithm: s
         (("dpo",), {'path = "served.db"': ""}, "`upturn train dpo` learns from evidence that is there already"),
         (
             ("grpo",),
-            {"[sft]\nmin_score = 0.5": "[sft]\nenabled = false\n[grpo]\nenabled = false"},
+            {"[sft]\nmin_score = 0.5": "[loop]\ntrain = []"},
             "no agent is to",
         ),
         (("ppo",), {"[sft]\nmin_score = 0.5": "[ppo]\niterations = 3"}, "ppo.evaluate_every = 5 is never reached"),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from upturn.config import load_config
-from upturn.loop.trainers.train_command import LESSONS, check
+from upturn.loop.trainers import ALGORITHMS, check
 from upturn.pool import Pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "train"
@@ -65,14 +65,14 @@ def _lesson(name: str) -> str:
 
 
 def test_each_way_of_learning_has_an_example() -> None:
-    assert {_lesson(name) for name in NAMES if name not in SERVES} == set(LESSONS)
+    assert {_lesson(name) for name in NAMES if name not in SERVES} == set(ALGORITHMS)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_line_is_a_command_with_this_very_file(name: str) -> None:
     command = _command(name)
     assert command[-2:] == ["--config", f"examples/train/{name}.toml"]
-    assert command[:2] in ([["loop", "run"]] if name in SERVES else [["train", each] for each in LESSONS])
+    assert command[:2] in ([["loop", "run"]] if name in SERVES else [["train", each] for each in ALGORITHMS])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -41,7 +42,12 @@ def begun(tmp_path: Path) -> Iterator[Begun]:
     """The demo's run with more practice than the tiny size has, and the model's marks before it."""
     threads = torch.get_num_threads()
     config = demo_config(seed=2, size="tiny", directory="runs", plan=ERRANDS)
-    practice = {"iterations": ITERATIONS, "tasks_per_iteration": 24, "attempts": 8, "evaluate_every": ITERATIONS}
+    practice: dict[str, Any] = {
+        "iterations": ITERATIONS,
+        "tasks_per_iteration": 24,
+        "group_size": 8,
+        "evaluate_every": ITERATIONS,
+    }
     config = config.with_sections(
         replace(config.section(GrpoSettings), **practice),
         run=replace(config.run, threads=1),

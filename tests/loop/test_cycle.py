@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from upturn.config import ReadinessConfig
-from upturn.loop.cycle import WAVE, canary_settings, check_readiness, release, run_cycle, serve, wave_size
+from upturn.loop.cycle import WAVE, check_readiness, release, run_cycle, serve, wave_size
 from upturn.loop.evaluation.evaluate import compare, examine
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import Context
@@ -172,6 +172,6 @@ def test_cycle_without_enough_evidence_trains_nothing(desk: ModuleType, tmp_path
 def test_canary_follows_the_configuration(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.with_canary(desk.config(), stages=(0.2, 1.0), alpha=0.1, min_candidate_tasks=7, safety_margin=0.3)
     with desk.opened(tmp_path / "run", config) as context:
-        settings = canary_settings(context)
+        settings = context.config.canary
     found = (settings.stages, settings.alpha, settings.min_candidate_tasks, settings.safety_margin)
     assert found == ((0.2, 1.0), 0.1, 7, 0.3)

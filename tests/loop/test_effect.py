@@ -7,20 +7,19 @@ from typing import cast
 import pytest
 
 from upturn.agents.context import Budget
-from upturn.config import AgentConfig, CurriculumSettings, RewardConfig
+from upturn.config import AgentConfig, CurriculumSettings, RewardConfig, RolloutConfig
 from upturn.errors import ConfigError, TrainingError
-from upturn.loop.trainers import dpo
 from upturn.loop.trainers.expert_iteration import refuse_forking
-from upturn.loop.trainers.train_command import LESSONS, check_effect
+from upturn.loop.trainers.registry import ALGORITHMS
+from upturn.loop.trainers.train_command import check_effect
 from upturn.models import Renderer
-from upturn.training.algorithms.dpo import DpoSettings
 
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 GUIDED = {"grpo", "ppo"}
-PRACTISING = GUIDED | {"dpo-rounds", "rejection", "iterated", "star", "self-repair", "rft", "mixture"}
+PRACTISING = GUIDED | {"online-dpo", "rejection", "iterated", "star", "self-repair", "rft", "mixture"}
 
 
-@pytest.mark.parametrize("algorithm", LESSONS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_each_way_takes_the_shared_sections_that_act_and_refuses_the_others(
     desk: ModuleType, algorithm: str
 ) -> None:
@@ -38,12 +37,6 @@ def test_each_way_takes_the_shared_sections_that_act_and_refuses_the_others(
             assert f"has no effect with `upturn train {algorithm}`" in str(exc)
             refused.add(name)
     assert refused == {name for name, (_, users) in sections.items() if algorithm not in users}
-
-
-def test_a_margin_of_corrections_alone_is_refused(desk: ModuleType) -> None:
-    config = desk.config(("solver",)).with_sections(DpoSettings(min_margin=0.25))
-    with pytest.raises(ConfigError, match=r"dpo\.min_margin = 0\.25 has no effect without dpo\.old and dpo\.new"):
-        dpo.settings(config)
 
 
 class _Forking:

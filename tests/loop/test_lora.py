@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from upturn.agents import Limits
-from upturn.config import AdapterSettings, AgentConfig, Config
+from upturn.config import AdapterSettings, AgentConfig, Config, OptimiserSettings, RolloutConfig
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import CONTEXT, Fleet
 from upturn.loop.rollouts.policy_worker import Trainee
@@ -34,7 +34,12 @@ pytest.importorskip("peft", reason="the extra lora is not installed")
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 BASE = version_of(NANO)
 ROUNDS = GrpoSettings(
-    iterations=2, tasks_per_iteration=2, attempts=4, evaluate_every=2, learning_rate=1e-2, minibatches=1
+    iterations=2,
+    tasks_per_iteration=2,
+    group_size=4,
+    evaluate_every=2,
+    optimiser=OptimiserSettings(learning_rate=1e-2),
+    minibatches=1,
 )
 LORA = AdapterSettings(rank=2, targets=("q_proj", "down_proj"))
 
@@ -90,7 +95,7 @@ def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
         put_back(served, weight_tensors(taken))
         local.refresh()
 
-    grpo = replace(ROUNDS, algorithm=AlgorithmConfig(staleness=staleness))
+    grpo = replace(ROUNDS, staleness=staleness)
     with engine_server.serving(engine_server.Engine(local, "default", load=load)) as server:
         place = RolloutConfig(place="engine", url=server.url, dialect=dialect)  # type: ignore[arg-type]
         with desk.opened(tmp_path / "run", _config(desk, grpo, rollouts=place)) as context:
@@ -143,7 +148,7 @@ def test_a_plan_counts_what_is_trained(desk: ModuleType, tmp_path: Path) -> None
 def test_no_key_is_silent(desk: ModuleType) -> None:
     config = _config(desk, lora=AdapterSettings(rank=3, alpha=5, targets=("q_proj",)))
     assert adapter_settings(config, seed=7) == AdapterSettings(3, 5, ("q_proj",), 7)
-    assert adapter_settings(_config(desk, lora=LoraConfig()), seed=7) is None
+    assert adapter_settings(_config(desk, lora=None), seed=7) is None
 
 
 def test_without_peft_nothing_is_begun(desk: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from types import ModuleType
 
 import pytest
 import torch
-from upturn.loop.trainers.offline_policy_gradient import train, usable_attempts, versions_of
 
 from upturn.config import AgentConfig
 from upturn.errors import ConfigError, TrainingError
@@ -16,6 +15,7 @@ from upturn.loop.evaluation.evaluate import ExamResult
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import Practice, Trainee
 from upturn.loop.run.context import open_run, version_of
+from upturn.loop.trainers.offline import train, usable_attempts, versions_of
 from upturn.models import CompactRenderer, Renderer
 from upturn.models.shipped import load_local
 from upturn.pool import PoolSink

@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -233,13 +234,20 @@ def test_a_mixture_says_that_it_learned_from_one_snapshot_of_all_its_parts(
     pair, liked = _evidence(desk, tmp_path)
     marks = tuple(Mark(family, family, 1, family, False, False, {}, 1, 1, {}) for family in ("sums", "products"))
     before, parent = ExamResult("before", "nano@base", 1.0, marks), version_of(NANO)
-    rounds = {"iterations": 1, "tasks_per_iteration": 2, "attempts": 2, "minibatches": 1, "sft": 0.0}
+    rounds: dict[str, Any] = {
+        "iterations": 1,
+        "tasks_per_iteration": 2,
+        "group_size": 2,
+        "minibatches": 1,
+        "sft": 0.0,
+    }
+    rounds["evaluate_every"] = 1
     found = {}
     for name, weights in (("dpo", {"dpo": 1.0}), ("both", {"dpo": 1.0, "kto": 0.5})):
         plain = desk.config(
             ("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS
         )
-        settings = plain.with_sections(MixtureSettings.model_validate({**rounds, **weights}))
+        settings = plain.with_sections(MixtureSettings(**{**rounds, **weights}))
         with desk.opened(tmp_path / name, settings) as context:
             version = mixture.train(context, parent, before, "mixture")
             found[name] = set(find_snapshot(context.pool, str(version.snapshot)).trajectory_ids)
@@ -254,10 +262,17 @@ def test_a_mixture_is_planned_with_what_the_pool_gives_to_it(
     _evidence(desk, tmp_path)
     alone = Plan("mixture", "practice", 3, "iteration", 100, 1_000, 1, 5.0, "")
     monkeypatch.setattr(mixture, "practice_plan", lambda *_, **__: alone)
-    rounds = {"iterations": 3, "tasks_per_iteration": 2, "attempts": 2, "minibatches": 1, "sft": 0.0}
+    rounds: dict[str, Any] = {
+        "iterations": 3,
+        "tasks_per_iteration": 2,
+        "group_size": 2,
+        "minibatches": 1,
+        "sft": 0.0,
+    }
+    rounds["evaluate_every"] = 1
     plain = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS)
     weights = {"dpo": 1.0, "kto": 0.5}
-    settings = plain.with_sections(MixtureSettings.model_validate({**rounds, **weights}))
+    settings = plain.with_sections(MixtureSettings(**{**rounds, **weights}))
     with desk.opened(tmp_path / "plan", settings) as context:
         found = mixture.plan(context, version_of(NANO))
     assert found.rows == 100 + 3 * 2 + 3 * 2

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 import torch
 
-from upturn.config import AgentConfig, ReadinessConfig, RewardConfig
+from upturn.config import AgentConfig, OptimiserSettings, ReadinessConfig, RewardConfig
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle, serve, train
@@ -35,8 +35,8 @@ from upturn.models.shipped import load_local, model_folder
 from upturn.pool import PoolBatch, PoolSink, Selection
 from upturn.records import Action, Evaluation
 from upturn.rewards import soft_overlong
-from upturn.training import KlSettings, MismatchSettings, StateValue
-from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training import DynamicSamplingSettings, KlSettings, MismatchSettings, ObjectiveSettings, StateValue
+from upturn.training.algorithms.grpo import GrpoSettings, preset
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.evaluation_result import Assessment, Evaluate
@@ -315,7 +315,7 @@ def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleT
 def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleType, tmp_path: Path) -> None:
     """A judge that looked for errors when the run began and no longer does."""
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
-    practice = GrpoSettings(iterations=1, evaluate_every=1, algorithm=AlgorithmConfig(cost_limits={"error": 9.0}))
+    practice = GrpoSettings(iterations=1, evaluate_every=1, cost_limits={"error": 9.0})
     config = plain.with_sections(practice, agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
         context.fleet.kit.verifier = desk.mild_judge()
@@ -334,9 +334,9 @@ NEVER_KEPT = (
 LIMITED = GrpoSettings(
     iterations=1,
     tasks_per_iteration=2,
-    attempts=2,
+    group_size=2,
     evaluate_every=1,
-    algorithm=AlgorithmConfig(cost_limits={"error": 0.0001}),
+    cost_limits={"error": 0.0001},
 )
 
 
@@ -349,7 +349,7 @@ def costing(*errors: float) -> Callable[..., Evaluate]:
 def test_practice_never_within_its_limits_makes_no_version_and_says_why(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
-    monkeypatch.setattr("upturn.loop.trainers.rl_training.watcher", costing(0.213, 0.2))
+    monkeypatch.setattr("upturn.loop.trainers.rl_training.watch_of", costing(0.213, 0.2))
     practice = replace(LIMITED, incumbent_share=share)
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
@@ -375,7 +375,7 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
 def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limits(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.trainers.rl_training.watcher", costing(0.213, 0.2))
+    monkeypatch.setattr("upturn.loop.trainers.rl_training.watch_of", costing(0.213, 0.2))
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 16, "heldout_count": 4}
     )
@@ -396,14 +396,14 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The version has the weights of iteration 1, the last within; 2 of 3 iterations are done."""
-    monkeypatch.setattr("upturn.loop.trainers.rl_training.watcher", costing(0.0, 0.1, 0.3))
+    monkeypatch.setattr("upturn.loop.trainers.rl_training.watch_of", costing(0.0, 0.1, 0.3))
     practice = GrpoSettings(
         iterations=3,
         tasks_per_iteration=2,
-        attempts=4,
+        group_size=4,
         evaluate_every=1,
-        learning_rate=1e-3,
-        algorithm=AlgorithmConfig(cost_limits={"error": 0.2}),
+        optimiser=OptimiserSettings(learning_rate=1e-3),
+        cost_limits={"error": 0.2},
     )
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
@@ -422,7 +422,9 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
 
 
 def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: Path) -> None:
-    practice = GrpoSettings(iterations=1, tasks_per_iteration=2, group_size=2, evaluate_every=1, incumbent_share=0.25)
+    practice = GrpoSettings(
+        iterations=1, tasks_per_iteration=2, group_size=2, evaluate_every=1, incumbent_share=0.25
+    )
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
     config = plain.with_sections(practice, agents=(NANO,))
     base = version_of(NANO)
@@ -449,10 +451,10 @@ def test_practice_can_sample_ahead_with_weights_as_old_as_configured(
     practice = GrpoSettings(
         iterations=3,
         tasks_per_iteration=2,
-        attempts=4,
+        group_size=4,
         evaluate_every=3,
-        learning_rate=1e-3,
-        algorithm=AlgorithmConfig(staleness=staleness),
+        optimiser=OptimiserSettings(learning_rate=1e-3),
+        staleness=staleness,
     )
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
     config = plain.with_sections(practice, agents=(NANO,))
@@ -472,19 +474,18 @@ def test_practice_can_sample_ahead_with_weights_as_old_as_configured(
 
 def test_the_configured_algorithm_is_the_one_that_runs(desk: ModuleType, tmp_path: Path) -> None:
     """Two tasks whose attempts earn the same, so two more are drawn; sampler and trainer are the same model."""
-    algorithm = AlgorithmConfig(
-        sampling_rounds=2,
-        kl=KlSettings(coefficient=0.1, target=0.1, horizon=100),
-        mismatch=MismatchSettings(recompute=True),
-    )
-    practice = GrpoSettings(
-        preset="dapo",
+    practice = replace(
+        preset("dapo"),
+        objective=ObjectiveSettings(
+            clip_low=0.2, clip_high=0.28, kl=KlSettings(coefficient=0.1, target=0.1, horizon=100)
+        ),
+        mismatch=MismatchSettings(),
+        dynamic_sampling=DynamicSamplingSettings(max_rounds=2),
         iterations=1,
         tasks_per_iteration=2,
-        attempts=2,
-        minibatches=1,
+        group_size=2,
+        minibatches=2,
         evaluate_every=1,
-        algorithm=algorithm,
     )
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
     config = plain.with_sections(practice, agents=(NANO,))
@@ -500,14 +501,15 @@ def test_the_configured_algorithm_is_the_one_that_runs(desk: ModuleType, tmp_pat
 
 
 def test_one_attempt_at_each_task_teaches_where_none_are_compared(desk: ModuleType, tmp_path: Path) -> None:
-    practice = GrpoSettings(
-        preset="reinforce_pp",
+    base = preset("reinforce_pp")
+    practice = replace(
+        base,
+        objective=replace(base.objective, kl=None),
         iterations=1,
         tasks_per_iteration=4,
-        attempts=1,
+        group_size=1,
         minibatches=1,
         evaluate_every=1,
-        algorithm=AlgorithmConfig(kl=KlSettings(coefficient=0.0)),
     )
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
     config = plain.with_sections(practice, agents=(NANO,))

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from upturn.config import CanarySettings, Config, parse_config
+from upturn.config import CanarySettings, Config
 from upturn.deployment.release import Override
 from upturn.environments import Info, Step, one_step
 from upturn.environments.one_step import OneStepKit
@@ -24,6 +24,7 @@ from upturn.loop.cycle import check_readiness, release, serve
 from upturn.loop.evaluation.evaluate import examine
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import Context, open_run
+from upturn.loop.trainers.registry import parse_full_config
 from upturn.pool import Pool
 from upturn.records import Action, AgentVersion, Evaluation, JsonValue, Observation, Task, Trajectory, Turn
 
@@ -169,12 +170,11 @@ def config(
         ],
         "environment": {"name": "toy_desk:kit", "max_turns": 2},
         "tasks": {"count": 96, "heldout_count": 31},
-        "sft": {"enabled": False},
-        "grpo": {"enabled": False},
+        "loop": {"train": []},
     }
     for name, section in sections.items():
         settings[name] = {**settings.get(name, {}), **section}
-    return parse_config(settings)
+    return parse_full_config(settings)
 
 
 def with_canary(plain: Config, **canary: Any) -> Config:

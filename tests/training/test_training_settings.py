@@ -13,7 +13,7 @@ from upturn.training.algorithms.grpo import GrpoSettings
 
 def test_all_problems_are_listed_together() -> None:
     with pytest.raises(ConfigError) as caught:
-        OptimiserSettings(learning_rate=0, max_grad_norm=-1, beta2=1.0, threads=0)
+        OptimiserSettings(learning_rate=0, max_grad_norm=-1, beta2=1.0)
     assert [problem.split(" ")[0] for problem in caught.value.problems] == [
         "learning_rate",
         "beta2",

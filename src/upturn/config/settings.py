@@ -4,6 +4,7 @@ A class with ``@settings`` is a section of ``upturn.toml`` and what the code bel
 name, one default and one validation. Ranges stand in the annotations, what spans several fields in ``problems``.
 """
 
+import json
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import cache, wraps
@@ -106,7 +107,8 @@ def useless(is_useless: bool, setting: str, because: str) -> str | None:
 
 def validated(kind: type[AnySettings], raw: Raw) -> AnySettings:
     """The settings that the raw values, completed by ``with_defaults``, say. Raises ValidationError."""
-    return cast(AnySettings, adapter(kind).validate_json(adapter(dict).dump_json(dict(raw), fallback=str)))
+    # Through JSON: strict there still reads a list as a tuple. Dates, which TOML has, become text and are refused.
+    return cast(AnySettings, adapter(kind).validate_json(json.dumps(raw, default=str)))
 
 
 def made_from(kind: type[AnySettings], raw: Raw) -> AnySettings:
@@ -134,30 +136,29 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
 
 
 def with_defaults(
-    kind: type[Settings], raw: Raw, shared: Mapping[type[Settings], Raw] | None = None
+    kind: type[Settings], said: Raw, shared: Mapping[type[Settings], Raw] | None = None, under: Raw | None = None
 ) -> dict[str, Any]:
-    """The raw values with the defaults of nested settings under them, which belong to the field, not the class.
+    """What is said, with the defaults of nested settings under it, which belong to the field, not the class.
 
     ``false`` stands for None and ``true`` for a nested section's defaults, which TOML has no words for. ``shared``:
-    by class, values that go between a nested section's defaults and what it says itself.
+    by class, values that go between a nested section's defaults and what is said of it. ``under``: the section's own
+    defaults; None = those of its class.
     """
-    shared, hints = shared or {}, _hints(cast(Any, kind))
-    completed = dict(raw)
+    shared, under, hints = shared or {}, under or {}, _hints(cast(Any, kind))
+    completed = {**under, **said}
     for each in fields(kind):
-        if each.name not in raw and not shared:
+        name, value = each.name, said.get(each.name, {})
+        inner, is_optional = _nested(hints[name])
+        if is_optional and value is False and bool not in get_args(hints[name]):
+            completed[name] = None
+        if inner is None or not (value is True or isinstance(value, Mapping)):
             continue
-        inner, is_optional = _nested(hints[each.name])
-        value, default = raw.get(each.name, {}), default_of(each)
-        if is_optional and value is False and bool not in get_args(hints[each.name]):
-            completed[each.name] = None
-        elif inner is not None and (value is True or isinstance(value, Mapping)):
-            if each.name not in raw and default is None:
-                continue
-            under = dumped(default) if is_dataclass(default) else {}
-            said = {} if value is True else value
-            completed[each.name] = with_defaults(
-                inner, overlaid(inner, overlaid(inner, under, shared.get(inner, {})), said), shared
-            )
+        default = default_of(each)
+        below = under[name] if name in under else dumped(default) if is_dataclass(default) else None
+        if name not in said and (below is None or not (shared or name in under)):
+            continue
+        below = overlaid(inner, below or {}, shared.get(inner, {}))
+        completed[name] = with_defaults(inner, {} if value is True else value, shared, below)
     return completed
 
 
@@ -201,6 +202,8 @@ def described_error(error: ErrorDetails, prefix: str = "") -> list[str]:
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
         return [f"{where}: {problem}" if where else problem for problem in cause.problems]
+    if error["type"] == "json_invalid":
+        return [f"{where}: cannot be read: {error['msg']}"]
     message = error["msg"].removeprefix("Value error, ")
     return [f"{where}: {message[0].lower()}{message[1:]}, got {error['input']!r:.200}"]
 

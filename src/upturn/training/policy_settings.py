@@ -230,6 +230,9 @@ class PolicyGradientSettings(IterationSettings):
     mismatch: MismatchSettings | None = None
     """What to do about a sampler whose log-probs are not the trainer's; left out = its recorded log-probs are taken
     for the trainer's own, which saves a pass over the rows."""
+    dynamic_sampling: DynamicSamplingSettings | None = None
+    """Groups without a signal are replaced by further ones; left out = an iteration samples once, and groups without
+    a signal stay in the denominator."""
 
     def problems(self) -> Iterator[str | None]:
         """What is wrong with several fields together."""
@@ -241,6 +244,11 @@ class PolicyGradientSettings(IterationSettings):
                 f"hide: "
                 "leave mismatch out, or take a mismatch.mask by sequence instead"
             )
+        yield useless(
+            self.dynamic_sampling is not None and self.advantage.baseline == "none",
+            "dynamic_sampling",
+            "with advantage.baseline='none', where every group has a signal; leave one out",
+        )
         if is_ratio_one(self.minibatches, self.passes, self.mismatch):
             for chosen in self.objective.chosen_bounds:
                 yield useless(

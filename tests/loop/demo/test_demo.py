@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from upturn.config import Config, parse_config
+from upturn.config import Config
 from upturn.environments import resolve_kit
 from upturn.loop.cycle import serve
 from upturn.loop.demo.demo import ENOUGH_DECISIONS, LEAD, family_shares
@@ -16,7 +16,7 @@ from upturn.loop.demo.plan import BRIEF, PLANS, DemoPlan, Size, demo_config
 from upturn.loop.evaluation.evaluate import ExamResult, Mark
 from upturn.loop.run.context import Context
 from upturn.loop.run.preflight import check_names
-from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.loop.trainers.registry import parse_full_config
 
 SIZES: tuple[Size, ...] = get_args(Size)
 
@@ -30,7 +30,7 @@ def test_configuration_is_an_ordinary_valid_one(plan: DemoPlan, size: Size) -> N
     assert (config.run.seed, config.run.directory) == (5, "elsewhere")
     assert config.improved_agent is not None
     assert config.improved_agent.name == "nano"
-    assert config.section(GrpoSettings).families == tuple(plan.learned)
+    assert config.tasks.train_families == tuple(plan.learned)
     assert {agent.name for agent in config.agents} == {"nano", "rules", "wild"}
     assert config.tasks.families == tuple(plan.served)  # all are served, some are practised; empty = all there are
     assert set(plan.learned) < set(plan.served or kit.families)
@@ -43,7 +43,7 @@ def test_sizes_and_seeds_are_runs_of_their_own() -> None:
     hashes = {(seed, size): of(seed, size).config_hash for seed in (0, 1) for size in SIZES}
     assert len(set(hashes.values())) == 4
     assert of(0, "tiny").config_hash == hashes[0, "tiny"]
-    assert parse_config(of(0, "full").model_dump(mode="json")).config_hash == hashes[0, "full"]
+    assert parse_full_config(of(0, "full").to_dict()).config_hash == hashes[0, "full"]
 
 
 def marks(agent: str, family: str, successes: int) -> Iterator[Mark]:

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from upturn.config import parse_config
 from upturn.environments.office.suites import suite_named
 from upturn.loop.demo.final_evaluation import SAFETY, TASKS_OF_HARDEST, work
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import open_run
+from upturn.loop.trainers.registry import parse_full_config
 
 
 def test_the_rules_at_work(tmp_path: Path) -> None:
-    config = parse_config(
+    config = parse_full_config(
         {
             "run": {"directory": str(tmp_path)},
             "agents": [
@@ -20,8 +20,7 @@ def test_the_rules_at_work(tmp_path: Path) -> None:
             ],
             "environment": {"name": "office"},
             "tasks": {"families": ["mail_last_writer", "mail_unread_sum"]},
-            "sft": {"enabled": False},
-            "grpo": {"enabled": False},
+            "loop": {"train": []},
         }
     )
     with open_run(config, tmp_path / "run", "test", NoProgress()) as context:

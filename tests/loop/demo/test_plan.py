@@ -7,7 +7,6 @@ from upturn.environments.office import rule_agent as rules
 from upturn.environments.office.tasks import FAMILIES
 from upturn.errors import UnknownNameError
 from upturn.loop.demo.plan import BRIEF, ERRANDS, OFFICE, PLANS, RULES_PARTLY, DemoPlan, demo_config, plan_named
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.pretraining import course_named
 from upturn.training.pretraining.office_course import GLIMPSED
 
@@ -27,7 +26,7 @@ def test_a_plan_practises_what_is_served_at_the_levels_that_have_bars(plan: Demo
     assert set(plan.learned) <= set(plan.served or families) <= set(families)
     assert {families[name] for name in plan.learned} == set(plan.success_by_level)
     config = demo_config(seed=4, size="full", directory="runs", plan=plan)
-    assert config.section(GrpoSettings).families == tuple(plan.learned)
+    assert config.tasks.train_families == tuple(plan.learned)
     assert config.tasks.heldout_count >= 400
 
 

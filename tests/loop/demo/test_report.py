@@ -19,7 +19,6 @@ from upturn.loop.evaluation.evaluate import ExamResult, compare, examine
 from upturn.loop.run.context import Context
 from upturn.records import AgentVersion, Decision
 from upturn.report import Estimate, ReportContent, read_content, write_content, write_report
-from upturn.training.algorithms.grpo import GrpoSettings
 
 BETTER = AgentVersion(
     "adder", "better", "callable", model="toy_desk:solver", weights_hash="0123456789abcdef", parent="adder@base",
@@ -249,8 +248,8 @@ def test_effort_without_a_success_is_missing_not_zero(told: tuple[Context, Facts
 def test_notes_name_what_was_served_and_not_trained(told: tuple[Context, Facts, ReportContent]) -> None:
     context, facts, content = told
     assert not any("not trained" in note for note in content.notes)
-    grpo = replace(context.config.section(GrpoSettings), families=("sums",))
-    narrowed = replace(context, config=context.config.with_sections(grpo))
+    tasks = replace(context.config.tasks, train_families=("sums",))
+    narrowed = replace(context, config=replace(context.config, tasks=tasks))
     about = run_facts(narrowed, machine="a desk", resources=Resources(1.0, 1.0), command="upturn demo")
     notes = demo_content(narrowed, facts, about, ()).notes
     assert [note for note in notes if "not trained" in note] == [

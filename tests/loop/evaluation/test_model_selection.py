@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
-from upturn.config import AgentConfig, Config
+from upturn.config import AgentConfig, Config, LoopConfig
 from upturn.loop.evaluation.model_selection import SELECTION_TASKS, watched, watcher
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import TaskSampler, Trainee
@@ -62,7 +62,7 @@ def _on_file(desk: ModuleType, tmp_path: Path, **counts: int) -> Config:
     path.write_text("\n".join(map(fields_json, tasks)))
     plain: Config = desk.config(tasks={"file": str(path)}, environment={"max_turns": 1, "max_tokens": 64})
     practice = GrpoSettings(iterations=1, tasks_per_iteration=2, group_size=2, evaluate_every=1)
-    return plain.with_sections(practice, agents=(NANO,))
+    return plain.with_sections(practice, agents=(NANO,), loop=LoopConfig())
 
 
 class _Told(NoProgress):
@@ -112,7 +112,7 @@ def test_nothing_is_set_aside_where_nothing_is_trained_or_the_file_is_small(
     desk: ModuleType, tmp_path: Path
 ) -> None:
     config = _on_file(desk, tmp_path, sums=300)
-    idle = config.with_sections(GrpoSettings(enabled=False))
+    idle = replace(config, loop=LoopConfig(train=()))
     for each in (idle, _on_file(desk, tmp_path, sums=FEWEST_SET_ASIDE)):
         kit = kit_of(each)
         assert isinstance(kit, FileKit)

@@ -1,6 +1,5 @@
 """Where a version in training is sampled from, by the configuration."""
 
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from upturn.config import AgentConfig
+from upturn.config import AgentConfig, RolloutConfig
 from upturn.errors import ClusterError, ModelError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle
@@ -54,7 +53,7 @@ def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serv
     practice = GrpoSettings(iterations=1, evaluate_every=1)
     plain = desk.config(("solver",), environment=SHORT, tasks={"count": 4})
     update = {"agents": (AgentConfig(name="nano", kind="local_model", model="nano-errands"),), "rollouts": engine}
-    with desk.opened(tmp_path / "run", replace(plain, **{**update, "grpo": practice})) as context:
+    with desk.opened(tmp_path / "run", plain.with_sections(practice, **update)) as context:
         with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed .* correct its URL"):
             teach(context, "grpo")
         with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed"):

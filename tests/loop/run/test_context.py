@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
-from upturn.config import AgentConfig, ContextConfig, parse_config
+from upturn.config import AgentConfig, ContextConfig
 from upturn.errors import ConfigError, JournalError, StoreBusyError
 from upturn.loop.cycle import serve
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import keep_agent_version, limits_of, open_run, policy_of, version_of
 from upturn.loop.run.preflight import check_names
+from upturn.loop.trainers.registry import parse_full_config
 from upturn.pool import Pool
 from upturn.records import AgentVersion, Run, fields_json, from_fields
 from upturn.training.algorithms.grpo import GrpoSettings
@@ -93,7 +94,7 @@ def test_run_leaves_its_configuration_and_state(desk: ModuleType, tmp_path: Path
         context.finish()
         (done,) = context.pool.states(Run)
     saved = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert parse_config(saved) == config
+    assert parse_full_config(saved) == config
     assert (begun.id, begun.state, begun.config_hash) == ("run", "running", config.config_hash)
     assert done.state == "done"
     with desk.opened(tmp_path / "run", config) as context:
@@ -102,7 +103,7 @@ def test_run_leaves_its_configuration_and_state(desk: ModuleType, tmp_path: Path
 
 def test_families_served_and_practised(desk: ModuleType, tmp_path: Path) -> None:
     plain = desk.config(tasks={"families": ["products", "sums"]})
-    config = plain.with_sections(GrpoSettings(enabled=False, families=("sums",)))
+    config = replace(plain, tasks=replace(plain.tasks, train_families=("sums",)))
     with desk.opened(tmp_path, config) as context:
         assert context.families == ["products", "sums"]
         assert context.practised == ["sums"]
@@ -200,7 +201,7 @@ def test_policy_and_limits_are_the_configured_ones(desk: ModuleType) -> None:
 
 def test_torch_is_as_it_was_when_a_run_is_over(desk: ModuleType, tmp_path: Path) -> None:
     threads, smallest = torch.get_num_threads(), sys.float_info.min
-    config = parse_config(
+    config = parse_full_config(
         {
             "agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}],
             "environment": {"name": "toy_desk:kit"},

@@ -8,19 +8,21 @@ from typing import Any
 
 import pytest
 
-from upturn.config import AgentConfig, Config, parse_config
+from upturn.config import AgentConfig, Config, LoopConfig
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError
 from upturn.loop.run.preflight import check_names
 from upturn.loop.run.task_source import kit_of
+from upturn.loop.trainers.registry import parse_full_config
 from upturn.records import fields_json
-from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.advantages import AdvantageSettings, LagrangianSettings
+from upturn.training.algorithms.grpo import GrpoSettings, preset
 
 NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
 
 
 def errands(**sections: Any) -> Config:
-    return parse_config({"agents": [NANO], "environment": {"name": "errands"}, **sections})
+    return parse_full_config({"agents": [NANO], "environment": {"name": "errands"}, **sections})
 
 
 def problems_of(config: Config) -> tuple[str, ...]:
@@ -68,6 +70,17 @@ def test_family_that_the_levels_leave_out_is_named(setting: str) -> None:
     assert problems_of(errands(**sections)) == (wanted,)
 
 
+def training(config: Config, section: GrpoSettings) -> Config:
+    """The configuration with GRPO in its cycles."""
+    return config.with_sections(section, loop=LoopConfig(train=("grpo",)))
+
+
+def trained_on(config: Config, family: str) -> Config:
+    """The configuration with an agent that is trained on the family."""
+    tasks = replace(config.tasks, train_families=(family,))
+    return replace(config, tasks=tasks, agents=(AgentConfig(**NANO),), loop=LoopConfig(train=("grpo",)))
+
+
 def test_file_without_tasks_to_practise_or_to_examine_is_refused(desk: ModuleType, tmp_path: Path) -> None:
     kit, path = desk.kit(), tmp_path / "tasks.jsonl"
     tasks = [
@@ -76,15 +89,17 @@ def test_file_without_tasks_to_practise_or_to_examine_is_refused(desk: ModuleTyp
     ]
     path.write_text("\n".join(fields_json(task) for task in tasks))
     plain = desk.config(("solver",), tasks={"file": str(path)})
-    trained = plain.with_sections(GrpoSettings(families=("products",)), agents=(AgentConfig(**NANO),))
+    trained = trained_on(plain, "products")
     assert problems_of(trained) == ("desk has no held-out task of the practised families: products",)
     check_names(plain, kit_of(plain))  # trains nothing, so it needs none
-    check_names(trained.with_sections(GrpoSettings(families=("sums",))), kit_of(plain))
+    check_names(trained_on(plain, "sums"), kit_of(plain))
 
 
 def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: ModuleType) -> None:
-    config = desk.config().with_sections(GrpoSettings())
-    rewarding = replace(config, rewards=replace(config.rewards, weights={"beauty": 1}))
+    config = desk.config()
+    rewarding = replace(
+        config, loop=LoopConfig(train=("grpo",)), rewards=replace(config.rewards, weights={"beauty": 1})
+    )
 
     class Demanding:
         name = "demanding/1"
@@ -104,7 +119,7 @@ def test_the_offices_rubric_can_be_chosen_with_weights_for_its_components() -> N
         agent = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
         judge = "upturn.environments.office.rubric:RubricVerifier"
         environment = {"name": "office", "verifier": judge}
-        return parse_config({"agents": [agent], "environment": environment, "rewards": {"weights": weights}})
+        return parse_full_config({"agents": [agent], "environment": environment, "rewards": {"weights": weights}})
 
     fine = chosen({"success": 0.5, "quality": 0.2, "milestones": 0.1})
     check_names(fine, kit_of(fine))
@@ -115,21 +130,21 @@ def test_the_offices_rubric_can_be_chosen_with_weights_for_its_components() -> N
 
 
 def test_a_budget_for_a_cost_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
-    own = GrpoSettings(advantage=AdvantageSettings(cost_budgets={"safety": 0.1}))
-    assert problems_of(desk.config().with_sections(own)) == (
-        "grpo.advantage.cost_budgets names 'safety', which desk/1 does not give; it gives: error",
+    own = GrpoSettings(advantage=AdvantageSettings(lagrangian=LagrangianSettings({"safety": 0.1})))
+    assert problems_of(training(desk.config(), own)) == (
+        "grpo.advantage.lagrangian.budgets names 'safety', which desk/1 does not give; it gives: error",
     )
-    own = GrpoSettings(advantage=AdvantageSettings(cost_budgets={"error": 0.1}))
-    check_names(desk.config().with_sections(own), desk.kit())
+    own = GrpoSettings(advantage=AdvantageSettings(lagrangian=LagrangianSettings({"error": 0.1})))
+    check_names(training(desk.config(), own), desk.kit())
 
 
 def test_a_limit_on_a_cost_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
-    config = desk.config().with_sections(GrpoSettings(preset="agent_recipe"))
+    config = training(desk.config(), preset("agent_recipe"))
     assert problems_of(config) == (
-        "grpo.algorithm.cost_limits: safety = 0.02 could never bind: desk/1 gives no such cost; it gives: error. "
+        "grpo.cost_limits: safety = 0.02 could never bind: desk/1 gives no such cost; it gives: error. "
         "Let it give that, 0 included, or set other limits ({}: none)",
     )
     for limits in ({}, {"error": 0.5}):
-        own = GrpoSettings(preset="agent_recipe", algorithm=AlgorithmConfig(cost_limits=limits))
-        check_names(config.with_sections(own), desk.kit())
+        own = replace(preset("agent_recipe"), cost_limits=limits)
+        check_names(training(config, own), desk.kit())
     check_names(errands(grpo={"preset": "agent_recipe"}), ErrandsKit())

@@ -14,11 +14,11 @@ from typing import Any, cast
 
 import pytest
 
-from upturn.config import parse_config
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.rollouts.policy_worker import Trainee
 from upturn.loop.trainers import distributed_training as peer
 from upturn.loop.trainers.distributed_training import attend, jointly, leading, refuse_together
+from upturn.loop.trainers.registry import parse_full_config
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
 from upturn.training.distributed.process_group import Limits, World
@@ -108,7 +108,7 @@ def test_a_peer_that_hangs_is_missed_by_the_first_process_and_a_first_one_that_t
 
 
 def test_sampling_ahead_is_refused_by_name() -> None:
-    ahead = parse_config(
+    ahead = parse_full_config(
         {
             "agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}],
             "grpo": {"algorithm": {"staleness": 1}},
@@ -145,7 +145,7 @@ def test_cores_are_shared_among_processes_where_no_threads_are_configured(desk: 
         (World(0, 2, 0, "cpu"), max(1, cores // 2)),
         (World(0, 999, 0, "cpu"), 1),
     ):
-        config = parse_config({"agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}]})
+        config = parse_full_config({"agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}]})
         name = f"{threads}-{world is None}"
         with open_run(config, tmp_path / name, "toy", NoProgress(), world=world) as context:
             assert torch.get_num_threads() == threads

@@ -120,7 +120,7 @@ def test_a_plan_over_rows_counts_them_exactly(
     ]
 
 
-def _with_optimiser(config: Config, **changed: object) -> Config:
+def _with_optimiser(config: Config, **changed: Any) -> Config:
     return replace(config, optimiser=replace(config.optimiser, **changed))
 
 

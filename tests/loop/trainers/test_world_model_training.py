@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from upturn.config import AgentConfig, parse_config
+from upturn.config import AgentConfig
 from upturn.errors import TrainingError
 from upturn.loop.cycle import serve
 from upturn.loop.rollouts.policy_worker import Trainee
@@ -15,6 +15,7 @@ from upturn.loop.run.context import Context, version_of
 from upturn.loop.trainers import world_model
 from upturn.loop.trainers.candidate import training_folder
 from upturn.loop.trainers.cycle_training import demonstrations_in
+from upturn.loop.trainers.registry import parse_full_config
 from upturn.loop.trainers.training_plan import Plan
 from upturn.loop.trainers.world_model import (
     is_held_out,
@@ -25,7 +26,6 @@ from upturn.loop.trainers.world_model import (
 )
 from upturn.models.shipped import load_local
 from upturn.report.training import TrainingReport
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model.settings import WorldModelSettings
 from upturn.training.policy_settings import KlSettings, ObjectiveSettings
@@ -40,21 +40,23 @@ ERRANDS = {
     ],
     "environment": {"name": "errands", "max_turns": 6, "max_tokens": 200, "max_action_tokens": 40},
     "tasks": {"count": 96, "heldout_count": 31, "families": ["mail_file", "unread_count", "sheet_total"]},
-    "sft": {"enabled": False},
-    "grpo": {"enabled": False},
+    "loop": {"train": []},
 }
 SHORT = WorldModelSettings(
     transitions_per_iteration=4,
     group_size=2,
     easy=None,
     warm_up=SftSettings(epochs=1),
-    practice=GrpoSettings(iterations=2, objective=ObjectiveSettings(kl=KlSettings(0.01)), evaluate_every=2),
+    iterations=2,
+    minibatches=2,
+    objective=ObjectiveSettings(kl=KlSettings(0.01)),
+    evaluate_every=2,
 )
 NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
 
 
 def _opened(desk: ModuleType, folder: Path) -> AbstractContextManager[Context]:
-    opened: AbstractContextManager[Context] = desk.opened(folder, parse_config(ERRANDS))
+    opened: AbstractContextManager[Context] = desk.opened(folder, parse_full_config(ERRANDS))
     return opened
 
 
@@ -66,7 +68,7 @@ def test_a_plan_counts_the_predictions_that_are_sampled(
     monkeypatch.setattr(world_model, "rows_plan", lambda *_, **__: rest)
     monkeypatch.setattr(world_model, "FEW_TRANSITIONS", 3)
     own = {"iterations": 7, "evaluate_every": 3, "transitions_per_iteration": 5, "attempts": 4}
-    settings = parse_config({**ERRANDS, "pool": {"path": str(tmp_path / "pool.db")}, "world_model": own})
+    settings = parse_full_config({**ERRANDS, "pool": {"path": str(tmp_path / "pool.db")}, "world_model": own})
     with desk.opened(tmp_path / "run", settings) as context:
         serve(context, "serve", 32)
         trainee = Trainee(context.fleet, version_of(NANO))

@@ -236,7 +236,9 @@ def test_a_round_that_restarts_trains_the_first_weights_and_samples_with_the_las
         seen.append(weights_hash(model))
         return batches[iteration]
 
-    plan = replace(PLAIN, iterations=2, restart=True, epochs=3, optimiser=replace(FAST, warmup_steps=2), decay="linear")
+    plan = replace(
+        PLAIN, iterations=2, restart=True, epochs=3, optimiser=replace(FAST, warmup_steps=2), decay="linear"
+    )
     run_imitation(model, collect, plan, seed=0, run_dir=tmp_path / "two")
     alone = tiny_model()
     assert seen[0] == weights_hash(alone)
@@ -420,7 +422,11 @@ def test_settings_without_effect_are_refused() -> None:
 
 def test_the_named_ways_differ_in_what_makes_them() -> None:
     ways = {
-        name: (each.settings.iterations > 1, each.settings.restart, each.settings.second and each.settings.second.kind)
+        name: (
+            each.settings.iterations > 1,
+            each.settings.restart,
+            each.settings.second and each.settings.second.kind,
+        )
         for name, each in IMITATIONS.items()
     }
     assert ways == {

@@ -14,7 +14,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import Task, Trajectory
 from upturn.training import ScoredTrajectory
-from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+from upturn.training.algorithms.grpo import run_grpo
 from upturn.training.algorithms.offline import OfflineSettings, StoredCollect, run_offline
 from upturn.training.data.usability import Freshness
 from upturn.training.distributed.weights import weight_tensors
@@ -31,7 +31,7 @@ PROMPTS = (3, 4)
 ARMS = {7: (1, 1.0), 8: (10, 0.6), 9: (9, 0.0)}
 """Token to (how often somebody wrote it in 20 attempts, what it earned): the best was hardly ever tried."""
 CORRECTED = MismatchSettings(weight="sequence", weight_cap=50.0)
-PLAIN = GrpoSettings(
+PLAIN = OfflineSettings(
     iterations=3,
     minibatches=1,
     mismatch=CORRECTED,
@@ -78,7 +78,7 @@ def test_importance_weights_find_what_was_hardly_ever_tried(
 ) -> None:
     """The gradient is that of Σ π·A: it ends at the arm worth 1, though .05 of the attempts tried it."""
     model = tiny_model()
-    settings = OfflineSettings(groups=2, policy=replace(PLAIN, iterations=80))
+    settings = replace(PLAIN, groups=2, iterations=80)
     run_offline(model, logged(make_trajectory), settings, seed=0, run_dir=tmp_path)
     assert _value(model) >= 0.95
     last = read_curve(tmp_path / CURVE_FILE)[-1].metrics
@@ -188,7 +188,7 @@ def test_age_and_versions_go_together(tiny_model: Model, make_trajectory: Make, 
             run_offline(
                 tiny_model(),
                 log,
-                OfflineSettings(max_age=max_age, policy=PLAIN),
+                replace(PLAIN, max_age=max_age),
                 seed=0,
                 run_dir=tmp_path,
                 versions=versions,
@@ -205,7 +205,7 @@ def test_tokens_that_the_model_does_not_have_are_refused_by_name(
         run_offline(
             tiny_model(),
             [*log, (task, replace(known, trajectory=foreign))],
-            OfflineSettings(policy=PLAIN),
+            PLAIN,
             seed=0,
             run_dir=tmp_path,
         )
@@ -220,7 +220,7 @@ def test_a_run_on_stored_attempts_resumes_bitwise_and_refuses_others(
 ) -> None:
     log, settings = (
         logged(make_trajectory),
-        OfflineSettings(groups=1, max_age=0, policy=replace(PLAIN, iterations=4)),
+        replace(PLAIN, groups=1, max_age=0, iterations=4),
     )
 
     def train(model: PreTrainedModel, folder: str, attempts: Sequence[Attempt] = log, kill_at: int = 0) -> None:
@@ -253,15 +253,15 @@ def test_a_run_on_stored_attempts_resumes_bitwise_and_refuses_others(
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: OfflineSettings(groups=0), "groups must be at least 1, got 0"),
-        (lambda: OfflineSettings(max_age=-1), r"max_age must be 0 or more, or None \(any age\), got -1"),
+        (lambda: OfflineSettings(groups=0), "groups: input should be greater than or equal to 1, got 0"),
+        (lambda: OfflineSettings(max_age=-1), "max_age: input should be greater than or equal to 0, got -1"),
         (
-            lambda: OfflineSettings(policy=replace(PLAIN, dynamic_sampling=DynamicSamplingSettings())),
+            lambda: replace(PLAIN, dynamic_sampling=DynamicSamplingSettings()),
             "stored ones are all there are, so leave it out",
         ),
         (
-            lambda: OfflineSettings(policy=replace(PLAIN, mismatch=MismatchSettings())),
-            "policy.mismatch only measures",
+            lambda: replace(PLAIN, mismatch=MismatchSettings()),
+            "mismatch only measures",
         ),
     ],
 )
@@ -272,5 +272,5 @@ def test_settings_without_effect_are_refused(make: Callable[[], object], sentenc
 
 def test_the_default_corrects(make_trajectory: Make) -> None:
     settings = OfflineSettings()
-    assert settings.policy.mismatch == MismatchSettings(weight="token", weight_cap=2.0)
-    assert OfflineSettings(policy=replace(PLAIN, mismatch=None)).policy.mismatch is None
+    assert settings.mismatch == MismatchSettings(weight="token", weight_cap=2.0)
+    assert replace(PLAIN, mismatch=None).mismatch is None

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from transformers import PreTrainedModel
-from upturn.training.algorithms.small_data import SMALL_DATA
 
 from upturn.config import OptimiserSettings
 from upturn.rewards.acceptance import random_acceptance
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.grpo import run_grpo
+from upturn.training.algorithms.rft import RftSettings
 from upturn.training.policy_settings import KlSettings
 
 
@@ -25,16 +25,13 @@ def _trained(task: Any, reward: Callable[[Any], float], tmp_path: Path, *, itera
             for group in task.collect(iteration)
         ]
 
-    base = SMALL_DATA.settings
+    base = RftSettings()
     kl = replace(base.objective.kl or KlSettings(1.0), coefficient=1e-3)  # a toy is meant to go far
     settings = replace(
         base,
         objective=replace(base.objective, kl=kl),
         iterations=iterations,
         optimiser=OptimiserSettings(learning_rate=1e-2),
-        evaluate_every=None,
-        patience=None,
-        keep="final",
     )
     run_grpo(task.model, collect, settings, seed=0, run_dir=tmp_path)
     return float(task.score(0))

@@ -11,7 +11,6 @@ from upturn.agents.context import COMPACTED
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage, mean_return, unscorable_count
 from upturn.training.advantages import AdvantageSettings, Constrained, Multipliers, advantage_of
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.policy_update import PolicyUpdate, needs, rollout_rows
 from upturn.training.data import Collect, Collection, Collector, ComparedGroup, Refill, Refilling
 from upturn.training.optimisation import sampled_of
@@ -40,7 +39,7 @@ class PolicyGradient:
         ``refill`` for dynamic sampling; ``scorer``, of the weights as they are, for mismatch settings;
         ``reference`` for a KL term. Raises TrainingError where one is missing, or given without effect.
         """
-        sampling = settings.dynamic_sampling if isinstance(settings, GrpoSettings) else None
+        sampling = settings.dynamic_sampling
         needs("dynamic_sampling", sampling, "refill", refill)
         if advantage is not None and settings.advantage != AdvantageSettings():
             raise TrainingError(

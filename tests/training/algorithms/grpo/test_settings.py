@@ -199,7 +199,9 @@ def test_state_values_are_measured_only_where_the_estimator_needs_them() -> None
 
 def test_budgets_of_costs_reach_the_multipliers() -> None:
     budgets = {"budgets": {"safety": 0.01}}
-    assert settings_of(advantage={"lagrangian": budgets}).advantage.lagrangian == LagrangianSettings({"safety": 0.01})
+    assert settings_of(advantage={"lagrangian": budgets}).advantage.lagrangian == LagrangianSettings(
+        {"safety": 0.01}
+    )
     settings = settings_of(advantage={"lagrangian": {**budgets, "rate": 0.5}})
     assert settings.advantage.lagrangian == LagrangianSettings({"safety": 0.01}, rate=0.5)
 

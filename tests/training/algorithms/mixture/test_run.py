@@ -237,7 +237,7 @@ def test_other_parts_are_another_run(
             replace(supervised_part(_demonstrations(make_trajectory, symbols), 1), weight=weight),
             policy_part(copy_task(model).collect, GrpoSettings()),
         ]
-        run_mixture(tiny_model(), parts, replace(PLAIN, units=1), seed=0, run_dir=tmp_path)
+        run_mixture(tiny_model(), parts, replace(PLAIN, iterations=1), seed=0, run_dir=tmp_path)
 
     run((5, 6), 1.0)
     for symbols, weight in (((5, 7), 1.0), ((5, 6), 2.0)):

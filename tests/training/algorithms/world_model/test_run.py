@@ -41,7 +41,7 @@ from upturn.training.runs.run_folder import CURVE_FILE, read_description
 
 COLOURS = ("jet", "red", "sky", "tan")
 """What the lamp shows after each of its buttons: the whole world."""
-PRACTICE = GrpoSettings(
+SETTINGS = WorldModelSettings(
     iterations=70,
     minibatches=1,
     objective=ObjectiveSettings(kl=KlSettings(0.001)),
@@ -50,8 +50,10 @@ PRACTICE = GrpoSettings(
     evaluate_every=35,
     keep="final",
     checkpoint_every=100,
+    transitions_per_iteration=4,
+    group_size=16,
+    warm_up=None,
 )
-SETTINGS = WorldModelSettings(transitions_per_iteration=4, group_size=16, practice=PRACTICE)
 Model = Callable[..., PreTrainedModel]
 
 
@@ -221,7 +223,7 @@ def test_predictions_are_attempts_of_one_turn_with_the_tokens_as_written() -> No
 def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: float) -> None:
     """Three of four words are right: 2·3/(4 + 4)."""
     (transition,) = transitions_of([_walk(0, "a b c d")], _observations()).found[:1]
-    settings = replace(SETTINGS, threshold=threshold, attempts=2)
+    settings = replace(SETTINGS, threshold=threshold, group_size=2)
     collect = _collect(_Says("a b c x"), [transition], settings, seed=0)
     (group,) = collect(0)
     assert [member.turn_rewards for member in group.members] == [(expected,)] * 2
@@ -238,7 +240,7 @@ def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
         return [group.task.id for group in collect(iteration)]
 
     def made(seed: int) -> Predictions:
-        settings = replace(SETTINGS, transitions_per_iteration=3, attempts=2)
+        settings = replace(SETTINGS, transitions_per_iteration=3, group_size=2)
         return _collect(_Says("jet"), _world(), settings, seed=seed)
 
     straight = [tasks(made(5), iteration) for iteration in range(6)]
@@ -277,14 +279,14 @@ EVERYTHING = WorldModelSettings(
     group_size=4,
     common_ratio=None,
     warm_up=SftSettings(epochs=2, batch_rows=3),
-    practice=GrpoSettings(
-        iterations=5,
-        objective=ObjectiveSettings(kl=KlSettings(0.05, target=0.01, horizon=500)),
-        dynamic_sampling=DynamicSamplingSettings(max_rounds=2),
-        evaluate_every=2,
-        checkpoint_every=2,
-        keep="final",
-    ),
+    minibatches=2,
+    iterations=5,
+    objective=ObjectiveSettings(kl=KlSettings(0.05, target=0.01, horizon=500)),
+    advantage=AdvantageSettings(),
+    dynamic_sampling=DynamicSamplingSettings(max_rounds=2),
+    evaluate_every=2,
+    checkpoint_every=2,
+    keep="final",
 )
 """A warm-up, further rounds, and a coefficient that is remembered."""
 
@@ -325,7 +327,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
 def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
     guessing: Guessing, tmp_path: Path
 ) -> None:
-    settings = replace(EVERYTHING, warm_up=None, practice=replace(EVERYTHING.practice, evaluate_every=None))
+    settings = replace(EVERYTHING, warm_up=None, evaluate_every=None)
 
     def run(transitions: Sequence[Transition], chosen: WorldModelSettings) -> None:
         model = guessing()
@@ -341,7 +343,7 @@ def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
 
 def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_path: Path) -> None:
     """Where no prediction is right nothing is learned; after a warm-up the same practice has some to compare."""
-    short = replace(SETTINGS, practice=replace(PRACTICE, iterations=1, evaluate_every=None))
+    short = replace(SETTINGS, iterations=1, evaluate_every=None)
     warm_up = SftSettings(epochs=80, batch_rows=4, optimiser=OptimiserSettings(learning_rate=1e-2))
     for name, settings, expected in (
         ("cold", short, False),
@@ -360,7 +362,8 @@ def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: 
         SETTINGS,
         warm_up=SftSettings(epochs=50, batch_rows=4, optimiser=OptimiserSettings(learning_rate=5e-3)),
         easy=None,
-        practice=replace(PRACTICE, iterations=1, evaluate_every=None),
+        iterations=1,
+        evaluate_every=None,
     )
     acting = supervised_rows(_walk(number, shown) for number, shown in enumerate(COLOURS))
     losses = {}

@@ -5,7 +5,7 @@ on it. They differ in three things: how many iterations, whether an iteration tr
 training or goes on with those of the one before, and whether what failed is tried a second time with help.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated
@@ -43,6 +43,16 @@ class ImitationSettings(OnlineSettings):
     the one before trained all the same. Keeps a copy of these weights."""
     second: SecondSettings | None = None
     """Second tries where everything failed; left out = there are none."""
+
+    def problems(self) -> Iterator[str | None]:
+        """What is wrong with several fields together."""
+        yield from super().problems()
+        top = self.selection.top
+        if top is not None and top != SelectionSettings().top and top > self.group_size:
+            yield (
+                f"selection.top={top!r} has no effect with group_size={self.group_size!r}: a task has no more; lower "
+                "it, or sample more"
+            )
 
     @property
     def restarts(self) -> bool:

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from upturn.config import EnvironmentConfig, Raw, dumped, made_from, overlaid, settings, useless
+from upturn.config import EnvironmentConfig, Raw, dumped, made_from, overlaid, settings
 from upturn.errors import ConfigError
 from upturn.training.algorithms.grpo.presets import PRESETS
-from upturn.training.policy_settings import DynamicSamplingSettings, PolicyGradientSettings, is_ratio_one
+from upturn.training.policy_settings import PolicyGradientSettings, is_ratio_one
 from upturn.training.run_settings import OnlineSettings
 
 PresetName = Literal[
@@ -33,9 +33,6 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
     preset: PresetName | None = None
     """A named algorithm, whose settings hold where this section says nothing else (docs/training.md); left out =
     centred rewards, clip 0.2/0.28, mean over tokens, no KL."""
-    dynamic_sampling: DynamicSamplingSettings | None = None
-    """Groups without a signal are replaced by further ones; left out = an iteration samples once, and groups
-    without a signal stay in the denominator."""
     staleness: Annotated[int, Field(ge=0, le=99)] = 0
     """Iterations that the weights may be old that trajectories are sampled with. More than 0: the next ones are
     sampled while weights are updated, each on half of the threads; environments are then entered from two threads.
@@ -45,11 +42,6 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
         """What is wrong with several fields together."""
         yield from super().problems()
         sampling = self.dynamic_sampling
-        yield useless(
-            sampling is not None and self.advantage.baseline == "none",
-            "dynamic_sampling",
-            "with advantage.baseline='none', where every group has a signal; leave one out",
-        )
         if self.staleness and sampling is not None:
             yield (
                 f"staleness={self.staleness!r} samples with earlier weights, dynamic_sampling (max_rounds="

@@ -28,6 +28,11 @@ class OfflineSettings(PolicyGradientSettings):
     def problems(self) -> Iterator[str | None]:
         """What is wrong with several fields together."""
         yield from super().problems()
+        if self.dynamic_sampling is not None:
+            yield (
+                "dynamic_sampling samples further trajectories with the present weights; stored ones are all there "
+                "are, so leave it out"
+            )
         if self.mismatch is not None and self.mismatch.weight == self.mismatch.mask == "none":
             yield (
                 "mismatch only measures: with recomputed log-probs nothing would correct for whoever sampled. Set "

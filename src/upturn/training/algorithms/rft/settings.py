@@ -58,6 +58,8 @@ class RftSettings(PolicyGradientSettings):
                 f"evaluate_every={self.evaluate_every!r} would choose weights on more tasks than the examples; "
                 "leave it out"
             )
+        if self.dynamic_sampling is not None:
+            yield "dynamic_sampling draws further tasks, and the examples are all there are; leave it out"
         if self.tasks_per_iteration > self.examples:
             yield (
                 f"tasks_per_iteration = {self.tasks_per_iteration} is more than examples = {self.examples}, and an "

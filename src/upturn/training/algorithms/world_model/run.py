@@ -96,6 +96,7 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
         settings,
         seed=seed,
         run_dir=run_dir,
+        refill=None if settings.dynamic_sampling is None else collect.refill,
         evaluate=watch,
         progress=progress,
     )
