@@ -80,9 +80,9 @@ def settings_classes() -> Iterator[type[Any]]:
         if ".adapters" in module.name or "__main__" in module.name or "migrations" in module.name:
             continue  # other frameworks, which may not be installed
         for name, kind in vars(importlib.import_module(module.name)).items():
-            if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.name:
-                if re.search(r"(Settings|Config|Limits|Thresholds|Budget|Options)$", name):
-                    yield kind
+            is_named = re.search(r"(Settings|Config|Limits|Thresholds|Budget|Options)$", name)
+            if is_named and isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.name:
+                yield kind
 
 
 def test_no_setting_has_two_defaults() -> None:

@@ -1,23 +1,25 @@
 """Writes the generated pages of docs/ from the program itself; ``--check`` fails when they are stale.
 
 The command line comes from the commands' own parameters, the configuration from its classes: types and defaults
-from pydantic, words from the docstring under each field; the metrics from the list that pages and files use.
+from their fields, words from the docstring under each field; the metrics from the list that pages and files use.
 """
 
 import argparse
 import ast
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
-from pydantic import BaseModel
 from typer.main import get_command as as_command
 
 from upturn.cli import app
-from upturn.config import Config, learning, lesson, section
+from upturn.config import CORE, Settings, changed, default_of, nested_settings
+from upturn.loop.trainers import sections
 from upturn.training.runs import GROUPS, METRICS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,8 +89,6 @@ def _sentence(text: str | None) -> str:
 
 def configuration_page() -> str:
     """The reference of every setting as Markdown."""
-    sources = [Path(str(each.__file__)).read_text(encoding="utf-8") for each in (section, learning, lesson)]
-    words = field_words("\n".join(sources))
     lines = [
         NOTICE,
         "# Configuration: `upturn.toml`",
@@ -102,31 +102,68 @@ def configuration_page() -> str:
         "[[agents]]",
         'name = "nano"',
         'kind = "local_model"',
-        'model = "nano-errands"',
+        'model = "nano"',
         "```",
+        "",
+        "A setting that is a table has a link to that table, and its own defaults where they differ from the "
+        "table's:",
+        "`[grpo.objective]` and `[ppo.objective]` have the same settings. `false` takes an optional table or "
+        "number",
+        "away, `true` takes an optional table with its defaults.",
     ]
-    for name, field in Config.model_fields.items():
-        model, is_list = _section_model(field.annotation)
-        heading = f"[[{name}]]" if is_list else f"[{name}]"
-        lines += _section_lines(model, heading, words)
+    shown = dict(CORE) | dict(sections())
+    for name, kind in shown.items():
+        lines += _section_lines(kind, f"[[{name}]]" if name == "agents" else f"[{name}]", kind.__doc__)
+    tables: dict[type[Settings], str] = {}
+    waiting = [*shown.values()]
+    while waiting:
+        for name, inner in nested_settings(waiting.pop(0)).items():
+            if inner not in tables:
+                tables[inner] = name
+                waiting.append(inner)
+    for kind in sorted(tables, key=lambda each: each.__name__):
+        if kind not in CORE.values():
+            lines += _section_lines(kind, kind.__name__, kind.__doc__)
     return "\n".join(lines) + "\n"
 
 
-def _section_lines(model: type[BaseModel], heading: str, words: dict[tuple[str, str], str]) -> Iterator[str]:
-    """A section's table, then those of the sections in it."""
-    yield from ("", f"## `{heading}`", "", _sentence(model.__doc__), "")
+def _section_lines(kind: type[Settings], heading: str, words: str | None) -> Iterator[str]:
+    """A section's table."""
+    yield from ("", f"## `{heading}`", "", _sentence(words), "")
     yield from ("| setting | type | default | meaning |", "|---|---|---|---|")
-    inner_sections = []
-    for setting, inner in model.model_fields.items():
-        if isinstance(inner.default, BaseModel):
-            inner_sections.append((type(inner.default), f"[{heading.strip('[]')}.{setting}]"))
-            continue
-        default = "required" if inner.is_required() else _toml(inner.default)
-        named = (words.get((kind.__name__, setting)) for kind in model.__mro__)
-        meaning = _sentence(next(word for word in named if word is not None))
-        yield f"| `{setting}` | {_type_words(inner.annotation)} | {default} | {meaning} |"
-    for inner_model, inner_heading in inner_sections:
-        yield from _section_lines(inner_model, inner_heading, words)
+    hints, meanings = get_type_hints(kind, include_extras=True), _meanings(kind)
+    nested = nested_settings(kind)
+    for each in fields(kind):
+        default, inner = default_of(each), nested.get(each.name)
+        shown = _type_words(hints[each.name]) if inner is None else f"[table](#{_anchor(inner)})"
+        yield f"| `{each.name}` | {shown} | {_default(default)} | {_sentence(meanings[each.name])} |"
+
+
+def _anchor(kind: type[Settings]) -> str:
+    core = {each: name for name, each in CORE.items()}
+    return core.get(kind, kind.__name__.lower())
+
+
+def _default(value: Any) -> str:
+    """As it would be written in the file; of a table what differs from the table's own defaults."""
+    if value is MISSING:
+        return "required"
+    if not is_dataclass(value):
+        return _toml(value)
+    names = [each.name for each in fields(value) if default_of(each) is MISSING]
+    names += [name for name, _ in changed(value, "") if "." not in name and name not in names]
+    plain = {name: getattr(value, name) for name in names if not is_dataclass(getattr(value, name))}
+    return f"`{_toml_value(plain)}`" if plain else ""
+
+
+def _meanings(kind: type[Settings]) -> Mapping[str, str]:
+    """The words under each field, in the class or the nearest base."""
+    words: dict[str, str] = {}
+    for cls in reversed(kind.__mro__):
+        if issubclass(cls, Settings) and cls is not Settings:
+            source = inspect.getsource(inspect.getmodule(cls))  # type: ignore[arg-type]
+            words |= {name: text for (owner, name), text in field_words(source).items() if owner == cls.__name__}
+    return words
 
 
 def field_words(source: str) -> dict[tuple[str, str], str]:
@@ -143,12 +180,6 @@ def field_words(source: str) -> dict[tuple[str, str], str]:
     return words
 
 
-def _section_model(annotation: Any) -> tuple[type[BaseModel], bool]:
-    if get_origin(annotation) is tuple:
-        return get_args(annotation)[0], True
-    return annotation, False
-
-
 def _type_words(annotation: Any) -> str:
     """A type in a person's words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -160,7 +191,7 @@ def _type_words(annotation: Any) -> str:
         return " or ".join(_type_words(each) for each in arguments if each is not NoneType)
     if origin is tuple:
         return f"list of {_type_words(arguments[0])}"
-    if origin is dict:
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         return f"table of {_type_words(arguments[1])} by {_type_words(arguments[0])}"
     return {str: "text", int: "whole number", float: "number", bool: "true or false"}[annotation]
 

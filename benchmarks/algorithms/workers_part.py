@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from benchmarks.comparison import Bar, Spread, result, spread
-from upturn.agents import Limits
+from upturn.config import Limits
 from upturn.environments import resolve_kit
 from upturn.errors import MeasurementError
 from upturn.loop import Fleet, Purpose

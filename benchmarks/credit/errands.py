@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from upturn.agents import Limits, rendered_rows
+from upturn.agents import rendered_rows
+from upturn.config import Limits
 from upturn.environments import play
 from upturn.environments.errands import ErrandsKit, oracle
 from upturn.loop import Fleet, Purpose

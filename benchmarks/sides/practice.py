@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from upturn.agents import Limits
+from upturn.config import Limits
 from upturn.environments.errands import LEARNED, ErrandsKit
 from upturn.records import JsonValue, Task
 

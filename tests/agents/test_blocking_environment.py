@@ -13,7 +13,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from upturn.agents import Attempt, Job, Limits, Setting, ToolAgent, beginnings, run_rollouts
+from upturn.agents import Attempt, Job, Setting, ToolAgent, beginnings, run_rollouts
+from upturn.config import Limits
 from upturn.environments.environment import Environment, Info, Step
 from upturn.errors import WorldError
 from upturn.models import Generation, GenerationRequest, Model, Written

@@ -7,19 +7,10 @@ from random import Random
 
 import pytest
 
-from upturn.agents import (
-    Attempt,
-    Beginning,
-    Job,
-    Limits,
-    Reply,
-    Setting,
-    ToolAgent,
-    beginnings,
-    run_rollouts,
-)
+from upturn.agents import Attempt, Beginning, Job, Reply, Setting, ToolAgent, beginnings, run_rollouts
 from upturn.agents.agent import Agent, ModelSession
 from upturn.agents.branch_point import whole_attempt
+from upturn.config import Limits
 from upturn.environments.environment import Info, Step
 from upturn.errors import WorldError
 from upturn.models import Generation, GenerationRequest, Written, read_call

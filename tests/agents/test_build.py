@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from upturn.agents import CallableAgent, EndpointAgent, Limits, ToolAgent, build, load_function, temperature
+from upturn.agents import CallableAgent, EndpointAgent, ToolAgent, build, load_function, temperature
 from upturn.agents.agent import Agent
+from upturn.config import Limits
 from upturn.errors import ConfigError
 from upturn.models import CompactRenderer, Written
 from upturn.records import Action, AgentVersion, Observation

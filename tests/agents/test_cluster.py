@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_rollouts
+from upturn.agents import Attempt, CallableAgent, Job, Setting, run_rollouts
 from upturn.agents.cluster import Crew, Finished, Lost, Work, deal, play
 from upturn.agents.rollout import rollout
+from upturn.config import Limits
 from upturn.environments.errands import ErrandsEnvironment, task_stream
 from upturn.records import Action, Observation, Task, Trajectory, Turn
 

@@ -8,20 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from upturn.agents import (
-    Agent,
-    Attempt,
-    Job,
-    Limits,
-    Reply,
-    Setting,
-    ToolAgent,
-    fork_counts,
-    rendered_rows,
-    run_rollouts,
-)
+from upturn.agents import Agent, Attempt, Job, Reply, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
 from upturn.agents.agent import ModelSession
 from upturn.agents.context import GrowingPrompt
+from upturn.config import Limits
 from upturn.environments.environment import Info, Step
 from upturn.models import (
     SPECIAL_TOKENS,

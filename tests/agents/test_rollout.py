@@ -9,7 +9,6 @@ from upturn.agents import (
     Attempt,
     CallableAgent,
     Job,
-    Limits,
     Reply,
     Setting,
     ToolAgent,
@@ -19,6 +18,7 @@ from upturn.agents import (
     trajectory_id,
 )
 from upturn.agents.agent import ModelSession
+from upturn.config import Limits
 from upturn.environments.action import MALFORMED
 from upturn.environments.environment import Info, Step
 from upturn.errors import ModelError

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from upturn.agents import Attempt, CallableAgent, Job, Limits, Setting, run_rollouts
+from upturn.agents import Attempt, CallableAgent, Job, Setting, run_rollouts
+from upturn.config import Limits
 from upturn.environments.environment import Info, Step
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn, fields_json, from_fields
 

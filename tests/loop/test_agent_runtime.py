@@ -8,8 +8,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from upturn.agents import Limits, trajectory_id
+from upturn.agents import trajectory_id
 from upturn.agents.context import Budget, parameters_of
+from upturn.config import Limits
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import Fleet, Purpose

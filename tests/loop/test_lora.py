@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from upturn.agents import Limits
-from upturn.config import AdapterSettings, AgentConfig, Config, OptimiserSettings, RolloutConfig
+from upturn.config import AdapterSettings, AgentConfig, Config, Limits, OptimiserSettings, RolloutConfig
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import CONTEXT, Fleet
 from upturn.loop.rollouts.policy_worker import Trainee

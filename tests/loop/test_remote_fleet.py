@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from upturn.agents import Limits
+from upturn.config import Limits
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import Fleet, Purpose

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from upturn.agents import Limits
+from upturn.config import Limits
 from upturn.environments import EnvironmentKit
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.one_step import one_step

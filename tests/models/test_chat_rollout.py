@@ -20,10 +20,10 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from upturn.agents import Attempt, Job, Limits, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
+from upturn.agents import Attempt, Job, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
 from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompts_of
 from upturn.agents.rendering import has_tokens_of
-from upturn.config import OptimiserSettings
+from upturn.config import Limits, OptimiserSettings
 from upturn.environments.errands import compose
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.errands.tools import errands_tools

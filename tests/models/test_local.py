@@ -17,8 +17,8 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from upturn.agents import Limits, fork_counts
-from upturn.config import OptimiserSettings
+from upturn.agents import fork_counts
+from upturn.config import Limits, OptimiserSettings
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import Fleet, Purpose

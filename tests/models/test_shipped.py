@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
-from upturn.agents import Limits
+from upturn.config import Limits
 from upturn.environments.errands import LEARNED
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ModelError

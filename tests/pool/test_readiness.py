@@ -3,12 +3,12 @@ from dataclasses import replace
 
 from upturn.config import ReadinessConfig
 from upturn.pool import Pool, PoolBatch, Selection
-from upturn.pool.readiness import ReadinessThresholds, judge, readiness, survey, thresholds_of
+from upturn.pool.readiness import judge, readiness, survey
 from upturn.records import Alternative, Decision, Evaluation, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
 
-SMALL = ReadinessThresholds(decisions=1, points=4, clean_share=0.8, families=2)
+SMALL = ReadinessConfig(decisions=1, points=4, clean_share=0.8, categories=2)
 
 
 def fill(pool: Pool, make_point: MakePoint, tenant: str = "default") -> None:
@@ -47,7 +47,7 @@ def test_each_threshold_alone_stops_training(pool: Pool, make_point: MakePoint) 
         "decisions": replace(SMALL, decisions=2),
         "clean_points": replace(SMALL, points=5),
         "clean_share": replace(SMALL, clean_share=0.81),
-        "families": replace(SMALL, families=3),
+        "families": replace(SMALL, categories=3),
     }.items():
         judged = judge(found, threshold)
         assert [check.name for check in judged.checks if not check.holds] == [name]
@@ -62,7 +62,7 @@ def test_one_private_point_stops_training_unless_privacy_is_not_checked(pool: Po
     found = survey(pool, tenant="default")
     assert found.private == 1
     assert [check.name for check in judge(found, SMALL).checks if not check.holds] == ["private_points"]
-    assert judge(found, replace(SMALL, private_points=None)).is_ready
+    assert judge(found, replace(SMALL, privacy=False)).is_ready
 
 
 def test_other_tenants_and_other_selections_do_not_count(pool: Pool, make_point: MakePoint) -> None:
@@ -74,12 +74,5 @@ def test_other_tenants_and_other_selections_do_not_count(pool: Pool, make_point:
 
 
 def test_empty_pool_is_not_ready(pool: Pool) -> None:
-    found = readiness(pool, ReadinessThresholds(), tenant="default")
+    found = readiness(pool, ReadinessConfig(), tenant="default")
     assert [check.name for check in found.checks if check.holds] == ["private_points"]
-
-
-def test_configured_defaults_are_those_for_production() -> None:
-    assert thresholds_of(ReadinessConfig()) == ReadinessThresholds()
-    assert thresholds_of(ReadinessConfig(points=7, categories=2, privacy=False)) == ReadinessThresholds(
-        points=7, families=2, private_points=None
-    )

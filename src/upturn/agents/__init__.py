@@ -6,7 +6,6 @@ from upturn.agents.build import build, load_function, precision, prompts_for, te
 from upturn.agents.cluster import Crew, Played, Work, play
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.hint import Hint, gives_away, without_hint
-from upturn.agents.limit import Limits
 from upturn.agents.ray_workers import CrewSettings, RayCrew, check_cluster
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
 from upturn.agents.rendering import has_tokens_of, rendered_rows
@@ -26,7 +25,6 @@ __all__ = [
     "Hint",
     "Job",
     "LimitReachedError",
-    "Limits",
     "ModelSession",
     "Played",
     "RayCrew",

@@ -11,8 +11,8 @@ from typing import assert_never
 from upturn.agents.agent import Agent
 from upturn.agents.context import CONTEXT_PARAMETERS, Prompts, budget_of, prompts_of
 from upturn.agents.endpoint import EndpointAgent
-from upturn.agents.limit import Limits
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
+from upturn.config import Limits
 from upturn.errors import ConfigError, described
 from upturn.models import ChatEndpoint, Precision, Renderer
 from upturn.records import AgentKind, AgentVersion, JsonValue

@@ -22,10 +22,11 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from upturn.agents.agent import Agent, Reply
 from upturn.agents.branch_point import Beginning
-from upturn.agents.limit import Limits
+from upturn.agents.limit import limit_reached
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.agents.sanitize import recordable
 from upturn.agents.worker import Worker
+from upturn.config import Limits
 from upturn.environments import MALFORMED, Environment, Info, Step, blocks, is_potential
 from upturn.errors import RecordError, WorldError, described
 from upturn.models import GenerationRequest, Model
@@ -223,8 +224,8 @@ class _Run:
         self.recorder.resume(beginning.rows, beginning.history)
 
     def _limit(self, seconds: float) -> Outcome | None:
-        return self.setting.limits.reached(
-            turns=len(self.turns), tokens=len(self.recorder.history), seconds=seconds
+        return limit_reached(
+            self.setting.limits, turns=len(self.turns), tokens=len(self.recorder.history), seconds=seconds
         )
 
     async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.context import Budget, prompts_of
-from upturn.agents.limit import Limits
+from upturn.config import Limits
 from upturn.environments import LONGEST_ANSWER, action_text, read_action
 from upturn.models import Renderer
 from upturn.records import Action, Observation, Turn

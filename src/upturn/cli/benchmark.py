@@ -241,8 +241,7 @@ class _Worker:
             yield batch
 
     def _attempts(self, tasks: "Sequence[Task]", key: str) -> "Iterator[Finished]":
-        from upturn.agents import Limits
-        from upturn.config import keys_in
+        from upturn.config import Limits, keys_in
         from upturn.environments import LONG_TURNS
         from upturn.loop import Fleet, Purpose
         from upturn.loop.evaluation import attempted, perfect

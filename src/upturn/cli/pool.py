@@ -14,12 +14,12 @@ from typing import Annotated, TextIO
 import typer
 
 from upturn.cli.output import emit, say
+from upturn.config import ReadinessConfig
 from upturn.pool import (
     ALL_TENANTS,
     POOL_ENDINGS,
     Coverage,
     Pool,
-    ReadinessThresholds,
     Scope,
     Selection,
     counts,
@@ -29,7 +29,6 @@ from upturn.pool import (
     integrity_problems,
     readiness,
     statistics,
-    thresholds_of,
 )
 from upturn.records import Result
 
@@ -84,7 +83,7 @@ def ready(
     from upturn.loop.trainers import load_full_config
 
     loaded = None if config is None else load_full_config(config, os.environ)
-    thresholds = ReadinessThresholds() if loaded is None else thresholds_of(loaded.readiness)
+    thresholds = ReadinessConfig() if loaded is None else loaded.readiness
     with Pool.open(pool, read_only=True) as opened:
         found = readiness(opened, thresholds, tenant=tenant)
     advice = {check.name: check.advice for check in found.checks if not check.holds}

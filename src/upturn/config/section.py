@@ -19,6 +19,7 @@ from upturn.config.settings import (
     Probability,
     Settings,
     Share,
+    WholeNumber,
     settings,
 )
 
@@ -67,6 +68,8 @@ class ReadinessConfig(Settings):
     """Task families among them."""
     privacy: bool = True
     """Whether unmasked personal data in the evidence stops training."""
+    decisions: WholeNumber = 1
+    """Routing decisions: the arbiter works and collects."""
 
 
 @settings
@@ -132,21 +135,28 @@ class AgentConfig(Settings):
 
 
 @settings
-class EnvironmentConfig(Settings):
+class Limits(Settings):
+    """What one trajectory may take."""
+
+    max_turns: Count = 16
+    """Actions in one trajectory."""
+    max_tokens: Count | None = None
+    """Tokens of context in one trajectory, prompt and observations included; left out = unlimited."""
+    max_action_tokens: Count = 64
+    """Tokens written in one action."""
+    max_seconds: Positive | None = None
+    """Wall clock of one trajectory, after which it ends even while its agent is asked, whose turn is not recorded;
+    an environment is never interrupted. Left out = unlimited."""
+
+
+@settings
+class EnvironmentConfig(Limits):
     """Where the agents act."""
 
     name: Annotated[str, Field(min_length=1)] = "office"
     """A registered environment, or ``module:name`` of your own kit or of a function that makes it."""
     verifier: ImportPath = ""
-    """``module:factory`` of the judge of finished attempts; empty = the environment's own."""
-    max_turns: Count = 16
-    """Actions in one attempt."""
-    max_tokens: Count | None = None
-    """Tokens of context in one attempt, prompt and observations included; left out = unlimited."""
-    max_action_tokens: Count = 64
-    """Tokens written in one action."""
-    max_seconds: Positive | None = None
-    """Wall clock of one attempt, after which it ends even while its agent is asked; left out = unlimited."""
+    """``module:factory`` of the judge of finished trajectories; empty = the environment's own."""
 
 
 @settings

@@ -141,8 +141,8 @@ def with_defaults(
     """What is said, with the defaults of nested settings under it, which belong to the field, not the class.
 
     ``false`` stands for None and ``true`` for a nested section's defaults, which TOML has no words for. ``shared``:
-    by class, values that go between a nested section's defaults and what is said of it. ``under``: the section's own
-    defaults; None = those of its class.
+    by class, values that go between a nested section's defaults and what is said of it. ``under``: the section's
+    own defaults; None = those of its class.
     """
     shared, under, hints = shared or {}, under or {}, _hints(cast(Any, kind))
     completed = {**under, **said}

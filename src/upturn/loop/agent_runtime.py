@@ -10,7 +10,6 @@ from upturn.agents import (
     Attempt,
     Beginning,
     Job,
-    Limits,
     Setting,
     build,
     precision,
@@ -19,6 +18,7 @@ from upturn.agents import (
     template_options,
 )
 from upturn.agents.context import budget_of
+from upturn.config import Limits
 from upturn.environments import EnvironmentKit, tools_of
 from upturn.errors import ModelError
 from upturn.models import LocalModel, Model, Precision, Renderer, load_local

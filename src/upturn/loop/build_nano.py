@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typing_extensions import TypedDict
 
-from upturn.agents import Limits
+from upturn.config import Limits
 from upturn.deployment import Interval
 from upturn.environments import judge, resolve_kit
 from upturn.loop.agent_runtime import Fleet, Purpose

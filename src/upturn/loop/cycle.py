@@ -16,7 +16,7 @@ from upturn.loop.rollouts import check_sampler
 from upturn.loop.run import Context
 from upturn.loop.service import Served
 from upturn.loop.trainers import limits_told, practice_weights, take_training_snapshot, train_grpo, train_sft
-from upturn.pool import readiness, thresholds_of
+from upturn.pool import readiness
 from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
 
 WAVE = 96
@@ -86,7 +86,7 @@ def check_readiness(context: Context, name: str) -> ReadinessReport:
 
     def work() -> ReadinessReport:
         context.progress.stage("Check the evidence")
-        found = readiness(context.pool, thresholds_of(context.config.readiness), tenant=context.tenant)
+        found = readiness(context.pool, context.config.readiness, tenant=context.tenant)
         return ReadinessReport(tuple(found.results()), found.is_ready)
 
     report = context.journal.record_step(name, ReadinessReport, work)

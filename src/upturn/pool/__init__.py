@@ -13,7 +13,7 @@ from upturn.pool.importer import IngestOptions, check_source, ingest
 from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
 from upturn.pool.quality import inspect
 from upturn.pool.reader import Experience, Selected
-from upturn.pool.readiness import ReadinessThresholds, readiness, thresholds_of
+from upturn.pool.readiness import readiness
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.sink import PoolSink
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
@@ -31,7 +31,6 @@ __all__ = [
     "Pool",
     "PoolBatch",
     "PoolSink",
-    "ReadinessThresholds",
     "RolloutKey",
     "Scope",
     "Selected",
@@ -52,6 +51,5 @@ __all__ = [
     "statistics",
     "take_snapshot",
     "take_snapshot_of",
-    "thresholds_of",
     "thumbs",
 ]

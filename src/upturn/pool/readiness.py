@@ -4,7 +4,6 @@ points, a large enough clean share, enough families, nothing personal.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from sqlalchemy import func, select
@@ -16,32 +15,6 @@ from upturn.pool.quality import inspect
 from upturn.pool.reader import PoolReader
 from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope
 from upturn.records import Result
-
-
-@dataclass(frozen=True, slots=True)
-class ReadinessThresholds:
-    """What must be there before training; the defaults are those for production."""
-
-    decisions: int = 1
-    """Routing decisions: the arbiter works and collects."""
-    points: int = 5000
-    """Clean data points."""
-    clean_share: float = 0.95
-    """Of all selected data points."""
-    families: int = 5
-    """Task families among the clean data points."""
-    private_points: int | None = 0
-    """Data points with privacy findings, at most; None = not checked."""
-
-
-def thresholds_of(config: ReadinessConfig) -> ReadinessThresholds:
-    """The thresholds that a configuration file sets."""
-    return ReadinessThresholds(
-        points=config.points,
-        clean_share=config.clean_share,
-        families=config.categories,
-        private_points=0 if config.privacy else None,
-    )
 
 
 class ReadinessCheck(NamedTuple):
@@ -119,7 +92,7 @@ def survey(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING
     return Survey(decisions, points, clean, len(families), private, dict(sorted(failed.items())))
 
 
-def judge(found: Survey, thresholds: ReadinessThresholds) -> Readiness:
+def judge(found: Survey, thresholds: ReadinessConfig) -> Readiness:
     """The survey against thresholds: one survey can be judged by several."""
     share = found.clean / found.points if found.points else 0.0
     worst = max(found.failed_gates, key=lambda name: found.failed_gates[name], default="none")
@@ -142,22 +115,22 @@ def judge(found: Survey, thresholds: ReadinessThresholds) -> Readiness:
             f"see `upturn pool validate`; the gate failed most often is {worst!r}",
         ),
         ReadinessCheck(
-            "families", found.families, ">=", thresholds.families, "add tasks of other families, or lower the bar"
+            "families", found.families, ">=", thresholds.categories, "add tasks of other families, or lower the bar"
         ),
     )
     return Readiness(found, (*checks, *_private_check(found, thresholds)))
 
 
-def _private_check(found: Survey, thresholds: ReadinessThresholds) -> Sequence[ReadinessCheck]:
-    if thresholds.private_points is None:
+def _private_check(found: Survey, thresholds: ReadinessConfig) -> Sequence[ReadinessCheck]:
+    if not thresholds.privacy:
         return ()
     advice = "remove personal data at the source, or train on an anonymised export"
-    return (ReadinessCheck("private_points", found.private, "<=", thresholds.private_points, advice),)
+    return (ReadinessCheck("private_points", found.private, "<=", 0, advice),)
 
 
 def readiness(
     pool: PoolReader,
-    thresholds: ReadinessThresholds,
+    thresholds: ReadinessConfig,
     *,
     tenant: Scope,
     selection: Selection = EVERYTHING,

@@ -39,6 +39,7 @@ class KlSettings(Settings):
     coefficient: Positive
     """β. Where there is a target: what it starts from."""
     estimator: KlEstimator = "k3"
+    """How it is estimated from single tokens."""
     unbiased: bool = False
     """Whether the estimate is multiplied by the probability ratio, with its gradient; for k1 and k3."""
     target: Positive | None = None
@@ -231,8 +232,8 @@ class PolicyGradientSettings(IterationSettings):
     """What to do about a sampler whose log-probs are not the trainer's; left out = its recorded log-probs are taken
     for the trainer's own, which saves a pass over the rows."""
     dynamic_sampling: DynamicSamplingSettings | None = None
-    """Groups without a signal are replaced by further ones; left out = an iteration samples once, and groups without
-    a signal stay in the denominator."""
+    """Groups without a signal are replaced by further ones; left out = an iteration samples once, and groups
+    without a signal stay in the denominator."""
 
     def problems(self) -> Iterator[str | None]:
         """What is wrong with several fields together."""

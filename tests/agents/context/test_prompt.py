@@ -11,7 +11,6 @@ import pytest
 from upturn.agents import (
     Attempt,
     Job,
-    Limits,
     Setting,
     ToolAgent,
     beginnings,
@@ -21,7 +20,7 @@ from upturn.agents import (
     run_rollouts,
 )
 from upturn.agents.context import COMPACTED, Budget, parameters_of, prompts_of
-from upturn.config import OptimiserSettings
+from upturn.config import Limits, OptimiserSettings
 from upturn.environments.environment import Info, Step
 from upturn.errors import ConfigError
 from upturn.models import Model, Renderer, ScriptedModel, Written, read_call

@@ -17,8 +17,8 @@ from benchmarks.algorithms.workers_part import (
     played_in_parts,
     processor_seconds,
 )
-from upturn.agents import Limits
 from upturn.agents.cluster import deal
+from upturn.config import Limits
 from upturn.environments.kit import resolve_kit
 from upturn.errors import MeasurementError
 from upturn.loop.agent_runtime import Fleet, Purpose

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from upturn.agents import Limits
+from upturn.config import Limits
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.generation.family import call
 from upturn.environments.office.recovery import recovery

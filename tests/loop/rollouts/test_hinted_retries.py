@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 import torch
 
-from upturn.agents import Limits
+from upturn.config import Limits
 from upturn.environments import EnvironmentKit, one_step
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.hint import HintingKit, hint_of

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import torch
 
-from upturn.agents import Job, Limits, run_rollouts
+from upturn.agents import Job, run_rollouts
 from upturn.agents.cluster import Finished, Lost, Work
 from upturn.agents.ray_workers import CrewSettings, RayCrew
-from upturn.config import AdapterSettings
+from upturn.config import AdapterSettings, Limits
 from upturn.environments import Environment
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ClusterError, ConfigError

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 import torch
 
-from upturn.agents import Limits
+from upturn.config import Limits
 from upturn.environments import Step
 from upturn.environments.errands import ErrandsEnvironment
 from upturn.environments.errands.kit import ErrandsKit

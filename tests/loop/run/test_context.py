@@ -35,7 +35,7 @@ def test_everything_named_and_not_there_is_reported_together(desk: ModuleType, t
 
 def test_how_a_local_model_is_run_belongs_to_its_version() -> None:
     agent = AgentConfig(name="chat", kind="local_model", model="m", temperature=0.5)
-    options = {"enable_thinking": False}
+    options: dict[str, bool | int | float | str] = {"enable_thinking": False}
     other = version_of(replace(agent, template_options=options, weights="bfloat16"))
     assert version_of(agent).parameters == {"temperature": 0.5}
     assert other.parameters == {"temperature": 0.5, "template_options": options, "weights": "bfloat16"}

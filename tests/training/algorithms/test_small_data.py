@@ -56,10 +56,3 @@ def test_a_random_reward_of_the_same_rate_teaches_nothing(task: Any, tmp_path: P
         return random_acceptance(replace(each.trajectory, seed=drawn), rate=0.05, seed=1)
 
     assert _trained(task, coin, tmp_path, iterations=15) < 0.3
-
-
-def test_each_departure_has_its_reason() -> None:
-    assert len(SMALL_DATA.departures) == 4
-    assert SMALL_DATA.settings.objective.kl is not None
-    assert SMALL_DATA.settings.advantage.scale == "none"
-    assert SMALL_DATA.settings.patience is not None

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 from upturn.agents.context.budget import Budget
 from upturn.agents.context.relevance import Relevance, lexical_relevance
 from upturn.agents.context.window import ContextWindow
-from upturn.agents.limit import Limits
 from upturn.agents.recorder import LimitReachedError
+from upturn.config import Limits
 from upturn.errors import ConfigError
 from upturn.models import ConversationRenderer, Renderer, RetellingRenderer, next_prompt
 from upturn.records import Observation, Turn

@@ -14,7 +14,7 @@ from upturn.loop.demo.final_evaluation import Work, work
 from upturn.loop.demo.plan import DemoPlan, Size
 from upturn.loop.evaluation import ExamResult, Floor, compare, exam_tasks, examine, measure_floor, sit
 from upturn.loop.run import Context
-from upturn.pool import coverage, readiness, thresholds_of
+from upturn.pool import coverage, readiness
 from upturn.records import AgentVersion, Release, record
 
 LEAD = 0.30
@@ -170,7 +170,7 @@ def _floors(context: Context, count: int) -> tuple[Floor, ...]:
 
 
 def _production_readiness(context: Context) -> ReadinessReport:
-    found = readiness(context.pool, thresholds_of(ReadinessConfig()), tenant=context.tenant)
+    found = readiness(context.pool, ReadinessConfig(), tenant=context.tenant)
     return ReadinessReport(tuple(found.results()), found.is_ready)
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upturn.agents import Attempt, Beginning, Crew, Limits, Played, Setting, Work, build, play, temperature
+from upturn.agents import Attempt, Beginning, Crew, Played, Setting, Work, build, play, temperature
+from upturn.config import Limits
 from upturn.environments import Environment, EnvironmentKit, resolve_kit
 from upturn.errors import ClusterError
 from upturn.loop.agent_runtime import Fleet, Purpose

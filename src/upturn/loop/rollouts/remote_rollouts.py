@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upturn.agents import Beginning, Limits
-from upturn.config import OptimiserSettings
+from upturn.agents import Beginning
+from upturn.config import Limits, OptimiserSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import Engine, Fleet, Purpose

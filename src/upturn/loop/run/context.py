@@ -3,16 +3,15 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from upturn import __version__
-from upturn.agents import Limits
 from upturn.agents.context import Budget, parameters_of
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
-from upturn.config import AdapterSettings, AgentConfig, Config
+from upturn.config import AdapterSettings, AgentConfig, Config, Limits
 from upturn.environments import EnvironmentKit
 from upturn.loop.agent_runtime import Fleet, Purpose
 from upturn.loop.failure_summary import TroubleProgress
@@ -208,13 +207,7 @@ def version_of(agent: AgentConfig) -> AgentVersion:
 
 def limits_of(config: Config) -> Limits:
     """What one attempt may take."""
-    environment = config.environment
-    return Limits(
-        max_turns=environment.max_turns,
-        max_tokens=environment.max_tokens,
-        max_action_tokens=environment.max_action_tokens,
-        max_seconds=environment.max_seconds,
-    )
+    return Limits(**{each.name: getattr(config.environment, each.name) for each in fields(Limits)})
 
 
 def policy_of(config: Config) -> LearnedPolicy:

@@ -50,7 +50,8 @@ class ImitationSettings(OnlineSettings):
         top = self.selection.top
         if top is not None and top != SelectionSettings().top and top > self.group_size:
             yield (
-                f"selection.top={top!r} has no effect with group_size={self.group_size!r}: a task has no more; lower "
+                f"selection.top={top!r} has no effect with group_size={self.group_size!r}: a task has no more; "
+                f"lower "
                 "it, or sample more"
             )
 

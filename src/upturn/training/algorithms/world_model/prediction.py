@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from upturn.agents import Attempt, Job, Limits, ModelSession, Reply, Setting, run_rollouts
+from upturn.agents import Attempt, Job, ModelSession, Reply, Setting, run_rollouts
+from upturn.config import Limits
 from upturn.environments import Info, Step
 from upturn.errors import TrainingError
 from upturn.models import Model, ObservationWriter
