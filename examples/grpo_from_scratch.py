@@ -127,11 +127,10 @@ def train_with_library(model: LlamaForCausalLM, iterations: int, folder: str) ->
     """The same with Upturn, which leaves its curve in the folder; only the game and its play are still ours."""
     from pathlib import Path
 
-    from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
-    from upturn.training.algorithms.grpo import GrpoSettings
     from upturn.config import OptimiserSettings
+    from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
     from upturn.training import ScoredGroup, ScoredTrajectory
-    from upturn.training.algorithms.grpo import run_grpo
+    from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 
     spans = tuple(WrittenSpan(turn, at, at + 1) for turn, at in enumerate(WRITTEN.tolist()))
     turns = (Turn(Observation(""), "", None),) * TURNS

@@ -142,6 +142,32 @@ def test_a_run_prints_one_object_and_leaves_its_folder(folder: Path, served: Pat
     assert "config_hash is" in changed.stderr and "start a new run" in changed.stderr
 
 
+def test_an_algorithm_in_a_file_of_ones_own_is_trained_by_the_same_command(
+    folder: Path, served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``examples/own_algorithm.py``: plan, run, card, page, version, resumption; its section is checked."""
+    source = Path(__file__).parents[2] / "examples" / "own_algorithm.py"
+    assert len(source.read_text().splitlines()) <= 60
+    monkeypatch.syspath_prepend(str(source.parent))
+    write(folder, FILE + "\n[shortest]\nmost_tokens = 50\nepochs = 2\n")
+    plan = printed(run("own_algorithm:SHORTEST", "--dry-run", "--json"))
+    assert plan["settings"]["shortest"]["most_tokens"] == 50
+    assert figures(plan)["optimiser steps"] == 2.0
+    trained = printed(run("own_algorithm:SHORTEST", "--json"))
+    assert trained["made"].startswith("nano@shortest-")
+    assert trained["made"] in _contents(served)[0]
+    assert (Path(trained["run"]) / "training" / "shortest" / "report.html").is_file()
+    assert "optimiser steps were done" in Path(trained["card"]).read_text(encoding="utf-8")
+    again = printed(run("own_algorithm:SHORTEST", "--resume", "latest", "--json"))
+    assert (again["made"], figures(again)) == (trained["made"], figures(trained))
+    write(folder, FILE + "\n[shortest]\nmost_tokens = 0\n")
+    refused = run("own_algorithm:SHORTEST")
+    assert refused.exit_code == 2 and "shortest.most_tokens: input should be greater" in refused.stderr
+    for path, problem in (("own_algorithm:NONE", "has no attribute"), ("json:dumps", "is a function, not an")):
+        missing = run(path)
+        assert missing.exit_code == 2 and problem in missing.stderr
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_way_says_what_it_learns_from_without_a_configuration(algorithm: str) -> None:
     help_text = run(algorithm, "--help")
@@ -167,7 +193,7 @@ def test_every_way_says_what_it_learns_from_without_a_configuration(algorithm: s
         (
             ("kto", "--dry-run"),
             {"[sft]\nmin_score = 0.5": "[dpo]\nold = 'a'", "served.db": "gone.db"},
-            "there is no file pool.path = 'gone.db'",
+            "dpo: old has no effect without new",
         ),
     ],
 )
@@ -195,7 +221,7 @@ def test_a_pool_of_another_tenant_has_nothing_to_learn_from(folder: Path, served
 
 
 def test_a_rate_that_blows_up_ends_with_what_to_do_and_the_pool_whole(folder: Path, served: Path) -> None:
-    write(folder, FILE + "learning_rate = 1e30\nepochs = 30\n")
+    write(folder, FILE + "optimiser.learning_rate = 1e30\nepochs = 30\n")
     before = set(_contents(served)[2])
     result = run("sft")
     assert result.exit_code == 1

@@ -57,9 +57,9 @@ GRPO = f"""{COMMON}
 [grpo]
 iterations = 2
 tasks_per_iteration = 4
-attempts = 6
+group_size = 6
 evaluate_every = 2
-learning_rate = 3e-4
+optimiser.learning_rate = 3e-4
 """
 SFT = f"""{COMMON}
 [pool]
@@ -72,14 +72,14 @@ batch_rows = 8
 
 
 CRITIC = f"""{COMMON}
-[dpo_rounds]
+[online_dpo]
 iterations = 2
 evaluate_every = 2
 tasks_per_iteration = 4
-attempts = 6
-learning_rate = 3e-4
+group_size = 6
+optimiser.learning_rate = 3e-4
 
-[dpo_rounds.pairs]
+[online_dpo.pairs]
 by = "turn"
 monte_carlo_share = 0.5
 """
@@ -208,7 +208,7 @@ def test_two_processes_leave_what_one_leaves(one: Ended, two: Ended) -> None:
 
 def test_a_critic_in_two_processes_ends_with_the_weights_of_one(tmp_path: Path) -> None:
     one, two = (
-        _done(command, tmp_path / name, CRITIC, "dpo-rounds")
+        _done(command, tmp_path / name, CRITIC, "online-dpo")
         for name, command in (("one", UPTURN), ("two", _together()))
     )
     _assert_same(one, two)

@@ -13,21 +13,20 @@ from typing import Any
 
 import pytest
 
-from upturn.config import load_config
-from upturn.loop.trainers import ALGORITHMS, check
+from upturn.loop.trainers import ALGORITHMS, check, load_full_config
 from upturn.pool import Pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "train"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.toml"))
 SERVES = ("serve", "serve-again")
-ROUND: Mapping[str, Any] = {"iterations": 1, "evaluate_every": 1, "tasks_per_iteration": 4, "attempts": 4}
-KEPT: Mapping[str, Any] = {**ROUND, "tasks_per_iteration": 24, "attempts": 8, "epochs": 1}
+ROUND: Mapping[str, Any] = {"iterations": 1, "evaluate_every": 1, "tasks_per_iteration": 4, "group_size": 4}
+KEPT: Mapping[str, Any] = {**ROUND, "tasks_per_iteration": 24, "group_size": 8, "epochs": 1}
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "sft": {"epochs": 1},
     "grpo": {**ROUND, "tasks_per_iteration": 8},
     "ppo": {**ROUND, "iterations": 2, "evaluate_every": 2, "critic": {"alone_iterations": 1}},
     "dpo": {"epochs": 1},
-    "dpo_rounds": {
+    "online_dpo": {
         **ROUND,
         "tasks_per_iteration": 8,
         "iterations": 2,
@@ -39,13 +38,13 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "iterated": KEPT,
     "star": KEPT,
     "self_repair": KEPT,
-    "rft": {"examples": 4, "seeds": 1, "iterations": 1, "tasks_per_iteration": 2, "attempts": 4},
+    "rft": {"examples": 4, "seeds": 1, "iterations": 1, "tasks_per_iteration": 2, "group_size": 4},
     "world_model": {
         "iterations": 1,
         "evaluate_every": 1,
         "transitions_per_iteration": 4,
-        "attempts": 2,
-        "warm_up_epochs": 1,
+        "group_size": 2,
+        "warm_up": {"epochs": 1},
     },
     "offline": {"iterations": 1, "evaluate_every": 1, "groups": 4},
     "mixture": ROUND,
@@ -80,7 +79,7 @@ def test_the_file_is_a_whole_configuration_that_can_be(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    config = load_config(EXAMPLES / f"{name}.toml", {})
+    config = load_full_config(EXAMPLES / f"{name}.toml", {})
     if config.pool.path:
         Path(config.pool.path).touch()
     if name not in SERVES:

@@ -219,7 +219,9 @@ def test_chance_is_measured_on_the_examples_and_fixed_where_it_would_train_nothi
     desk: ModuleType, tmp_path: Path, agent: str, measured: float, rate: float
 ) -> None:
     """The adder solves the sums, which are two of the three examples."""
-    with desk.opened(tmp_path, desk.config((agent,), rft={"examples": 3, "attempts": 3})) as context:
+    with desk.opened(
+        tmp_path, desk.config((agent,), rft={"examples": 3, "tasks_per_iteration": 3, "group_size": 3})
+    ) as context:
         found = chance(context, context.router.registry.served(agent).incumbent)
         assert list(context.pool.selected(tenant="default")) == []
     assert (found.measured, found.rate) == (measured, rate)

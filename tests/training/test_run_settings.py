@@ -20,7 +20,7 @@ PLANNED: dict[str, Callable[..., object]] = {
     "ppo": PpoSettings,
     "imitation": ImitationSettings,
     "mixture": MixtureSettings,
-    "dpo-rounds": OnlineDpoSettings,
+    "online-dpo": OnlineDpoSettings,
     "a run's plan": lambda **changes: RunPlan(**{"units": 3, "checkpoint_every": 1, **changes}),
 }
 WATCHED: dict[str, Callable[..., object]] = {

@@ -17,7 +17,7 @@ from upturn.cli.launched import leading_world, started_again
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
 from upturn.errors import ClusterError, ConfigError, ModelError, TrainingError
-from upturn.loop.trainers import ALGORITHMS, load_full_config, section_name
+from upturn.loop.trainers import ALGORITHMS, load_full_config, run_name
 from upturn.records import Result
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _command(algorithm: str, summary: str) -> Callable[..., None]:
     command.__doc__ = f"""{summary}
 
     The agent is evaluated on held-out tasks before and after. Everything lies in runs/<id>/: card.md, summary.json,
-    config.json, the training run with its curves (training/{algorithm}/report.html), the pool, the new version.
+    config.json, the training run with its curves (training/{run_name(algorithm)}/report.html), the pool, the new version.
     """
     return command
 
@@ -126,7 +126,7 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
         from upturn.loop.trainers import check, teach, write_card
 
         check(config, algorithm)
-        name = f"train-{section_name(algorithm)}".replace("_", "-")
+        name = f"train-{run_name(algorithm)}"
         run_dir = chosen_run(Path(config.run.directory), name, resume)
         again = ["upturn", "train", algorithm, "--config", str(config_path), "--resume", str(run_dir)]
         with (

@@ -33,7 +33,7 @@ def problems_of(config: Config) -> tuple[str, ...]:
 
 def test_configuration_that_names_what_is_there_passes() -> None:
     config = errands(
-        tasks={"families": ["mail_file", "call_off"], "levels": [1, 3]}, grpo={"families": ["call_off"]}
+        tasks={"families": ["mail_file", "call_off"], "levels": [1, 3], "train_families": ["call_off"]}
     )
     check_names(config, ErrandsKit())
 

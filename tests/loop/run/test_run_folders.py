@@ -38,9 +38,9 @@ def test_latest_run_is_the_newest_of_that_name(tmp_path: Path) -> None:
 
 
 def test_latest_run_is_not_that_of_a_longer_name(tmp_path: Path) -> None:
-    """As ``train-dpo`` and ``train-dpo-rounds`` are."""
+    """As ``train-dpo`` and ``train-dpo-other`` are."""
     own = begun(tmp_path / "train-dpo-20260102-030405")
-    begun(tmp_path / "train-dpo-rounds-20260102-030405")
+    begun(tmp_path / "train-dpo-other-20260102-030405")
     begun(tmp_path / "train-dpo-of-mine")
     assert latest_run(tmp_path, "train-dpo") == own
     with pytest.raises(JournalError, match=r"no run train-\*"):

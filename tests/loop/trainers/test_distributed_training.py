@@ -111,7 +111,7 @@ def test_sampling_ahead_is_refused_by_name() -> None:
     ahead = parse_full_config(
         {
             "agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}],
-            "grpo": {"algorithm": {"staleness": 1}},
+            "grpo": {"staleness": 1},
         }
     )
     with pytest.raises(ConfigError, match=r"grpo\.algorithm\.staleness = 1 samples while one process trains"):

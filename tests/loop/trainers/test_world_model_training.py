@@ -67,7 +67,7 @@ def test_a_plan_counts_the_predictions_that_are_sampled(
     rest = Plan("world-model", "", 7, "iteration", 1, 1, 1, 100.0, "")
     monkeypatch.setattr(world_model, "rows_plan", lambda *_, **__: rest)
     monkeypatch.setattr(world_model, "FEW_TRANSITIONS", 3)
-    own = {"iterations": 7, "evaluate_every": 3, "transitions_per_iteration": 5, "attempts": 4}
+    own = {"iterations": 7, "evaluate_every": 3, "transitions_per_iteration": 5, "group_size": 4}
     settings = parse_full_config({**ERRANDS, "pool": {"path": str(tmp_path / "pool.db")}, "world_model": own})
     with desk.opened(tmp_path / "run", settings) as context:
         serve(context, "serve", 32)

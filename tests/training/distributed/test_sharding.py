@@ -35,7 +35,7 @@ EXACT = (
     "grpo-kept-close",
     "dpo",
     "ppo",
-    "dpo-rounds",
+    "online-dpo",
 )
 ROUGH = ("bfloat16", "lora-bfloat16-checkpointed")
 """Each process rounds its part of a gradient to bfloat16 before they are added."""

@@ -271,7 +271,7 @@ RUNS: dict[str, Callable[[Path, World | None], PreTrainedModel]] = {
     "dpo": dpo,
     "grpo-kept-close": lambda folder, world: grpo(KEPT_CLOSE, folder, world),
     "ppo": ppo,
-    "dpo-rounds": dpo_rounds,
+    "online-dpo": dpo_rounds,
 }
 
 

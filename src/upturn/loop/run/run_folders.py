@@ -24,7 +24,7 @@ def new_run(directory: Path, name: str, *, clock: Callable[[], datetime] | None 
 def latest_run(directory: Path, name: str) -> Path:
     """The newest run of that name; raises JournalError when there is none."""
     begun = [path.parent for path in directory.glob(f"{name}-*/{FILE_NAME}")]
-    # By what follows the name: "dpo-rounds-…" is no run of "dpo", and the tenth of a second comes after the second.
+    # By what follows the name: "dpo-other-…" is no run of "dpo", and the tenth of a second comes after the second.
     found = [(match[1], int(match[2] or 1), each) for each in begun if (match := _moment(name, each.name))]
     if not found:
         raise JournalError(f"no run {name}-* with a {FILE_NAME} under {str(directory)!r}; start one first")

@@ -7,7 +7,12 @@ and ends in its ``Algorithm``; ``registry`` names them all. Not here: losses, gr
 
 from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import keep_version, limits_told, training_folder
-from upturn.loop.trainers.cycle_training import take_training_snapshot, train_grpo, train_sft
+from upturn.loop.trainers.cycle_training import (
+    rendered_demonstrations,
+    take_training_snapshot,
+    train_grpo,
+    train_sft,
+)
 from upturn.loop.trainers.distributed_training import attend, jointly, leading, refuse_together
 from upturn.loop.trainers.model_card import write_card
 from upturn.loop.trainers.pool_data import with_copied_pool
@@ -16,6 +21,7 @@ from upturn.loop.trainers.registry import (
     algorithm,
     load_full_config,
     parse_full_config,
+    run_name,
     section_name,
     sections,
 )
@@ -44,8 +50,10 @@ __all__ = [
     "parse_full_config",
     "practice_weights",
     "refuse_together",
+    "rendered_demonstrations",
     "rounds_of",
     "rows_plan",
+    "run_name",
     "section_name",
     "sections",
     "student",

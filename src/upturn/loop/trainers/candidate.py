@@ -6,7 +6,7 @@ from pathlib import Path
 from upturn.loop.rollouts import Trainee
 from upturn.loop.run import Context, keep_agent_version
 from upturn.records import AgentVersion, Result, record
-from upturn.report.training import ending, keeping, measuring, read_training
+from upturn.report.training import ending, keeping, measuring, read_training, write_training_report
 from upturn.training.runs import DESCRIPTION_FILE, WARM_UP_FOLDER
 
 ADAPTER_FOLDER = "adapter"
@@ -47,7 +47,7 @@ def limits_told(context: Context, name: str) -> str:
 def keep_version(
     context: Context, trainee: Trainee, parent: AgentVersion, name: str, *, snapshot: str | None = None
 ) -> AgentVersion:
-    """The trainee's weights as a folder of the run and a version in the pool.
+    """The trainee's weights as a folder of the run and a version in the pool; draws the training run's page.
 
     An adapter is merged into them; it lies beside them too, in the folder ``adapter``, with its base by path.
     """
@@ -56,6 +56,8 @@ def keep_version(
     from upturn.training.optimisation import save_adapter
     from upturn.training.runs import save_version
 
+    if has_run(context, name):
+        write_training_report(training_folder(context, name))
     folder = context.run_dir / "versions" / name.replace("/", "-")
     digest = save_version(trainee.model, folder, companions=model_folder(parent.model))
     if lora_layers(trainee.model):

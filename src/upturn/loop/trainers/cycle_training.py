@@ -22,7 +22,6 @@ from upturn.loop.trainers.rl_training import Course, Practising, Reward, practic
 from upturn.models import Renderer
 from upturn.pool import Selection, experiences_in, take_snapshot
 from upturn.records import AgentVersion, Snapshot, Trajectory
-from upturn.report.training import write_training_report
 from upturn.training import TrainingOutcome
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.sft import SftSettings
@@ -75,7 +74,6 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
         evaluate=watch_of(context, trainee, name, settings),
         progress=told(context.progress, loss="loss"),
     )
-    write_training_report(training_folder(context, name))
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 
 

@@ -17,7 +17,6 @@ from upturn.loop.trainers.pool_data import left_out_words, needed_pool, practise
 from upturn.loop.trainers.training_plan import Held, Plan, Walk, rows_plan
 from upturn.pool import correction_pairs, deployment_pairs, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, PreferenceSource, Trajectory, pair_problem, record
-from upturn.report.training import write_training_report
 from upturn.training import supervised_rows
 from upturn.training.algorithms.dpo import DpoSettings
 
@@ -55,7 +54,6 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         run_dir=folder,
         progress=told(context.progress, loss="loss"),
     )
-    write_training_report(folder)
     return keep_version(context, trainee, parent, name, snapshot=frozen.snapshot)
 
 

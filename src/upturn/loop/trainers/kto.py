@@ -17,7 +17,6 @@ from upturn.loop.trainers.pool_data import left_out_words, needed_pool, practise
 from upturn.loop.trainers.training_plan import Held, Plan, in_epochs, rows_plan
 from upturn.pool import take_snapshot_of, thumbs
 from upturn.records import AgentVersion, RatedTrajectory, record
-from upturn.report.training import write_training_report
 from upturn.training import supervised_rows
 from upturn.training.algorithms.kto import KtoSettings
 
@@ -53,7 +52,6 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         evaluate=watch_of(context, trainee, name, asked),
         progress=told(context.progress, loss="loss"),
     )
-    write_training_report(folder)
     return keep_version(context, trainee, parent, name, snapshot=frozen.snapshot)
 
 

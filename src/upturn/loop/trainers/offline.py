@@ -18,7 +18,6 @@ from upturn.loop.trainers.training_plan import Held, Plan, Walk, rows_plan
 from upturn.models import Renderer
 from upturn.pool import Selection, experiences_in, take_snapshot
 from upturn.records import AgentVersion, Snapshot, Task
-from upturn.report.training import write_training_report
 from upturn.training import ScoredTrajectory, policy_rows
 from upturn.training.algorithms.offline import OfflineSettings
 from upturn.training.data import usability as stored
@@ -57,7 +56,6 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         evaluate=watcher(context, trainee, name),
         progress=told(context.progress, reward="mean_return"),
     )
-    write_training_report(folder)
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 
 

@@ -87,9 +87,14 @@ def algorithm(name: str) -> "Algorithm":
     return found
 
 
+def run_name(name: str) -> str:
+    """What its runs and versions are called: of ``module:NAME`` the NAME in lower case."""
+    return name.rpartition(":")[2].lower().replace("_", "-")
+
+
 def section_name(name: str) -> str:
-    """The section of an algorithm: of ``module:NAME`` the NAME in lower case."""
-    return name.rpartition(":")[2].lower().replace("-", "_")
+    """The section of an algorithm."""
+    return run_name(name).replace("-", "_")
 
 
 def sections(*further: str) -> Mapping[str, type[Settings]]:

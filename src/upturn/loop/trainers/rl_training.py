@@ -100,8 +100,8 @@ def practised(
                     told(context.progress, reward="mean_return"),
                 )
             )
-    write_training_report(folder)
     if outcome.stopped == "limit" and outcome.best_score is None:
+        write_training_report(folder)
         return parent
     if section.incumbent_share:
         incumbent = context.router.registry.served(parent.agent).incumbent

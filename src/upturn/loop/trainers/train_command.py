@@ -79,7 +79,7 @@ def teach(context: Context, algorithm: str) -> Taught:
     """Runs the lesson, or goes on with it. Raises ConfigError, see ``check``, and what ``check_sampler`` raises."""
     check(context.config, algorithm)
     entry, incumbent = registry.algorithm(algorithm), student(context)
-    name = registry.section_name(algorithm).replace("_", "-")
+    name = registry.run_name(algorithm)
     if not context.journal.has_finished("train"):
         entry.ready(context)
         check_sampler(context)

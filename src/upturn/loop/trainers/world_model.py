@@ -21,7 +21,7 @@ from upturn.loop.trainers.training_plan import Plan, Walk, evaluations, held_by,
 from upturn.models import RenderedObservations
 from upturn.pool import Selection, take_snapshot
 from upturn.records import AgentVersion, Result, Snapshot, Trajectory
-from upturn.report.training import TrainingReport, beginning, read_training, write_training_report
+from upturn.report.training import TrainingReport, beginning, read_training
 from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.world_model import WorldModelSettings
 from upturn.training.data import LeftOut, Transition, transitions_of
@@ -182,7 +182,6 @@ def train_world_model(
         rehearsal=() if settings.warm_up is None else own_rows(attempts, parent),
         progress=told(context.progress, right="mean_return"),
     )
-    write_training_report(folder)
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 
 
