@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from upturn.training.runs import RunOptions
+
 DIGITS = 4  # tokens 0 to 3; a game begins with one of them, which is its task
 START = 4
 VOCABULARY = 10  # tokens 5 to 9 are never right
@@ -158,7 +160,7 @@ def train_with_library(model: LlamaForCausalLM, iterations: int, folder: str) ->
         evaluate_every=None,
         keep="final",
     )
-    run_grpo(model, collect, settings, seed=0, run_dir=Path(folder))
+    run_grpo(model, collect, settings, RunOptions(0, Path(folder)))
 
 
 def main() -> None:

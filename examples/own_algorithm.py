@@ -23,6 +23,7 @@ from upturn.loop.trainers import (
 from upturn.records import AgentVersion, Snapshot, Trajectory
 from upturn.training import supervised_rows, written_count
 from upturn.training.algorithms.sft import SftSettings, run_sft
+from upturn.training.runs import RunOptions
 
 
 @settings
@@ -53,7 +54,7 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
     snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
     rows = supervised_rows(shortest(context, trainee, snapshot))
     folder = training_folder(context, name)
-    jointly(context.world, trainee, run_sft, rows, section, seed=context.seed, run_dir=folder)
+    jointly(context.world, trainee, run_sft, rows, section, RunOptions(context.seed, folder))
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 
 

@@ -136,7 +136,7 @@ def _section_lines(kind: type[Settings], heading: str, words: str | None) -> Ite
     for each in fields(kind):
         default, inner = default_of(each), nested.get(each.name)
         shown = _type_words(hints[each.name]) if inner is None else f"[table](#{_anchor(inner)})"
-        yield f"| `{each.name}` | {shown} | {_default(default)} | {_sentence(meanings[each.name])} |"
+        yield f"| `{each.name}` | {shown} | {_default_of_field(default)} | {_sentence(meanings[each.name])} |"
 
 
 def _anchor(kind: type[Settings]) -> str:
@@ -144,11 +144,11 @@ def _anchor(kind: type[Settings]) -> str:
     return core.get(kind, kind.__name__.lower())
 
 
-def _default(value: Any) -> str:
+def _default_of_field(value: Any) -> str:
     """As it would be written in the file; of a table what differs from the table's own defaults."""
     if value is MISSING:
         return "required"
-    if not is_dataclass(value):
+    if not isinstance(value, Settings):
         return _toml(value)
     names = [each.name for each in fields(value) if default_of(each) is MISSING]
     names += [name for name, _ in changed(value, "") if "." not in name and name not in names]

@@ -8,7 +8,7 @@ second attempt is told what was written before; on a toy that says no more than 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from upturn.training.algorithms.ppo import PpoSettings, run_ppo
 from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.data import HintedGroup
 from upturn.training.policy_settings import KlSettings, ObjectiveSettings
+from upturn.training.runs import RunOptions
 
 HELD = ObjectiveSettings(kl=KlSettings(0.04, unbiased=True))
 """Of policy gradients on fresh attempts. Without a hold on the weights before training, a task whose answer was not
@@ -127,25 +128,25 @@ class Contestant:
         return Reached(player.worth(), start, player.tokens, time.process_time() - began)
 
 
-def _run(contest: Contest, player: Player) -> Mapping[str, Any]:
+def _run(contest: Contest, player: Player) -> RunOptions:
     """Seed, folder and the exact worth as evaluation."""
-    return {"seed": contest.seed, "run_dir": contest.folder / "run", "evaluate": lambda _: player.worth()}
+    return RunOptions(contest.seed, contest.folder / "run", evaluate=lambda _: player.worth())
 
 
 def learn_sft(contest: Contest, player: Player, settings: SftSettings) -> None:
     """From a demonstration of each task."""
     rows = supervised_rows(player.demonstrations())
-    run_sft(player.model, rows, settings, seed=contest.seed, run_dir=contest.folder / "run")
+    run_sft(player.model, rows, settings, RunOptions(contest.seed, contest.folder / "run"))
 
 
 def learn_grpo(contest: Contest, player: Player, settings: GrpoSettings) -> None:
     """From fresh attempts."""
-    run_grpo(player.model, player.collect, settings, **_run(contest, player))
+    run_grpo(player.model, player.collect, settings, _run(contest, player))
 
 
 def learn_ppo(contest: Contest, player: Player, settings: PpoSettings) -> None:
     """From fresh attempts."""
-    run_ppo(player.model, player.collect, settings, **_run(contest, player))
+    run_ppo(player.model, player.collect, settings, _run(contest, player))
 
 
 def learn_dpo(contest: Contest, player: Player, settings: DpoSettings) -> None:
@@ -157,12 +158,12 @@ def learn_dpo(contest: Contest, player: Player, settings: DpoSettings) -> None:
         for place, member in enumerate(group.members)
         if sum(member.turn_rewards or ()) < 1
     ]
-    run_dpo(player.model, pairs, settings, seed=contest.seed, run_dir=contest.folder / "run")
+    run_dpo(player.model, pairs, settings, RunOptions(contest.seed, contest.folder / "run"))
 
 
 def learn_dpo_rounds(contest: Contest, player: Player, settings: OnlineDpoSettings) -> None:
     """From pairs of fresh attempts."""
-    run_online_dpo(player.model, player.collect, settings, **_run(contest, player))
+    run_online_dpo(player.model, player.collect, settings, _run(contest, player))
 
 
 def learn_kto(contest: Contest, player: Player, settings: KtoSettings) -> None:
@@ -178,7 +179,7 @@ def learn_kto(contest: Contest, player: Player, settings: KtoSettings) -> None:
     ]
     bad = sum(not each.is_desirable for each in rated)
     weighed = replace(settings, desirable_weight=bad / (len(rated) - bad))
-    run_kto(player.model, rated, weighed, seed=contest.seed, run_dir=contest.folder / "run")
+    run_kto(player.model, rated, weighed, RunOptions(contest.seed, contest.folder / "run"))
 
 
 def learn_imitation(contest: Contest, player: Player, settings: ImitationSettings) -> None:
@@ -190,7 +191,7 @@ def learn_imitation(contest: Contest, player: Player, settings: ImitationSetting
         def second(iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
             return _second(player, iteration, failed, is_told=kind == "rationalisation")
 
-    run_imitation(player.model, player.collect, settings, second=second, **_run(contest, player))
+    run_imitation(player.model, player.collect, settings, _run(contest, player), second=second)
 
 
 def _second(player: Player, iteration: int, failed: Sequence[ScoredGroup], *, is_told: bool) -> list[HintedGroup]:
@@ -233,7 +234,7 @@ def teach_copying(contest: Contest, player: Player, settings: SftSettings) -> No
             shown.append(
                 player.shown(name, written, hint=(HINT, *_flat(written)) if is_hinted else (), place=len(shown))
             )
-    run_sft(player.model, supervised_rows(shown), settings, seed=contest.seed, run_dir=contest.folder / "copying")
+    run_sft(player.model, supervised_rows(shown), settings, RunOptions(contest.seed, contest.folder / "copying"))
 
 
 def learn_offline(contest: Contest, player: Player, settings: OfflineSettings) -> None:
@@ -242,11 +243,11 @@ def learn_offline(contest: Contest, player: Player, settings: OfflineSettings) -
     groups = [group for iteration in range(_STORED) for group in other.collect(iteration)]
     rows, lessons = supervised_rows(other.demonstrations()), 0
     while other.worth() < _SOME_WAY:
-        run_sft(other.model, rows, _LESSON, seed=contest.seed, run_dir=contest.folder / f"before-{lessons}")
+        run_sft(other.model, rows, _LESSON, RunOptions(contest.seed, contest.folder / f"before-{lessons}"))
         lessons += 1
     groups += [group for iteration in range(_STORED, 2 * _STORED) for group in other.collect(iteration)]
     attempts = [(group.task, member) for group in groups for member in group.members]
-    run_offline(player.model, attempts, settings, **_run(contest, player))
+    run_offline(player.model, attempts, settings, _run(contest, player))
 
 
 def learn_mixture(contest: Contest, player: Player, settings: MixtureSettings) -> None:
@@ -257,4 +258,4 @@ def learn_mixture(contest: Contest, player: Player, settings: MixtureSettings) -
         replace(shown, weight=0.1),
         policy_part(player.collect, GrpoSettings(objective=HELD)),
     ]
-    run_mixture(player.model, parts, settings, **_run(contest, player))
+    run_mixture(player.model, parts, settings, _run(contest, player))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from benchmarks.algorithms.errands_way import WAYS, Way
 from benchmarks.algorithms.meter import Meter, MeteredSampler, SpentError
@@ -26,6 +25,7 @@ from upturn.training import ScoredGroup
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model import Predictor, WorldModelSettings, run_world_model
 from upturn.training.data import HintedGroup
+from upturn.training.runs import RunOptions
 
 EXAM_SEED = 0
 """One examination for all seeds: then what seeds differ by is learning."""
@@ -118,7 +118,7 @@ def course(errands: Errands, way: Way, seed: int, *, settings: CoursesSettings, 
                 curve.append((meter.tokens, errands.examine(trainee, seed=EXAM_SEED).rate()))
             return curve[-1][1]
 
-        run: dict[str, Any] = {"seed": seed, "run_dir": Path(name) / "run", "evaluate": watch}
+        run = RunOptions(seed, Path(name) / "run", evaluate=watch)
         with suppress(SpentError):
             way.learn(trainee.model, source, way.settings, run)
     last = errands.examine(trainee, seed=EXAM_SEED)
@@ -151,8 +151,7 @@ def learn_world(
             predictor,
             (*world.trained, *world.held_out),
             settings.world_model,
-            seed=seed,
-            run_dir=folder,
+            RunOptions(seed, folder),
             rehearsal=() if settings.world_model.warm_up is None else own_rows(attempts, trainee.version),
         )
     meter.tokens += share.tokens

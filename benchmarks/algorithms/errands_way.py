@@ -13,6 +13,7 @@ from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings, run_online_dpo
 from upturn.training.algorithms.ppo import CriticSettings, PpoSettings, run_ppo
 from upturn.training.data import HintedGroup
+from upturn.training.runs import RunOptions
 
 _ENDLESS = 1_000
 """Rounds: the budget of tokens ends a run."""
@@ -34,31 +35,27 @@ class Way:
 
     settings: Any
     """Of its algorithm: a dataclass."""
-    learn: Callable[[PreTrainedModel, Attempts, Any, Mapping[str, Any]], object]
+    learn: Callable[[PreTrainedModel, Attempts, Any, RunOptions], object]
     """``(model, attempts, settings, run)``; ``run``: seed, folder and evaluation."""
     round_share: float = 0.0
     """Of the budget that one round samples at least; 0 = one batch of tasks."""
 
 
-def _grpo(model: PreTrainedModel, attempts: Attempts, settings: GrpoSettings, run: Mapping[str, Any]) -> object:
-    return run_grpo(model, attempts.collect, settings, **run)
+def _grpo(model: PreTrainedModel, attempts: Attempts, settings: GrpoSettings, run: RunOptions) -> object:
+    return run_grpo(model, attempts.collect, settings, run)
 
 
-def _ppo(model: PreTrainedModel, attempts: Attempts, settings: PpoSettings, run: Mapping[str, Any]) -> object:
-    return run_ppo(model, attempts.collect, settings, **run)
+def _ppo(model: PreTrainedModel, attempts: Attempts, settings: PpoSettings, run: RunOptions) -> object:
+    return run_ppo(model, attempts.collect, settings, run)
 
 
-def _dpo_rounds(
-    model: PreTrainedModel, attempts: Attempts, settings: OnlineDpoSettings, run: Mapping[str, Any]
-) -> object:
-    return run_online_dpo(model, attempts.collect, settings, **run)
+def _dpo_rounds(model: PreTrainedModel, attempts: Attempts, settings: OnlineDpoSettings, run: RunOptions) -> object:
+    return run_online_dpo(model, attempts.collect, settings, run)
 
 
-def _imitation(
-    model: PreTrainedModel, attempts: Attempts, settings: ImitationSettings, run: Mapping[str, Any]
-) -> object:
+def _imitation(model: PreTrainedModel, attempts: Attempts, settings: ImitationSettings, run: RunOptions) -> object:
     second = None if settings.second is None else attempts.second
-    return run_imitation(model, attempts.collect, settings, second=second, **run)
+    return run_imitation(model, attempts.collect, settings, run, second=second)
 
 
 _RATE = OptimiserSettings(learning_rate=3e-4)

@@ -18,6 +18,7 @@ from upturn.training import supervised_rows
 from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.algorithms.world_model import Predictor, WorldModelSettings, run_world_model
 from upturn.training.data import Transition
+from upturn.training.runs import RunOptions
 
 _FORMS = 1_024
 _IN_ORDER = 0.3
@@ -49,7 +50,7 @@ def teach_guessing(contest: Contest, player: Player, settings: SftSettings) -> N
         name = names[int(rng.integers(len(names)))]
         is_right, other = rng.random() < _IN_ORDER, int(rng.integers(FIRST, toy.vocabulary))
         shown.append(player.shown(name, toy.best(name).written if is_right else [[other, ASK]], place=place))
-    run_sft(player.model, supervised_rows(shown), settings, seed=contest.seed, run_dir=contest.folder / "guessing")
+    run_sft(player.model, supervised_rows(shown), settings, RunOptions(contest.seed, contest.folder / "guessing"))
 
 
 def learn_world_model(contest: Contest, player: Player, settings: WorldModelSettings) -> None:
@@ -66,8 +67,6 @@ def learn_world_model(contest: Contest, player: Player, settings: WorldModelSett
         Predictor(MeteredSampler(engine, meter), TokenWords()),
         transitions,
         settings,
-        seed=contest.seed,
-        run_dir=contest.folder / "run",
-        evaluate=lambda _: player.worth(),
+        RunOptions(contest.seed, contest.folder / "run", evaluate=lambda _: player.worth()),
     )
     player.tokens += meter.tokens

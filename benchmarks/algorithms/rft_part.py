@@ -27,6 +27,7 @@ from upturn.rewards import accepted_and_formed, random_acceptance
 from upturn.training import ScoredGroup
 from upturn.training.algorithms import rft
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+from upturn.training.runs import RunOptions
 
 RewardName = Literal["true", "random"]
 REWARDS: tuple[RewardName, ...] = ("true", "random")
@@ -148,7 +149,7 @@ def train(
         return groups
 
     with TemporaryDirectory() as name:
-        run_grpo(trainee.model, collect, settings.training, seed=seed, run_dir=Path(name))
+        run_grpo(trainee.model, collect, settings.training, RunOptions(seed, Path(name)))
     return Examined(tuple(errands.examine(trainee, seed=EXAM_SEED).outcomes()), tokens)
 
 

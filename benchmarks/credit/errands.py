@@ -18,6 +18,7 @@ from upturn.loop.evaluation import ExamResult, exam_tasks, sit
 from upturn.loop.rollouts import Continuations, Trainee
 from upturn.models import CompactRenderer, load_local, model_folder
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
+from upturn.training.runs import RunOptions
 
 _LIMITS = Limits(max_turns=10, max_tokens=240, max_action_tokens=40)
 _DEMONSTRATION_SEED, _EXAM_SEED = 41_000, 43_000
@@ -102,7 +103,7 @@ def make_model(folder: Path, kit: ErrandsKit, settings: ErrandsSettings) -> None
     plan = SftSettings(
         epochs=settings.epochs, batch_rows=16, optimiser=OptimiserSettings(learning_rate=1e-3, warmup_steps=5)
     )
-    run_sft(local.model, rows, plan, seed=0, run_dir=folder.with_name(f"{folder.name}-training"))
+    run_sft(local.model, rows, plan, RunOptions(0, folder.with_name(f"{folder.name}-training")))
     save_version(local.model, folder, companions=model_folder("nano-errands"))
 
 

@@ -16,6 +16,7 @@ from upturn.loop.rollouts import Practice, Trainee
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+from upturn.training.runs import RunOptions
 
 
 class _OverError(Exception):
@@ -37,7 +38,7 @@ def practice_side(channel: Channel, settings: Settings) -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         try:
-            run_grpo(collector.trainee.model, collector.collect, options, seed=task.seed, run_dir=Path(folder))
+            run_grpo(collector.trainee.model, collector.collect, options, RunOptions(task.seed, Path(folder)))
         except _OverError:
             return
 

@@ -18,6 +18,7 @@ from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import ScoredGroup
 from upturn.training.advantages import AdvantageSettings, advantage_of
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+from upturn.training.runs import RunOptions
 
 NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
 PRACTICE = Practice("run", 0, attempts=8)
@@ -55,7 +56,7 @@ def test_turns_are_credited_with_differences_of_the_potential_of_errands(tmp_pat
     assert [shaped(group).returns for group in groups] == [plain(group).returns for group in groups]
     assert [shaped(group).turns for group in groups] != [plain(group).turns for group in groups]
     settings = GrpoSettings(iterations=1, minibatches=1, evaluate_every=None, keep="final", advantage=SHAPED)
-    run_grpo(trainee.model, lambda _: groups, settings, seed=0, run_dir=tmp_path)
+    run_grpo(trainee.model, lambda _: groups, settings, RunOptions(0, tmp_path))
 
 
 def test_shaping_without_potentials_is_refused_by_name(tmp_path: Path) -> None:
@@ -63,4 +64,4 @@ def test_shaping_without_potentials_is_refused_by_name(tmp_path: Path) -> None:
     trainee, groups = practised(kit, "say")
     settings = GrpoSettings(iterations=1, minibatches=1, evaluate_every=None, keep="final", advantage=SHAPED)
     with pytest.raises(TrainingError, match=r"no potentials to shape its rewards by; let the environment give"):
-        run_grpo(trainee.model, lambda _: groups, settings, seed=0, run_dir=tmp_path)
+        run_grpo(trainee.model, lambda _: groups, settings, RunOptions(0, tmp_path))

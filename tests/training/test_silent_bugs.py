@@ -24,7 +24,7 @@ from upturn.training.optimisation.batch import written_tokens
 from upturn.training.optimisation.mismatch import WrittenLogprobs, mismatch
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import MismatchSettings
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.run_folder import CURVE_FILE
 
 Model = Callable[..., PreTrainedModel]
@@ -115,7 +115,7 @@ def test_ids_that_were_not_sampled_show_in_the_first_step_and_can_be_masked(
     task = copy_task(tiny_model(), attempts=8)
     gaps = []
     for name, collect in (("right", task.collect), ("wrong", lambda index: _spoiled(task.collect(index)))):
-        run_grpo(tiny_model(), collect, ONE_STEP, seed=0, run_dir=tmp_path / name)
+        run_grpo(tiny_model(), collect, ONE_STEP, RunOptions(0, tmp_path / name))
         gaps.append(read_curve(tmp_path / name / CURVE_FILE)[0].metrics["max_logprob_gap"])
     right, wrong = gaps
     assert right is not None and wrong is not None
@@ -170,6 +170,6 @@ def test_the_rollouts_that_are_handed_in_are_the_ones_trained_on(
         trained.append(sum(len(row.logprobs) for each in groups for m in each.members for row in m.trajectory.rows))
         return groups
 
-    run_grpo(task.model, collect, replace(ONE_STEP, iterations=3), seed=0, run_dir=tmp_path)
+    run_grpo(task.model, collect, replace(ONE_STEP, iterations=3), RunOptions(0, tmp_path))
     assert asked == [0, 1, 2]
     assert [point.metrics["written_tokens"] for point in read_curve(tmp_path / CURVE_FILE)] == trained == [16.0] * 3

@@ -26,6 +26,7 @@ from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.weights import copied, put_back, weight_tensors
 from upturn.training.optimisation.sampler_check import rescore
 from upturn.training.optimisation.trainer import Trainer
+from upturn.training.runs import RunOptions
 from upturn.training.runs.model_folder import load_version
 
 SYMBOLS = (3, 4, 5, 6)
@@ -195,7 +196,7 @@ def test_sampling_ahead_through_a_remote_engine_stamps_each_iteration_with_the_w
             iterations=4, optimiser=OptimiserSettings(learning_rate=1e-2), evaluate_every=None, keep="final"
         )
         with AheadCollect(model, sample, staleness=1, iterations=4) as collect:
-            run_grpo(model, collect, settings, seed=1, run_dir=tmp_path / "run")
+            run_grpo(model, collect, settings, RunOptions(1, tmp_path / "run"))
     assert all(len(versions) == 1 for versions in seen)
     assert len(set.union(*seen)) == 3, "the first two iterations share the weights from before training"
     assert len(list((tmp_path / "weights").iterdir())) == 2 + 1, "older folders are removed, nothing else"

@@ -20,7 +20,7 @@ from upturn.training.data.pair_row import PairRows, pair_rows, refer
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.pair_settings import PairObjectiveSettings
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import metric_of
 from upturn.training.runs.run_folder import CURVE_FILE, read_description
@@ -90,7 +90,7 @@ def test_loss_and_gradient_are_those_of_the_formula(
 def test_before_the_first_step_every_margin_is_nothing_and_the_loss_log_two(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    run_dpo(tiny_model(), _pairs(make_trajectory), DpoSettings(optimiser=STILL), seed=0, run_dir=tmp_path)
+    run_dpo(tiny_model(), _pairs(make_trajectory), DpoSettings(optimiser=STILL), RunOptions(0, tmp_path))
     (point,) = read_curve(tmp_path / CURVE_FILE)
     assert point.metrics["loss"] == pytest.approx(math.log(2), rel=1e-6)
     assert point.metrics["chosen_reward"] == pytest.approx(0.0, abs=1e-6)
@@ -154,7 +154,7 @@ def test_copying_is_learned_from_pairs_to_95_percent(
     task = copy_task(tiny_model())
     assert task.score(0) < 0.15
     settings = replace(TOY, reference=reference, objective=objective)  # type: ignore[arg-type]
-    run_dpo(task.model, _copying(task, make_trajectory), settings, seed=0, run_dir=tmp_path)
+    run_dpo(task.model, _copying(task, make_trajectory), settings, RunOptions(0, tmp_path))
     assert task.score(0) >= 0.95
     points = read_curve(tmp_path / CURVE_FILE)
     assert points[-1].metrics["pair_accuracy"] == 1.0
@@ -172,7 +172,7 @@ def test_conservative_dpo_stops_at_the_margin_that_it_is_known_for(
         optimiser=OptimiserSettings(learning_rate=5e-3),
         decay="linear",
     )
-    run_dpo(tiny_model(), [PreferencePair("p", good, bad, "group", 1.0)], settings, seed=0, run_dir=tmp_path)
+    run_dpo(tiny_model(), [PreferencePair("p", good, bad, "group", 1.0)], settings, RunOptions(0, tmp_path))
     last = read_curve(tmp_path / CURVE_FILE)[-1].metrics
     chosen, rejected = last["chosen_reward"], last["rejected_reward"]
     assert chosen is not None and rejected is not None
@@ -197,7 +197,7 @@ def test_pairs_of_single_turns_move_only_the_turn_that_differs(
 
     (first,), (for_good, for_bad) = chances()
     settings = DpoSettings(epochs=20, optimiser=OptimiserSettings(learning_rate=3e-3))
-    run_dpo(model, [pair], settings, seed=0, run_dir=tmp_path)
+    run_dpo(model, [pair], settings, RunOptions(0, tmp_path))
     (first_after,), (good_after, bad_after) = chances()
     assert good_after > 2 * for_good
     assert bad_after < for_bad / 2
@@ -223,7 +223,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
         checkpoint_every=3,
     )
     pairs, undisturbed = _pairs(make_trajectory), tiny_model()
-    expected = run_dpo(undisturbed, pairs, settings, seed=5, run_dir=tmp_path / "a")
+    expected = run_dpo(undisturbed, pairs, settings, RunOptions(5, tmp_path / "a"))
     assert (expected.units, expected.steps) == (8, 8)
 
     def stop(point: CurvePoint) -> None:
@@ -231,13 +231,13 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
             raise _InterruptedError
 
     with pytest.raises(_InterruptedError):
-        run_dpo(tiny_model(), pairs, settings, seed=5, run_dir=tmp_path / "b", progress=stop)
+        run_dpo(tiny_model(), pairs, settings, RunOptions(5, tmp_path / "b", progress=stop))
     resumed = tiny_model()
-    assert run_dpo(resumed, pairs, settings, seed=5, run_dir=tmp_path / "b") == expected
+    assert run_dpo(resumed, pairs, settings, RunOptions(5, tmp_path / "b")) == expected
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed).items())
     with pytest.raises(TrainingError, match="another run: pairs is"):
-        run_dpo(tiny_model(), pairs[::-1], settings, seed=5, run_dir=tmp_path / "b")
+        run_dpo(tiny_model(), pairs[::-1], settings, RunOptions(5, tmp_path / "b"))
 
 
 def test_best_weights_are_those_of_the_best_evaluated_epoch(
@@ -253,7 +253,7 @@ def test_best_weights_are_those_of_the_best_evaluated_epoch(
         return {0: 0.1, 1: 0.9, 2: 0.5}[epochs]
 
     settings = DpoSettings(epochs=2, batch_pairs=2, evaluate_every=1, keep="best")
-    outcome = run_dpo(model, _pairs(make_trajectory), settings, seed=0, run_dir=tmp_path, evaluate=evaluate)
+    outcome = run_dpo(model, _pairs(make_trajectory), settings, RunOptions(0, tmp_path, evaluate=evaluate))
     assert (asked, outcome.kept_units, outcome.best_score) == ([0, 1, 2], 2, 0.9)
     assert all(torch.equal(at_best[name], tensor) for name, tensor in weight_tensors(model).items())
 
@@ -273,7 +273,7 @@ def test_held_out_pairs_score_by_their_loss(tiny_model: Model, make_trajectory: 
     pairs, model, before = _pairs(make_trajectory), tiny_model(), tiny_model()
     settings = DpoSettings(epochs=3, evaluate_every=1, optimiser=OptimiserSettings(learning_rate=3e-3))
     held_out = _more(make_trajectory)
-    outcome = run_dpo(model, pairs, settings, seed=0, run_dir=tmp_path, evaluate=held_out)
+    outcome = run_dpo(model, pairs, settings, RunOptions(0, tmp_path, evaluate=held_out))
     margins = [
         _logprob(model, each.chosen) - _logprob(before, each.chosen)
         - _logprob(model, each.rejected) + _logprob(before, each.rejected)
@@ -286,16 +286,16 @@ def test_held_out_pairs_score_by_their_loss(tiny_model: Model, make_trajectory: 
     assert len(scores) == 4
     assert read_description(tmp_path).measure == "minus the mean loss of pairs that were held out"
     with pytest.raises(TrainingError, match="held-out pair 'p3' holds trajectory 'good0', which is trained on too"):
-        run_dpo(tiny_model(), pairs[:1], settings, seed=0, run_dir=tmp_path, evaluate=pairs[3:])
+        run_dpo(tiny_model(), pairs[:1], settings, RunOptions(0, tmp_path, evaluate=pairs[3:]))
     with pytest.raises(TrainingError, match="another run: held-out pairs is"):
-        run_dpo(tiny_model(), pairs, settings, seed=0, run_dir=tmp_path, evaluate=held_out[:1])
+        run_dpo(tiny_model(), pairs, settings, RunOptions(0, tmp_path, evaluate=held_out[:1]))
 
 
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     pairs = _pairs(make_trajectory)
     with pytest.raises(TrainingError, match="no pairs to learn from"):
-        run_dpo(tiny_model(), [], DpoSettings(), seed=0, run_dir=tmp_path)
+        run_dpo(tiny_model(), [], DpoSettings(), RunOptions(0, tmp_path))
     with pytest.raises(TrainingError, match="seed must be 0 or more, got -1"):
-        run_dpo(tiny_model(), pairs, DpoSettings(), seed=-1, run_dir=tmp_path)
+        run_dpo(tiny_model(), pairs, DpoSettings(), RunOptions(-1, tmp_path))
     with pytest.raises(TrainingError, match="evaluate_every=None with an evaluate function"):
-        run_dpo(tiny_model(), pairs, DpoSettings(), seed=0, run_dir=tmp_path, evaluate=lambda _: 1.0)
+        run_dpo(tiny_model(), pairs, DpoSettings(), RunOptions(0, tmp_path, evaluate=lambda _: 1.0))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ from upturn.training.algorithms.expert_iteration import IMITATIONS, ImitationSet
 from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.data.hinted_groups import HintedGroup
 from upturn.training.distributed.weights import copied, put_back, weight_tensors
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import UNREPEATED, metric_of
 from upturn.training.runs.run_folder import CURVE_FILE
@@ -39,7 +39,7 @@ def test_iterated_training_on_successes_learns_to_copy(tiny_model: Model, copy_t
     task = copy_task(tiny_model(), attempts=24)
     before = task.score(0)
     plan = replace(imitation("iterated"), iterations=20, epochs=6, optimiser=FAST, target_score=0.95)
-    outcome = run_imitation(task.model, task.collect, plan, seed=0, run_dir=tmp_path, evaluate=task.score)
+    outcome = run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path, evaluate=task.score))
     assert before < 0.15
     assert outcome.stopped == "target"
     assert task.score(0) >= 0.95
@@ -50,7 +50,7 @@ def test_rejection_sampling_learns_to_copy_in_one_round(tiny_model: Model, copy_
     task = copy_task(tiny_model(), attempts=100)
     before = task.score(0)
     plan = replace(imitation("rejection"), epochs=60, optimiser=FAST)
-    outcome = run_imitation(task.model, task.collect, plan, seed=0, run_dir=tmp_path, evaluate=task.score)
+    outcome = run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path, evaluate=task.score))
     assert (outcome.units, outcome.kept_units) == (1, 1)
     assert before < 0.15
     assert task.score(0) >= 0.95
@@ -154,7 +154,7 @@ def riddles(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> Callabl
         lessons = SftSettings(
             epochs=60, batch_rows=16, optimiser=OptimiserSettings(learning_rate=5e-3), decay="linear"
         )
-        run_sft(model, supervised_rows([*shown, *told * 4]), lessons, seed=0, run_dir=tmp_path / "lessons")
+        run_sft(model, supervised_rows([*shown, *told * 4]), lessons, RunOptions(0, tmp_path / "lessons"))
         _TAUGHT.update(copied(weight_tensors(model)))
 
     def make() -> Riddles:
@@ -175,13 +175,7 @@ def test_answers_that_are_never_found_are_learned_from_hints(
     assert task.score(0) < 0.01
     assert all(task.chances((1, HINTED, answer, question, 2), answer) > 0.5 for question, answer in ANSWERS.items())
     outcome = run_imitation(
-        task.model,
-        task.collect,
-        STAR,
-        seed=0,
-        run_dir=tmp_path / "star",
-        second=task.second,
-        evaluate=task.score,
+        task.model, task.collect, STAR, RunOptions(0, tmp_path / "star", evaluate=task.score), second=task.second
     )
     assert outcome.stopped == "target"
     assert task.score(0) >= 0.95
@@ -201,7 +195,7 @@ def test_without_hints_the_same_riddles_teach_nothing(riddles: Callable[[], Ridd
         with pytest.raises(
             TrainingError, match=r"none of 2 rounds had an attempt that earned selection.threshold=0.8"
         ):
-            run_imitation(task.model, task.collect, plan, seed=0, run_dir=tmp_path / "plain")
+            run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path / "plain"))
     assert weights_hash(task.model) == before
     point = read_curve(tmp_path / "plain" / CURVE_FILE)[-1]
     assert (point.steps, point.metrics["kept"], point.metrics["kept_length"]) == (0, 0, None)
@@ -239,19 +233,19 @@ def test_a_round_that_restarts_trains_the_first_weights_and_samples_with_the_las
     plan = replace(
         PLAIN, iterations=2, restart=True, epochs=3, optimiser=replace(FAST, warmup_steps=2), decay="linear"
     )
-    run_imitation(model, collect, plan, seed=0, run_dir=tmp_path / "two")
+    run_imitation(model, collect, plan, RunOptions(0, tmp_path / "two"))
     alone = tiny_model()
     assert seen[0] == weights_hash(alone)
     lesson = SftSettings(epochs=3, batch_rows=2, optimiser=plan.optimiser, decay="linear")
     rows = supervised_rows(member.trajectory for group in batches[0] for member in group.members)
-    run_sft(alone, rows, lesson, seed=0, run_dir=tmp_path / "first")
+    run_sft(alone, rows, lesson, RunOptions(0, tmp_path / "first"))
     assert seen[1] == weights_hash(alone)
     only = tiny_model()
     rows = supervised_rows(member.trajectory for group in batches[1] for member in group.members)
-    run_sft(only, rows, lesson, seed=0, run_dir=tmp_path / "second")
+    run_sft(only, rows, lesson, RunOptions(0, tmp_path / "second"))
     _assert_close(model, only)
     on = tiny_model()
-    run_imitation(on, lambda each: batches[each], replace(plan, restart=False), seed=0, run_dir=tmp_path / "on")
+    run_imitation(on, lambda each: batches[each], replace(plan, restart=False), RunOptions(0, tmp_path / "on"))
     assert weights_hash(on) != weights_hash(model)
 
 
@@ -275,7 +269,7 @@ def test_a_round_without_success_changes_nothing_and_the_next_goes_on(
         return [[good], [bad], [good]][iteration]
 
     outcome = run_imitation(
-        model, collect, replace(PLAIN, iterations=3, restart=True, epochs=2), seed=0, run_dir=tmp_path
+        model, collect, replace(PLAIN, iterations=3, restart=True, epochs=2), RunOptions(0, tmp_path)
     )
     assert outcome.steps == 4
     assert seen[0] != seen[1] == seen[2]
@@ -304,7 +298,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     )
     undisturbed = riddles()
     expected = run_imitation(
-        undisturbed.model, undisturbed.collect, plan, seed=5, run_dir=tmp_path / "a", second=undisturbed.second
+        undisturbed.model, undisturbed.collect, plan, RunOptions(5, tmp_path / "a"), second=undisturbed.second
     )
     for stop_at in (1, 2, 3):
 
@@ -314,9 +308,9 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
 
         folder, task = tmp_path / f"b{stop_at}", riddles()
         with pytest.raises(_InterruptedError):
-            run_imitation(task.model, task.collect, plan, seed=5, run_dir=folder, second=task.second, progress=stop)
+            run_imitation(task.model, task.collect, plan, RunOptions(5, folder, progress=stop), second=task.second)
         again = riddles()
-        found = run_imitation(again.model, again.collect, plan, seed=5, run_dir=folder, second=again.second)
+        found = run_imitation(again.model, again.collect, plan, RunOptions(5, folder), second=again.second)
         assert found == expected
         ours = weight_tensors(again.model)
         assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed.model).items())
@@ -330,7 +324,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
 def test_every_metric_is_explained(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
     task = riddles()
     plan = replace(PLAIN, iterations=1, second=HELP, epochs=1)
-    run_imitation(task.model, task.collect, plan, seed=0, run_dir=tmp_path / "x", second=task.second)
+    run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path / "x"), second=task.second)
     names = {name for point in read_curve(tmp_path / "x" / CURVE_FILE) for name in point.metrics}
     assert {"kept", "failed", "rationalised", "leaked", "duplicates", "unscorable", "kept_length"} < names
     assert {name for name in names if metric_of(name) is None} == set()
@@ -345,9 +339,7 @@ def test_learning_rates_rise_and_fall_within_each_round(
         tiny_model(),
         lambda each: _scripted(make_trajectory, str(each), (1, 3, 9)),
         plan,
-        seed=0,
-        run_dir=tmp_path,
-        progress=points.append,
+        RunOptions(0, tmp_path, progress=points.append),
     )
     assert [point.metrics["learning_rate"] for point in points] == pytest.approx([5e-3 / 3, 5e-3 / 3])
 
@@ -378,14 +370,20 @@ def test_every_knob_of_a_round_changes_what_is_learned(
         ("b", replace(PLAIN, **{"rounds": 2, "epochs": 2} | changes)),
     ):
         model = tiny_model()
-        run_imitation(model, collect, plan, seed=0, run_dir=tmp_path / name)
+        run_imitation(model, collect, plan, RunOptions(0, tmp_path / name))
         found.append(weights_hash(model))
     assert found[0] != found[1]
 
 
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     def run(plan: ImitationSettings = PLAIN, groups: Sequence[ScoredGroup] = (), **more: Any) -> None:
-        run_imitation(tiny_model(), lambda _: groups, plan, **cast(Any, {"seed": 0, "run_dir": tmp_path, **more}))
+        run_imitation(
+            tiny_model(),
+            lambda _: groups,
+            plan,
+            RunOptions(**{"seed": 0, "folder": tmp_path, **{k: v for k, v in more.items() if k != "second"}}),
+            second=more.get("second"),
+        )
 
     (good,) = _scripted(make_trajectory, "good", (1, 3, 9))
     with pytest.raises(TrainingError, match="round 0 collected no trajectories"):

@@ -26,7 +26,7 @@ from upturn.training.policy_settings import (
     MismatchSettings,
     ObjectiveSettings,
 )
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.metric import UNREPEATED
 from upturn.training.runs.run import CURVE_FILE
 
@@ -63,7 +63,7 @@ def test_copying_is_learned_to_95_percent(
     task = copy_task(tiny_model())
     before = task.score(0)
     outcome = run_grpo(
-        task.model, task.collect, _toy(advantage=advantage), seed=0, run_dir=tmp_path, evaluate=task.score
+        task.model, task.collect, _toy(advantage=advantage), RunOptions(0, tmp_path, evaluate=task.score)
     )
     assert before < 0.15
     assert outcome.stopped == "target"
@@ -99,7 +99,7 @@ def test_the_turn_that_earns_the_reward_is_the_one_that_learns(
         return [ScoredGroup(Task("task", "", "", ""), tuple(members))]
 
     settings = replace(PLAIN, iterations=25, optimiser=OptimiserSettings(learning_rate=1e-2), minibatches=1)
-    run_grpo(model, collect, settings, seed=0, run_dir=tmp_path)
+    run_grpo(model, collect, settings, RunOptions(0, tmp_path))
     with torch.no_grad():
         second = torch.stack(
             [model(torch.tensor([[1, 2, token]])).logits[0, -1].softmax(-1)[:10].sum() for token in range(20)]
@@ -161,7 +161,7 @@ def test_an_iteration_without_signal_takes_no_step(
     model = tiny_model()
     before = copied(weight_tensors(model))
     groups = [_group(make_trajectory, [1.0, 1.0]), _group(make_trajectory, [None, None], task="other")]
-    outcome = run_grpo(model, lambda _: groups, PLAIN, seed=0, run_dir=tmp_path)
+    outcome = run_grpo(model, lambda _: groups, PLAIN, RunOptions(0, tmp_path))
     assert (outcome.units, outcome.steps) == (3, 0)
     assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
     curve = read_curve(tmp_path / CURVE_FILE)
@@ -257,7 +257,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
 
         refill = task.refill if settings.dynamic_sampling else None
         return run_grpo(
-            task.model, collect, settings, seed=1, run_dir=tmp_path / folder, refill=refill, evaluate=task.score
+            task.model, collect, settings, RunOptions(1, tmp_path / folder, evaluate=task.score), refill=refill
         )
 
     undisturbed, resumed = copy_task(tiny_model()), copy_task(tiny_model())
@@ -282,7 +282,7 @@ def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
 def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     def run(model: PreTrainedModel, settings: GrpoSettings, seed: int) -> None:
         task = copy_task(model, attempts=2)
-        run_grpo(model, task.collect, settings, seed=seed, run_dir=tmp_path)
+        run_grpo(model, task.collect, settings, RunOptions(seed, tmp_path))
 
     run(tiny_model(), PLAIN, 0)
     with pytest.raises(TrainingError, match="seed is '1', the checkpoint has '0'"):
@@ -301,7 +301,7 @@ def test_sampler_and_trainer_agree_and_recomputing_changes_nothing_then(
     scores = []
     for name, mismatch in (("recorded", None), ("recomputed", MismatchSettings())):
         task = copy_task(tiny_model())
-        run_grpo(task.model, task.collect, replace(settings, mismatch=mismatch), seed=0, run_dir=tmp_path / name)
+        run_grpo(task.model, task.collect, replace(settings, mismatch=mismatch), RunOptions(0, tmp_path / name))
         scores.append(task.score(0))
     assert scores[1] == pytest.approx(scores[0], abs=1e-3)
     for point in read_curve(tmp_path / "recomputed" / CURVE_FILE):
@@ -321,7 +321,7 @@ def test_a_divergence_term_holds_the_model_near_the_weights_it_started_from(
         objective = ObjectiveSettings(kl=KlSettings(coefficient, unbiased=True))
         settings = _toy(iterations=30, evaluate_every=None, target_score=None, keep="final", objective=objective)
         folder = tmp_path / str(coefficient)
-        run_grpo(task.model, task.collect, settings, seed=0, run_dir=folder)
+        run_grpo(task.model, task.collect, settings, RunOptions(0, folder))
         points = read_curve(folder / CURVE_FILE)
         assert points[0].metrics["kl_reference"] == pytest.approx(0.0, abs=1e-2)
         found.append((points[-1].metrics["kl_reference"], task.score(0)))
@@ -343,7 +343,7 @@ def _scripted(
 
     task = copy_task(model, attempts=4)
     settings = _toy(iterations=8, evaluate_every=2, **{"target_score": None, **changes})
-    outcome = run_grpo(model, task.collect, settings, seed=0, run_dir=folder, evaluate=evaluate)
+    outcome = run_grpo(model, task.collect, settings, RunOptions(0, folder, evaluate=evaluate))
     return outcome.stopped, outcome.units, outcome.kept_units, asked
 
 
@@ -378,7 +378,7 @@ def test_final_weights_are_kept_when_asked_for(tiny_model: Model, copy_task: Toy
 def test_learning_rate_falls_over_the_iterations(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     task = copy_task(tiny_model())
     settings = replace(PLAIN, minibatches=1, decay="linear", optimiser=OptimiserSettings(learning_rate=3e-3))
-    run_grpo(task.model, task.collect, settings, seed=0, run_dir=tmp_path)
+    run_grpo(task.model, task.collect, settings, RunOptions(0, tmp_path))
     points = read_curve(tmp_path / CURVE_FILE)
     assert [point.metrics["learning_rate"] for point in points] == pytest.approx([3e-3, 2e-3, 1e-3])
 
@@ -400,7 +400,7 @@ def test_learning_rate_falls_by_iteration_whatever_steps_are_taken_and_when_resu
             groups: list[ScoredGroup] = task.collect(iteration)
             return groups if iteration != 1 else [replace(group, members=group.members[:1]) for group in groups]
 
-        run_grpo(task.model, collect, settings, seed=0, run_dir=tmp_path / folder)
+        run_grpo(task.model, collect, settings, RunOptions(0, tmp_path / folder))
         model: PreTrainedModel = task.model
         return model
 
@@ -422,7 +422,7 @@ def test_an_estimator_of_ones_own_belongs_to_the_run(
     def run(advantage: Advantage | None) -> TrainingOutcome:
         task = copy_task(tiny_model())
         return run_grpo(
-            task.model, task.collect, replace(PLAIN, iterations=1), seed=0, run_dir=tmp_path, advantage=advantage
+            task.model, task.collect, replace(PLAIN, iterations=1), RunOptions(0, tmp_path), advantage=advantage
         )
 
     first = run(GroupRelative(gamma=0.5))

@@ -18,7 +18,7 @@ from upturn.training import TrainingRow
 from upturn.training.algorithms.kto import KtoSettings, RatedBatches, mismatched, run_kto
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.row import FloatArray, turn_rows
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import metric_of
 from upturn.training.runs.run_folder import CURVE_FILE
@@ -70,7 +70,7 @@ def test_copying_is_learned_from_thumbs_to_95_percent(
         desirable_weight=19.0,
         optimiser=OptimiserSettings(learning_rate=5e-3),
     )
-    run_kto(task.model, _copying(task, make_trajectory), settings, seed=seed, run_dir=tmp_path)
+    run_kto(task.model, _copying(task, make_trajectory), settings, RunOptions(seed, tmp_path))
     assert task.score(0) >= 0.95
     points = read_curve(tmp_path / CURVE_FILE)
     assert {name for point in points for name in point.metrics if metric_of(name) is None} == set()
@@ -139,7 +139,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
         epochs=3, batch_trajectories=2, optimiser=OptimiserSettings(learning_rate=1e-2), checkpoint_every=3
     )
     rated, undisturbed = _rated(make_trajectory, True, False, True, False, False), tiny_model()
-    expected = run_kto(undisturbed, rated, settings, seed=5, run_dir=tmp_path / "a")
+    expected = run_kto(undisturbed, rated, settings, RunOptions(5, tmp_path / "a"))
     assert (expected.units, expected.steps) == (9, 9)
 
     def stop(point: CurvePoint) -> None:
@@ -147,14 +147,14 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
             raise _InterruptedError
 
     with pytest.raises(_InterruptedError):
-        run_kto(tiny_model(), rated, settings, seed=5, run_dir=tmp_path / "b", progress=stop)
+        run_kto(tiny_model(), rated, settings, RunOptions(5, tmp_path / "b", progress=stop))
     resumed = tiny_model()
-    assert run_kto(resumed, rated, settings, seed=5, run_dir=tmp_path / "b") == expected
+    assert run_kto(resumed, rated, settings, RunOptions(5, tmp_path / "b")) == expected
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed).items())
     turned = [replace(each, is_desirable=not each.is_desirable) for each in rated]
     with pytest.raises(TrainingError, match="another run: ratings is"):
-        run_kto(tiny_model(), turned, settings, seed=5, run_dir=tmp_path / "b")
+        run_kto(tiny_model(), turned, settings, RunOptions(5, tmp_path / "b"))
 
 
 def test_ratings_that_nobody_can_learn_from_are_refused(
@@ -162,7 +162,7 @@ def test_ratings_that_nobody_can_learn_from_are_refused(
 ) -> None:
     def refused(message: str, rated: Sequence[RatedTrajectory]) -> None:
         with pytest.raises(TrainingError, match=message):
-            run_kto(tiny_model(), rated, KtoSettings(), seed=0, run_dir=tmp_path)
+            run_kto(tiny_model(), rated, KtoSettings(), RunOptions(0, tmp_path))
 
     refused("needs good and bad attempts, none are rated", [])
     refused("all 3 are rated good", _rated(make_trajectory, True, True, True))
@@ -172,4 +172,4 @@ def test_ratings_that_nobody_can_learn_from_are_refused(
     bare = replace(rated[1], trajectory=replace(rated[1].trajectory, rows=()))
     refused("trajectory 'r1' is rated but holds no written tokens", [rated[0], bare])
     with pytest.raises(TrainingError, match="seed must be 0 or more, got -1"):
-        run_kto(tiny_model(), rated, KtoSettings(), seed=-1, run_dir=tmp_path)
+        run_kto(tiny_model(), rated, KtoSettings(), RunOptions(-1, tmp_path))

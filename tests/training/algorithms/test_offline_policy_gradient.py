@@ -19,7 +19,7 @@ from upturn.training.algorithms.offline import OfflineSettings, StoredCollect, r
 from upturn.training.data.usability import Freshness
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.policy_settings import DynamicSamplingSettings, MismatchSettings
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import UNREPEATED, metric_of
 from upturn.training.runs.run_folder import CURVE_FILE
@@ -79,7 +79,7 @@ def test_importance_weights_find_what_was_hardly_ever_tried(
     """The gradient is that of Σ π·A: it ends at the arm worth 1, though .05 of the attempts tried it."""
     model = tiny_model()
     settings = replace(PLAIN, groups=2, iterations=80)
-    run_offline(model, logged(make_trajectory), settings, seed=0, run_dir=tmp_path)
+    run_offline(model, logged(make_trajectory), settings, RunOptions(0, tmp_path))
     assert _value(model) >= 0.95
     last = read_curve(tmp_path / CURVE_FILE)[-1].metrics
     assert {name for name in last if metric_of(name) is None} == set()
@@ -100,7 +100,7 @@ def test_without_correction_training_ends_elsewhere(
         model = tiny_model()
         collect = StoredCollect(logged(make_trajectory), groups=2, seed=0)
         policy = replace(PLAIN, iterations=80, mismatch=mismatch)
-        run_grpo(model, collect, policy, seed=0, run_dir=tmp_path / name)
+        run_grpo(model, collect, policy, RunOptions(0, tmp_path / name))
         reached[name] = _value(model)
     assert max(reached.values()) < 0.9
     assert min(reached.values()) > 0.5  # more than was logged: they do learn
@@ -186,12 +186,7 @@ def test_age_and_versions_go_together(tiny_model: Model, make_trajectory: Make, 
     for max_age, versions in ((1, ()), (None, ("v2",))):
         with pytest.raises(TrainingError, match="one without the other does nothing"):
             run_offline(
-                tiny_model(),
-                log,
-                replace(PLAIN, max_age=max_age),
-                seed=0,
-                run_dir=tmp_path,
-                versions=versions,
+                tiny_model(), log, replace(PLAIN, max_age=max_age), RunOptions(0, tmp_path), versions=versions
             )
 
 
@@ -203,11 +198,7 @@ def test_tokens_that_the_model_does_not_have_are_refused_by_name(
     foreign = replace(known.trajectory, rows=(replace(row, token_ids=(1, 3, 2, 20)),))
     with pytest.raises(TrainingError, match="stored attempt 'foreign' has token 20, the model knows 20 tokens"):
         run_offline(
-            tiny_model(),
-            [*log, (task, replace(known, trajectory=foreign))],
-            PLAIN,
-            seed=0,
-            run_dir=tmp_path,
+            tiny_model(), [*log, (task, replace(known, trajectory=foreign))], PLAIN, RunOptions(0, tmp_path)
         )
 
 
@@ -229,7 +220,7 @@ def test_a_run_on_stored_attempts_resumes_bitwise_and_refuses_others(
                 raise _KilledError
 
         run_offline(
-            model, attempts, settings, seed=5, run_dir=tmp_path / folder, versions=("v1", "v2"), progress=kill
+            model, attempts, settings, RunOptions(5, tmp_path / folder, progress=kill), versions=("v1", "v2")
         )
 
     calm, resumed = tiny_model(), tiny_model()

@@ -17,7 +17,7 @@ from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.sft import SftSettings, SupervisedSteps, epoch_order, held_out_loss, run_sft
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.run_folder import CURVE_FILE, read_description
 
@@ -37,7 +37,7 @@ def _rows(make_trajectory: Make) -> tuple[TrainingRow, ...]:
 def test_four_sequences_are_memorised(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     model, rows = tiny_model(), _rows(make_trajectory)
     plan = SftSettings(epochs=60, batch_rows=4, optimiser=OptimiserSettings(learning_rate=1e-2))
-    outcome = run_sft(model, rows, plan, seed=0, run_dir=tmp_path)
+    outcome = run_sft(model, rows, plan, RunOptions(0, tmp_path))
     assert (outcome.steps, outcome.kept, outcome.stopped) == (60, "final", "finished")
     for tokens in SEQUENCES:
         with torch.no_grad():
@@ -132,16 +132,16 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
         checkpoint_every=3,
     )
     undisturbed = tiny_model()
-    expected = run_sft(undisturbed, rows, plan, seed=5, run_dir=tmp_path / "a")
+    expected = run_sft(undisturbed, rows, plan, RunOptions(5, tmp_path / "a"))
 
     def stop(point: CurvePoint) -> None:
         if point.units == stop_at:
             raise _InterruptedError
 
     with pytest.raises(_InterruptedError):
-        run_sft(tiny_model(), rows, plan, seed=5, run_dir=tmp_path / "b", progress=stop)
+        run_sft(tiny_model(), rows, plan, RunOptions(5, tmp_path / "b", progress=stop))
     resumed = tiny_model()
-    found = run_sft(resumed, rows, plan, seed=5, run_dir=tmp_path / "b")
+    found = run_sft(resumed, rows, plan, RunOptions(5, tmp_path / "b"))
     assert found == expected
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed).items())
@@ -154,10 +154,10 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
 def test_a_finished_run_is_not_repeated(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     rows, plan = _rows(make_trajectory), SftSettings(epochs=2, batch_rows=4)
     first = tiny_model()
-    outcome = run_sft(first, rows, plan, seed=0, run_dir=tmp_path)
+    outcome = run_sft(first, rows, plan, RunOptions(0, tmp_path))
     points: list[CurvePoint] = []
     again = tiny_model()
-    assert run_sft(again, rows, plan, seed=0, run_dir=tmp_path, progress=points.append) == outcome
+    assert run_sft(again, rows, plan, RunOptions(0, tmp_path, progress=points.append)) == outcome
     assert points == []
     ours = weight_tensors(again)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(first).items())
@@ -177,7 +177,7 @@ def test_best_weights_are_those_of_the_best_evaluated_epoch(
         return {0: 0.1, 1: 0.9, 2: 0.5, 3: 0.9}[epochs]
 
     plan = SftSettings(epochs=3, batch_rows=2, evaluate_every=1, keep="best")
-    outcome = run_sft(model, _rows(make_trajectory), plan, seed=0, run_dir=tmp_path, evaluate=evaluate)
+    outcome = run_sft(model, _rows(make_trajectory), plan, RunOptions(0, tmp_path, evaluate=evaluate))
     assert asked == [0, 1, 2, 3]
     assert (outcome.best_score, outcome.final_score, outcome.kept_units, outcome.units) == (0.9, 0.9, 2, 6)
     assert all(torch.equal(at_best[name], tensor) for name, tensor in weight_tensors(model).items())
@@ -211,7 +211,7 @@ def test_training_stops_when_held_out_loss_stops_falling_and_keeps_the_lowest(
         patience=3,
         keep="best",
     )
-    outcome = run_sft(model, rows, plan, seed=0, run_dir=tmp_path, evaluate=held_out)
+    outcome = run_sft(model, rows, plan, RunOptions(0, tmp_path, evaluate=held_out))
     scores = [point.metrics["score"] for point in read_curve(tmp_path / CURVE_FILE)]
     assert outcome.stopped == "patience"
     assert 1 < outcome.kept_units == outcome.units - 3 < 57
@@ -228,19 +228,19 @@ def test_evaluating_held_out_rows_leaves_no_trace_in_the_weights(
     plain = SftSettings(epochs=2, batch_rows=1)
     watched = SftSettings(epochs=2, batch_rows=1, evaluate_every=1, checkpoint_every=2)
     never, resumed = tiny_model(), tiny_model()
-    run_sft(never, rows, plain, seed=0, run_dir=tmp_path / "a")
+    run_sft(never, rows, plain, RunOptions(0, tmp_path / "a"))
 
     def stop(point: CurvePoint) -> None:
         if point.units == stop_at:
             raise _InterruptedError
 
     with pytest.raises(_InterruptedError):
-        run_sft(tiny_model(), rows, watched, seed=0, run_dir=tmp_path / "b", evaluate=held_out, progress=stop)
-    run_sft(resumed, rows, watched, seed=0, run_dir=tmp_path / "b", evaluate=held_out)
+        run_sft(tiny_model(), rows, watched, RunOptions(0, tmp_path / "b", evaluate=held_out, progress=stop))
+    run_sft(resumed, rows, watched, RunOptions(0, tmp_path / "b", evaluate=held_out))
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(never).items())
     with pytest.raises(TrainingError, match="held-out rows is"):
-        run_sft(tiny_model(), rows[1:], watched, seed=0, run_dir=tmp_path / "b", evaluate=rows[:1])
+        run_sft(tiny_model(), rows[1:], watched, RunOptions(0, tmp_path / "b", evaluate=rows[:1]))
 
 
 def test_held_out_rows_that_say_nothing_are_refused(
@@ -248,27 +248,25 @@ def test_held_out_rows_that_say_nothing_are_refused(
 ) -> None:
     rows, plan = _rows(make_trajectory), SftSettings(evaluate_every=1)
     with pytest.raises(TrainingError, match="1 of 2 held-out rows are trained on too"):
-        run_sft(tiny_model(), rows[:3], plan, seed=0, run_dir=tmp_path, evaluate=rows[2:])
+        run_sft(tiny_model(), rows[:3], plan, RunOptions(0, tmp_path, evaluate=rows[2:]))
     with pytest.raises(TrainingError, match="there are no held-out rows"):
-        run_sft(tiny_model(), rows, plan, seed=0, run_dir=tmp_path, evaluate=())
+        run_sft(tiny_model(), rows, plan, RunOptions(0, tmp_path, evaluate=()))
 
 
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     rows = _rows(make_trajectory)
     with pytest.raises(TrainingError, match="no rows to train on"):
-        run_sft(tiny_model(), [], SftSettings(), seed=0, run_dir=tmp_path)
+        run_sft(tiny_model(), [], SftSettings(), RunOptions(0, tmp_path))
     with pytest.raises(TrainingError, match="seed must be 0 or more, got -1"):
-        run_sft(tiny_model(), rows, SftSettings(), seed=-1, run_dir=tmp_path)
+        run_sft(tiny_model(), rows, SftSettings(), RunOptions(-1, tmp_path))
     with pytest.raises(TrainingError, match="evaluate_every=None with an evaluate function"):
-        run_sft(tiny_model(), rows, SftSettings(), seed=0, run_dir=tmp_path, evaluate=lambda _: 1.0)
+        run_sft(tiny_model(), rows, SftSettings(), RunOptions(0, tmp_path, evaluate=lambda _: 1.0))
     with pytest.raises(TrainingError, match="evaluate_every=1 with no evaluate function"):
-        run_sft(tiny_model(), rows, SftSettings(evaluate_every=1), seed=0, run_dir=tmp_path)
+        run_sft(tiny_model(), rows, SftSettings(evaluate_every=1), RunOptions(0, tmp_path))
     with pytest.raises(TrainingError, match="evaluation after 0 units gave score nan"):
         run_sft(
             tiny_model(),
             rows,
             SftSettings(evaluate_every=1),
-            seed=0,
-            run_dir=tmp_path,
-            evaluate=lambda _: float("nan"),
+            RunOptions(0, tmp_path, evaluate=lambda _: float("nan")),
         )

@@ -14,6 +14,7 @@ from upturn.training import ScoredGroup
 from upturn.training.algorithms.grpo import run_grpo
 from upturn.training.algorithms.rft import RftSettings
 from upturn.training.policy_settings import KlSettings
+from upturn.training.runs import RunOptions
 
 
 def _trained(task: Any, reward: Callable[[Any], float], tmp_path: Path, *, iterations: int) -> float:
@@ -33,7 +34,7 @@ def _trained(task: Any, reward: Callable[[Any], float], tmp_path: Path, *, itera
         iterations=iterations,
         optimiser=OptimiserSettings(learning_rate=1e-2),
     )
-    run_grpo(task.model, collect, settings, seed=0, run_dir=tmp_path)
+    run_grpo(task.model, collect, settings, RunOptions(0, tmp_path))
     return float(task.score(0))
 
 

@@ -20,6 +20,7 @@ from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.weights import put_back, weight_tensors
 from upturn.training.outcome import TrainingOutcome
+from upturn.training.runs import RunOptions
 from upturn.training.runs.curve import read_curve
 from upturn.training.runs.run_folder import CURVE_FILE
 
@@ -80,7 +81,7 @@ def train(
 ) -> TrainingOutcome:
     chosen = settings(**changes)
     with AheadCollect(model, sampler, staleness=staleness, iterations=chosen.iterations) as collect:
-        return run_grpo(model, collect, chosen, seed=3, run_dir=folder)
+        return run_grpo(model, collect, chosen, RunOptions(3, folder))
 
 
 def equal(first: PreTrainedModel, second: PreTrainedModel) -> bool:
@@ -101,7 +102,7 @@ def test_iteration_i_is_sampled_with_exactly_the_weights_after_i_minus_staleness
             return super().__call__(iteration)
 
     with Watched(model, sampler, staleness=staleness, iterations=ITERATIONS) as collect:
-        run_grpo(model, collect, settings(), seed=3, run_dir=tmp_path)
+        run_grpo(model, collect, settings(), RunOptions(3, tmp_path))
     assert len(set(after)) >= ITERATIONS - 1  # an iteration without signal takes no step
     assert [sampler.used[i] for i in range(ITERATIONS)] == [after[max(0, i - staleness)] for i in range(ITERATIONS)]
     assert threading.get_ident() not in sampler.threads
@@ -119,7 +120,7 @@ def test_what_is_fast_and_what_is_slow_changes_nothing(
         train(models[index], sampler, tmp_path / str(index), staleness=staleness)
     assert equal(models[0], models[1]) and equal(models[0], models[2])
     plain = copy_task(tiny_model())
-    run_grpo(plain.model, plain.collect, settings(), seed=3, run_dir=tmp_path / "plain")
+    run_grpo(plain.model, plain.collect, settings(), RunOptions(3, tmp_path / "plain"))
     assert not equal(models[0], plain.model)
 
 
@@ -161,7 +162,7 @@ def test_another_staleness_is_another_run(tiny_model: Model, copy_task: Toy, tmp
         train(tiny_model(), Sampler(copy_task(tiny_model())), tmp_path, staleness=2)
     task = copy_task(tiny_model())
     with pytest.raises(TrainingError, match="staleness is None, the checkpoint has '1'"):
-        run_grpo(task.model, task.collect, settings(), seed=3, run_dir=tmp_path)
+        run_grpo(task.model, task.collect, settings(), RunOptions(3, tmp_path))
 
 
 @pytest.mark.parametrize("mistake", ["never refreshed", "present weights", "no version"])
@@ -193,7 +194,7 @@ def test_rows_of_other_weights_than_promised_are_refused_by_name(
         Watched(model, sample, staleness=2, iterations=ITERATIONS) as collect,
         pytest.raises(TrainingError) as caught,
     ):
-        run_grpo(model, collect, settings(), seed=3, run_dir=tmp_path)
+        run_grpo(model, collect, settings(), RunOptions(3, tmp_path))
     said = str(caught.value)
     assert "trajectory '0/3/0' of iteration 3 was sampled with weights " in said
     assert ("weights that it does not name" in said) == (mistake == "no version")
@@ -213,7 +214,7 @@ def test_an_attempt_that_ended_before_its_model_was_asked_needs_no_version(
         return [replace(first, members=(ScoredTrajectory(empty, None), *rest)), *others]
 
     with AheadCollect(model, sample, staleness=1, iterations=2) as collect:
-        run_grpo(model, collect, settings(iterations=2), seed=3, run_dir=tmp_path)
+        run_grpo(model, collect, settings(iterations=2), RunOptions(3, tmp_path))
     assert [point.metrics["unscorable"] for point in read_curve(tmp_path / CURVE_FILE)] == [1.0, 1.0]
 
 
@@ -232,7 +233,7 @@ def test_what_sampling_raises_reaches_the_trainer_at_its_iteration(
         AheadCollect(model, breaking, staleness=2, iterations=ITERATIONS) as collect,
         pytest.raises(OSError, match="the disk is full"),
     ):
-        run_grpo(model, collect, settings(), seed=3, run_dir=tmp_path)
+        run_grpo(model, collect, settings(), RunOptions(3, tmp_path))
     assert [point.units for point in read_curve(tmp_path / CURVE_FILE)] == [1, 2, 3]
 
 
@@ -254,4 +255,4 @@ def test_unusable_settings_are_refused(tiny_model: Model, copy_task: Toy, tmp_pa
         AheadCollect(model, Sampler(task), staleness=1, iterations=ITERATIONS) as collect,
         pytest.raises(TrainingError, match="dynamic sampling draws more from the present weights"),
     ):
-        run_grpo(model, collect, dynamic, seed=3, run_dir=tmp_path, refill=task.refill)
+        run_grpo(model, collect, dynamic, RunOptions(3, tmp_path), refill=task.refill)

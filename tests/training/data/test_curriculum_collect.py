@@ -17,7 +17,7 @@ from upturn.training.data.curriculum import Curriculum, Portion
 from upturn.training.data.curriculum_collect import CurriculumCollect, Sample
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.policy_settings import DynamicSamplingSettings
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import UNREPEATED, metric_of
 from upturn.training.runs.run_folder import CURVE_FILE
@@ -89,7 +89,7 @@ def _train(
     collect, desk = collect_of(model, toy, tasks)
     settings = replace(RL, **changes)
     refill = None if settings.dynamic_sampling is None else collect.refill
-    run_grpo(model, collect, settings, seed=0, run_dir=folder, refill=refill, progress=kill)
+    run_grpo(model, collect, settings, RunOptions(0, folder, progress=kill), refill=refill)
     return desk
 
 

@@ -48,6 +48,7 @@ from upturn.training.optimisation.full_weights import WholeCopy
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.pair_settings import PairSettings
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
+from upturn.training.runs import RunOptions
 from upturn.training.runs.model_folder import save_version
 
 SEED = 5
@@ -109,7 +110,7 @@ def sft(case: Case, folder: Path, world: World | None) -> PreTrainedModel:
         keep="best" if case.evaluated else "final",
     )
     held_out = rows(5, seed=4) if case.evaluated else None
-    run_sft(trained, rows(7 * case.units), settings, seed=SEED, run_dir=folder, evaluate=held_out)
+    run_sft(trained, rows(7 * case.units), settings, RunOptions(SEED, folder, evaluate=held_out))
     return trained
 
 
@@ -141,7 +142,7 @@ def dpo(folder: Path, world: World | None) -> PreTrainedModel:
             attempted(f"{index}/{name}", side, [-1.0] * (len(side) - 3)) for name, side in enumerate(sides)
         )
         pairs.append(PreferencePair(f"{index}", good, bad, "group", margin=1.0))
-    run_dpo(trained, pairs, DpoSettings(batch_pairs=3, optimiser=OPTIMISER), seed=SEED, run_dir=folder)
+    run_dpo(trained, pairs, DpoSettings(batch_pairs=3, optimiser=OPTIMISER), RunOptions(SEED, folder))
     return trained
 
 
@@ -185,9 +186,7 @@ def grpo(settings: GrpoSettings, folder: Path, world: World | None, *, lora: boo
         trained,
         shared(task.collect, world, whole.refresh),
         settings,
-        seed=SEED,
-        run_dir=folder,
-        evaluate=shared(task.score, world, whole.refresh),
+        RunOptions(SEED, folder, evaluate=shared(task.score, world, whole.refresh)),
     )
     return trained
 
@@ -205,8 +204,7 @@ def ppo(folder: Path, world: World | None) -> PreTrainedModel:
         PpoSettings(
             iterations=3, optimiser=OPTIMISER, credit=CreditSettings("token"), evaluate_every=None, keep="final"
         ),
-        seed=SEED,
-        run_dir=folder,
+        RunOptions(SEED, folder),
         critic=critic,
     )
     return trained
@@ -242,8 +240,7 @@ def dpo_rounds(folder: Path, world: World | None) -> PreTrainedModel:
             evaluate_every=None,
             keep="final",
         ),
-        seed=SEED,
-        run_dir=folder,
+        RunOptions(SEED, folder),
         critic=critic,
     )
     return trained
@@ -308,7 +305,7 @@ def killed(folder: Path, world: World | None) -> None:
     if world.rank == world.size - 1 and not mark.exists():
         _at_step(3, die)
     settings = SftSettings(batch_rows=7, optimiser=OPTIMISER, checkpoint_every=1)
-    run_sft(trained, rows(7 * 4), settings, seed=SEED, run_dir=folder / "run")
+    run_sft(trained, rows(7 * 4), settings, RunOptions(SEED, folder / "run"))
 
 
 def refused(folder: Path, world: World | None) -> None:
@@ -325,13 +322,13 @@ def refused(folder: Path, world: World | None) -> None:
         trained = model()
         shard(trained, world)
         settings = SftSettings(batch_rows=7, optimiser=replace(OPTIMISER, learning_rate=learning_rate))
-        run_sft(trained, rows(7), settings, seed=seed, run_dir=folder / "refused")
+        run_sft(trained, rows(7), settings, RunOptions(seed, folder / "refused"))
 
     def explode() -> None:
         trained = model()
         shard(trained, world)
         huge = replace(OPTIMISER, learning_rate=1e30)
-        run_sft(trained, rows(70), SftSettings(batch_rows=7, optimiser=huge), seed=0, run_dir=folder / "exploded")
+        run_sft(trained, rows(70), SftSettings(batch_rows=7, optimiser=huge), RunOptions(0, folder / "exploded"))
 
     tries: dict[str, Callable[[], object]] = {
         "other weights": lambda: shard(model(seed=rank), world),

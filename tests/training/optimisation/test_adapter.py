@@ -17,6 +17,7 @@ from upturn.training import supervised_rows
 from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.adapter import adapt, merged, save_adapter
+from upturn.training.runs import RunOptions
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.model_folder import load_version, save_version
 
@@ -40,7 +41,7 @@ def _trained(model: PreTrainedModel, make: Make, folder: Path, **more: Any) -> P
         make(tokens, ((0, 2, len(tokens)),), origin="rendered", name=f"t{index}")
         for index, tokens in enumerate(sequences)
     )
-    run_sft(model, rows, PLAN, seed=0, run_dir=folder, **more)
+    run_sft(model, rows, PLAN, RunOptions(0, folder), **more)
     return model
 
 

@@ -13,7 +13,7 @@ from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.evaluation_result import Assessment
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, MismatchSettings, ObjectiveSettings
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import GROUPS, METRICS, PHASES, UNREPEATED, group_of, metric_of, seconds_of
 from upturn.training.runs.run_folder import CURVE_FILE
@@ -72,10 +72,10 @@ def test_every_metric_of_a_policy_gradient_is_explained(
         task.model,
         task.collect,
         settings,
-        seed=0,
-        run_dir=tmp_path,
+        RunOptions(
+            0, tmp_path, evaluate=lambda units: Assessment(float(units), {"harm": 0.0}, low=0.0, high=9.0, tasks=4)
+        ),
         refill=task.refill if settings.dynamic_sampling else None,
-        evaluate=lambda units: Assessment(float(units), {"harm": 0.0}, low=0.0, high=9.0, tasks=4),
     )
     names = {name for point in read_curve(tmp_path / CURVE_FILE) for name in point.metrics}
     assert len(names) > 25
@@ -87,7 +87,7 @@ def test_every_metric_of_supervised_training_is_explained(
 ) -> None:
     first, second = (make_trajectory((1, token, 2, 7), origin="rendered") for token in (5, 6))
     rows, held_out = supervised_rows([first]), supervised_rows([second])
-    run_sft(tiny_model(), rows, SftSettings(evaluate_every=1), seed=0, run_dir=tmp_path, evaluate=held_out)
+    run_sft(tiny_model(), rows, SftSettings(evaluate_every=1), RunOptions(0, tmp_path, evaluate=held_out))
     names = {name for point in read_curve(tmp_path / CURVE_FILE) for name in point.metrics}
     assert "token_logprob" in names
     assert {name for name in names if metric_of(name) is None} == set()

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from upturn.records import Trajectory
 from upturn.training import supervised_rows
 from upturn.training.algorithms.sft import SftSettings, run_sft
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import group_of
 from upturn.training.runs.run_folder import CURVE_FILE, EVENTS_FOLDER
@@ -189,8 +189,8 @@ def test_a_run_that_was_interrupted_leaves_a_file_equal_to_its_curve(
             raise _KilledError
 
     with pytest.raises(_KilledError):
-        run_sft(tiny_model(), rows, settings, seed=0, run_dir=tmp_path, progress=kill)
-    run_sft(tiny_model(), rows, settings, seed=0, run_dir=tmp_path)
+        run_sft(tiny_model(), rows, settings, RunOptions(0, tmp_path, progress=kill))
+    run_sft(tiny_model(), rows, settings, RunOptions(0, tmp_path))
     curve = read_curve(tmp_path / CURVE_FILE)
     assert [point.units for point in curve] == list(range(1, 9))
     assert _steps(read_events(tmp_path / EVENTS_FOLDER)) == [

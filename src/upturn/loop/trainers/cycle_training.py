@@ -25,6 +25,7 @@ from upturn.records import AgentVersion, Snapshot, Trajectory
 from upturn.training import TrainingOutcome
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.sft import SftSettings
+from upturn.training.runs import RunOptions
 
 FAMILY_CAP = 48
 """Demonstrations of one family in supervised training: the easy families must not crowd out the others."""
@@ -69,10 +70,12 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
         run_sft,
         rows,
         settings,
-        seed=context.seed,
-        run_dir=training_folder(context, name),
-        evaluate=watch_of(context, trainee, name, settings),
-        progress=told(context.progress, loss="loss"),
+        RunOptions(
+            context.seed,
+            training_folder(context, name),
+            evaluate=watch_of(context, trainee, name, settings),
+            progress=told(context.progress, loss="loss"),
+        ),
     )
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 
@@ -105,11 +108,8 @@ def train_grpo(
             run_grpo,
             own.collect,
             settings,
-            seed=context.seed,
-            run_dir=own.folder,
+            RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
             refill=None if settings.dynamic_sampling is None else own.refill,
-            evaluate=own.evaluate,
-            progress=own.progress,
         )
 
     course = grpo_course(context, settings, weights, name, reward=reward)

@@ -10,6 +10,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 
 from upturn.config import AdapterSettings, Config
@@ -22,6 +23,7 @@ from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.data import StatefulCollect
 from upturn.training.distributed import Limits, World, agreed, connected, everyone, shared
+from upturn.training.runs import RunOptions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -62,7 +64,7 @@ def jointly(
         trainee.version.model,
         trainee.adapter,
         tuple(_word(each) for each in given),
-        {name: None if name == "progress" else _word(each) for name, each in named.items()},
+        {name: _word(each) for name, each in named.items()},
         torch.get_num_threads(),
     )
     agreed(world, lambda: work)
@@ -117,6 +119,10 @@ class _Asked(NamedTuple):
     """Stands for a function that only the first process has."""
 
 
+class _Evaluates(NamedTuple):
+    """Stands for an evaluation that only the first process has."""
+
+
 class _Collects(NamedTuple):
     """Stands for a ``StatefulCollect`` there."""
 
@@ -161,6 +167,8 @@ def _word(value: object) -> object:
         return _Predicts(value.similarity)
     if isinstance(value, StatefulCollect):
         return _Collects()
+    if isinstance(value, RunOptions):  # its points are reported by the first process alone
+        return replace(value, evaluate=None if value.evaluate is None else _Evaluates(), progress=None)
     return _Asked() if callable(value) else value
 
 
@@ -185,8 +193,6 @@ def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
     named |= {
         name: there.answering(value, None if own is None else own.named[name]) for name, value in work.named.items()
     }
-    if own is not None and "progress" in named:
-        named["progress"] = own.named["progress"]
     outcome = work.run(model, *given, **named)
     whole.refresh()
     return outcome
@@ -232,8 +238,16 @@ class _There(NamedTuple):
                 return _SharedCollect(own, self)
             case _Predicts(similarity):
                 return _SharedPredictor(own, self, similarity)
+            case RunOptions():
+                return self.options(word, own)
             case _:
                 return word
+
+    def options(self, word: RunOptions, own: RunOptions | None) -> RunOptions:
+        """The run's, with an evaluation that the first process does for all."""
+        if isinstance(word.evaluate, _Evaluates):
+            word = replace(word, evaluate=self.asked(None if own is None else own.evaluation))
+        return word if own is None else replace(word, progress=own.progress)
 
     def asked(self, own: Callable[..., Any] | None) -> Callable[..., Any]:
         """The function for all, by the weights as they are."""

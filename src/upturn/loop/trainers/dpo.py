@@ -19,6 +19,7 @@ from upturn.pool import correction_pairs, deployment_pairs, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, PreferenceSource, Trajectory, pair_problem, record
 from upturn.training import supervised_rows
 from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.runs import RunOptions
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
@@ -50,9 +51,7 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         run_dpo,
         pairs,
         asked,
-        seed=context.seed,
-        run_dir=folder,
-        progress=told(context.progress, loss="loss"),
+        RunOptions(context.seed, folder, progress=told(context.progress, loss="loss")),
     )
     return keep_version(context, trainee, parent, name, snapshot=frozen.snapshot)
 

@@ -23,6 +23,7 @@ from upturn.training.algorithms.expert_iteration import (
     SelfRepairSettings,
     StarSettings,
 )
+from upturn.training.runs import RunOptions
 
 Way = Literal["rejection", "iterated", "star", "self_repair"]
 """As sections and presets are called; commands have hyphens."""
@@ -79,13 +80,10 @@ class Imitation(NamedTuple):
                 run_imitation,
                 own.collect,
                 asked,
-                seed=context.seed,
-                run_dir=own.folder,
+                RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
                 second=None
                 if asked.second is None
                 else SecondAttempts(own.trainee, course.practice, asked.second.kind),
-                evaluate=own.evaluate,
-                progress=own.progress,
             )
 
         return learn

@@ -19,6 +19,7 @@ from upturn.pool import take_snapshot_of, thumbs
 from upturn.records import AgentVersion, RatedTrajectory, record
 from upturn.training import supervised_rows
 from upturn.training.algorithms.kto import KtoSettings
+from upturn.training.runs import RunOptions
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
@@ -47,10 +48,12 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         run_kto,
         found,
         asked,
-        seed=context.seed,
-        run_dir=folder,
-        evaluate=watch_of(context, trainee, name, asked),
-        progress=told(context.progress, loss="loss"),
+        RunOptions(
+            context.seed,
+            folder,
+            evaluate=watch_of(context, trainee, name, asked),
+            progress=told(context.progress, loss="loss"),
+        ),
     )
     return keep_version(context, trainee, parent, name, snapshot=frozen.snapshot)
 

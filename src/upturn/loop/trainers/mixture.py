@@ -1,9 +1,8 @@
 """Practice with what the pool holds in the same optimiser steps: successes, pairs, thumbs."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, assert_never
 
 from upturn.config import Config, default_of
@@ -22,7 +21,6 @@ from upturn.pool import find_snapshot, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, RatedTrajectory, Snapshot
 from upturn.training import (
     EpochSettings,
-    Evaluate,
     PolicyGradientSettings,
     TrainingOutcome,
     TrainingRow,
@@ -34,7 +32,7 @@ from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.algorithms.mixture import MixtureSettings
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.data import Collect
-from upturn.training.runs import CurvePoint
+from upturn.training.runs import RunOptions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -130,10 +128,7 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, name: str)
             own.collect,
             stored,
             Mixed(asked, practice),
-            seed=context.seed,
-            run_dir=own.folder,
-            evaluate=own.evaluate,
-            progress=own.progress,
+            RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
         )
 
     course = _course(context, practice_weights(before), name)._replace(
@@ -162,22 +157,14 @@ class Stored(NamedTuple):
     """Id of that of the attempts."""
 
 
-def run_mixed(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
-    model: "PreTrainedModel",
-    collect: Collect,
-    stored: Sequence[Stored],
-    settings: Mixed,
-    *,
-    seed: int,
-    run_dir: Path,
-    evaluate: Evaluate | None = None,
-    progress: Callable[[CurvePoint], None] | None = None,
+def run_mixed(
+    model: "PreTrainedModel", collect: Collect, stored: Sequence[Stored], settings: Mixed, options: RunOptions
 ) -> TrainingOutcome:
-    """``run_mixture`` of practice and what is stored."""
+    """``run_mixture`` of GRPO and what is stored."""
     from upturn.training.algorithms.mixture import policy_part, run_mixture
 
     parts = [policy_part(collect, settings.practice), *map(_part, stored)]
-    return run_mixture(model, parts, settings.run, seed=seed, run_dir=run_dir, evaluate=evaluate, progress=progress)
+    return run_mixture(model, parts, settings.run, options)
 
 
 def _part(stored: Stored) -> "Part":

@@ -21,6 +21,7 @@ from upturn.records import AgentVersion, Snapshot, Task
 from upturn.training import ScoredTrajectory, policy_rows
 from upturn.training.algorithms.offline import OfflineSettings
 from upturn.training.data import usability as stored
+from upturn.training.runs import RunOptions
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
@@ -50,11 +51,13 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
         run_offline,
         attempts,
         asked,
-        seed=context.seed,
-        run_dir=folder,
+        RunOptions(
+            context.seed,
+            folder,
+            evaluate=watcher(context, trainee, name),
+            progress=told(context.progress, reward="mean_return"),
+        ),
         versions=() if asked.max_age is None else versions_of(parent.agent, attempts),
-        evaluate=watcher(context, trainee, name),
-        progress=told(context.progress, reward="mean_return"),
     )
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 

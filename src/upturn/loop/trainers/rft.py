@@ -29,6 +29,7 @@ from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, r
 from upturn.rewards import acceptance_rate, accepted_and_formed, random_acceptance, well_formed
 from upturn.training import IntArray, OnlineSettings, TrainingOutcome
 from upturn.training.algorithms.rft import RftSettings
+from upturn.training.runs import RunOptions
 
 RewardKind = Literal["true", "random", "format"]
 FEWEST_SEEDS = 3
@@ -235,9 +236,7 @@ def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: in
                 run_grpo,
                 own.collect,
                 settings(context.config),
-                seed=seed,
-                run_dir=own.folder,
-                progress=own.progress,
+                RunOptions(seed, own.folder, progress=own.progress),
             )
 
         practice = _practice(context, name, reward, seed=seed, rate=rate)

@@ -24,7 +24,7 @@ from upturn.report.training import write_training_report
 from upturn.rewards import Rubric, soft_overlong
 from upturn.training import Evaluate, OnlineSettings, ScoredGroup, TrainingOutcome, written_count
 from upturn.training.data import Collect, Refill
-from upturn.training.runs import CurvePoint
+from upturn.training.runs import CurvePoint, RunOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,10 +123,7 @@ def learning(
             run,
             own.collect,
             settings,
-            seed=context.seed,
-            run_dir=own.folder,
-            evaluate=own.evaluate,
-            progress=own.progress,
+            RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
         )
 
     return learn

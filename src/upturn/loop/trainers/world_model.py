@@ -25,6 +25,7 @@ from upturn.report.training import TrainingReport, beginning, read_training
 from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.world_model import WorldModelSettings
 from upturn.training.data import LeftOut, Transition, transitions_of
+from upturn.training.runs import RunOptions
 
 FEW_TRANSITIONS = 48
 """Answers that are predicted to measure how long it takes."""
@@ -176,11 +177,13 @@ def train_world_model(
         Predictor(trainee.engine, RenderedObservations(trainee.renderer)),
         world.trained,
         settings,
-        seed=context.seed,
-        run_dir=folder,
-        evaluate=None if settings.evaluate_every is None else world.held_out,
+        RunOptions(
+            context.seed,
+            folder,
+            evaluate=None if settings.evaluate_every is None else world.held_out,
+            progress=told(context.progress, right="mean_return"),
+        ),
         rehearsal=() if settings.warm_up is None else own_rows(attempts, parent),
-        progress=told(context.progress, right="mean_return"),
     )
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 

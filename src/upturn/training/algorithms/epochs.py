@@ -7,12 +7,11 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from upturn.errors import TrainingError
 from upturn.training.algorithms.sft import epoch_order
 from upturn.training.optimisation import Trainer, schedule
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.run_settings import EpochSettings
-from upturn.training.runs import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
+from upturn.training.runs import Evaluate, Progress, Run, RunPlace, RunPlan, identity_of
 from upturn.training.stream import Unit
 
 
@@ -54,13 +53,6 @@ class EpochSteps:
         size = self.epochs.batch
         found = self._unit(self._order[1][step * size : (step + 1) * size])
         return Unit(found.minibatches, {"epoch": float(epoch), **found.metrics})
-
-
-def check_run(seed: int, evaluate: object, settings: EpochSettings) -> None:
-    """Raises TrainingError for what cannot be run; to be called before any work."""
-    if seed < 0:
-        raise TrainingError(f"seed must be 0 or more, got {seed!r}")
-    check_evaluation(evaluate, settings.evaluate_every)
 
 
 @dataclass(frozen=True, slots=True)

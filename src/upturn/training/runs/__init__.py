@@ -8,7 +8,7 @@ metric, and trained versions as model folders. Not here: what a unit computes (`
 from typing import TYPE_CHECKING
 
 from upturn.lazy_names import lazy_names
-from upturn.training.runs.curve import CurvePoint, read_curve
+from upturn.training.runs.curve import CurvePoint, Progress, read_curve
 from upturn.training.runs.metric import GROUPS, METRICS, PHASES, metric_of, seconds_of
 from upturn.training.runs.run_folder import (
     CURVE_FILE,
@@ -19,12 +19,12 @@ from upturn.training.runs.run_folder import (
     read_description,
     read_outcome,
 )
+from upturn.training.runs.run_options import RunOptions
 
 if TYPE_CHECKING:
     from upturn.training.runs.model_folder import load_version, save_version
     from upturn.training.runs.run import (
         Evaluate,
-        Progress,
         Run,
         RunPlace,
         RunPlan,
@@ -39,7 +39,6 @@ else:
             "load_version": "model_folder",
             "save_version": "model_folder",
             "Evaluate": "run",
-            "Progress": "run",
             "Run": "run",
             "RunPlace": "run",
             "RunPlan": "run",
@@ -61,6 +60,7 @@ __all__ = [
     "Progress",
     "Run",
     "RunDescription",
+    "RunOptions",
     "RunPlace",
     "RunPlan",
     "check_evaluation",

@@ -7,8 +7,9 @@ metrics mean, and in which of them a resumed run differs, stands in ``upturn.tra
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from upturn.errors import TrainingError
 from upturn.records import record
@@ -24,6 +25,10 @@ class CurvePoint:
     """Of the optimiser, so far."""
     metrics: Mapping[str, float | None]
     """By name; None = not a finite number."""
+
+
+Progress: TypeAlias = Callable[[CurvePoint], None]
+"""Is called with every point of a curve."""
 
 
 class Curve:

@@ -8,10 +8,10 @@ processes train one model, all go through the same units; the first one keeps th
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from torch import Tensor
 
@@ -22,7 +22,7 @@ from upturn.training.evaluation_result import Assessment, Evaluate, assessed
 from upturn.training.optimisation import StepMetrics, Trainer
 from upturn.training.outcome import StopReason, TrainingOutcome
 from upturn.training.runs.checkpoint import Checkpoint, TrainingProgress, load_checkpoint, save_checkpoint
-from upturn.training.runs.curve import Curve, CurvePoint
+from upturn.training.runs.curve import Curve, CurvePoint, Progress
 from upturn.training.runs.run_folder import (
     CHECKPOINT_FILE,
     CURVE_FILE,
@@ -51,8 +51,6 @@ __all__ = [
     "identity_of",
     "summary",
 ]
-
-Progress: TypeAlias = Callable[[CurvePoint], None]
 
 
 def identity_of(trainer: Trainer, algorithm: str, settings: object, **further: object) -> dict[str, str]:

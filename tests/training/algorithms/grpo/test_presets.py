@@ -13,7 +13,7 @@ from upturn.errors import ConfigError
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.grpo import PRESETS, GrpoSettings, preset, run_grpo
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.run import CURVE_FILE
 
 STD = AdvantageSettings(scale="std")
@@ -125,10 +125,8 @@ def test_copying_is_learned_to_95_percent(
         task.model,
         task.collect,
         settings,
-        seed=0,
-        run_dir=tmp_path,
+        RunOptions(0, tmp_path, evaluate=task.score),
         refill=task.refill if settings.dynamic_sampling else None,
-        evaluate=task.score,
     )
     assert outcome.stopped == "target"
     assert task.score(0) >= 0.95

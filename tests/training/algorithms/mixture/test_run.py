@@ -26,7 +26,7 @@ from upturn.training.distributed.weights import weight_tensors
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import UNREPEATED, metric_of
 from upturn.training.runs.run_folder import CURVE_FILE
@@ -196,7 +196,7 @@ def _mix(
         replace(supervised_part(_demonstrations(make), 1), stop=3),
         replace(policy_part(task(model, symbols=(3, 4)).collect, ADAPTIVE), weight=2.0, start=1),
     ]
-    run_mixture(model, parts, replace(PLAIN, decay="linear", **changes), seed=3, run_dir=folder, progress=kill)
+    run_mixture(model, parts, replace(PLAIN, decay="linear", **changes), RunOptions(3, folder, progress=kill))
 
 
 @pytest.mark.parametrize(("kill_at", "every"), [(1, 1), (2, 1), (3, 2), (4, 3)])
@@ -237,7 +237,7 @@ def test_other_parts_are_another_run(
             replace(supervised_part(_demonstrations(make_trajectory, symbols), 1), weight=weight),
             policy_part(copy_task(model).collect, GrpoSettings()),
         ]
-        run_mixture(tiny_model(), parts, replace(PLAIN, iterations=1), seed=0, run_dir=tmp_path)
+        run_mixture(tiny_model(), parts, replace(PLAIN, iterations=1), RunOptions(0, tmp_path))
 
     run((5, 6), 1.0)
     for symbols, weight in (((5, 7), 1.0), ((5, 6), 2.0)):
@@ -260,7 +260,7 @@ def test_each_part_teaches_what_it_knows(
         iterations=60, optimiser=OptimiserSettings(learning_rate=1e-2), evaluate_every=10, target_score=0.97
     )
     before = all_symbols.score(0)
-    outcome = run_mixture(model, parts, settings, seed=0, run_dir=tmp_path, evaluate=all_symbols.score)
+    outcome = run_mixture(model, parts, settings, RunOptions(0, tmp_path, evaluate=all_symbols.score))
     assert before < 0.1
     assert outcome.best_score is not None
     assert outcome.best_score >= 0.95
@@ -309,7 +309,7 @@ def test_mixtures_that_cannot_be_are_refused(
     tiny_model: Model, tmp_path: Path, parts: Sequence[Part], sentence: str
 ) -> None:
     with pytest.raises(TrainingError, match=sentence):
-        run_mixture(tiny_model(), parts, PLAIN, seed=0, run_dir=tmp_path)
+        run_mixture(tiny_model(), parts, PLAIN, RunOptions(0, tmp_path))
 
 
 def test_a_supervised_part_without_rows_is_refused() -> None:

@@ -22,7 +22,7 @@ from upturn.training.algorithms.ppo import CriticSettings
 from upturn.training.data.pair_mining import pairs_of
 from upturn.training.optimisation.critic import value_model
 from upturn.training.pair_settings import PairSettings
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.metric import metric_of
 from upturn.training.runs.run_folder import CURVE_FILE
 
@@ -168,7 +168,7 @@ def test_key_and_door_are_found_by_single_actions_and_a_critic(tmp_path: Path) -
     )
     before = player.worth()
     outcome = run_online_dpo(
-        player.model, player.collect, settings, seed=0, run_dir=tmp_path, evaluate=lambda _: player.worth()
+        player.model, player.collect, settings, RunOptions(0, tmp_path, evaluate=lambda _: player.worth())
     )
     assert before < 0.3
     assert outcome.stopped == "target"

@@ -20,7 +20,7 @@ from upturn.training.algorithms.ppo import CriticSettings
 from upturn.training.distributed.weights import copied, weight_tensors
 from upturn.training.optimisation.critic import value_model
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.metric import UNREPEATED, metric_of
 from upturn.training.runs.run_folder import CURVE_FILE, read_description
 
@@ -56,7 +56,7 @@ def test_copying_is_learned_to_95_percent(
         target_score=0.95,
         checkpoint_every=100,
     )
-    outcome = run_online_dpo(task.model, task.collect, settings, seed=0, run_dir=tmp_path, evaluate=task.score)
+    outcome = run_online_dpo(task.model, task.collect, settings, RunOptions(0, tmp_path, evaluate=task.score))
     assert outcome.stopped == "target"
     assert task.score(0) == outcome.best_score
     points = read_curve(tmp_path / CURVE_FILE)
@@ -81,7 +81,7 @@ def test_what_teaches_nothing_is_counted_and_takes_no_step(
     model = tiny_model()
     before = copied(weight_tensors(model))
     groups = [_group(make_trajectory, [1.0, 1.0]), _group(make_trajectory, [None, 1.0], "other")]
-    outcome = run_online_dpo(model, lambda _: groups, PLAIN, seed=0, run_dir=tmp_path)
+    outcome = run_online_dpo(model, lambda _: groups, PLAIN, RunOptions(0, tmp_path))
     assert (outcome.units, outcome.steps) == (3, 0)
     assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
     (point, *_) = read_curve(tmp_path / CURVE_FILE)
@@ -128,7 +128,7 @@ def test_the_reference_of_a_round_is_what_it_began_with_or_what_the_run_did(
             batch_pairs=10_000,
             optimiser=OptimiserSettings(learning_rate=1e-2),
         )
-        run_online_dpo(task.model, task.collect, settings, seed=0, run_dir=tmp_path / reference)
+        run_online_dpo(task.model, task.collect, settings, RunOptions(0, tmp_path / reference))
         points = read_curve(tmp_path / reference / CURVE_FILE)
         first_losses[reference] = [point.metrics["loss"] for point in points]
     assert first_losses["recorded"] == pytest.approx([math.log(2)] * 2, rel=1e-5)
@@ -180,7 +180,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
             groups: list[ScoredGroup] = task.collect(index)
             return groups
 
-        run_online_dpo(task.model, collect, settings, seed=1, run_dir=tmp_path / folder)
+        run_online_dpo(task.model, collect, settings, RunOptions(1, tmp_path / folder))
         model: PreTrainedModel = task.model
         return model
 
@@ -223,7 +223,7 @@ def test_a_critic_decides_where_it_alone_is_asked_and_belongs_to_the_run(
     assert {row.pair for row in stream.rows} == {"task/0@0 > task/1@0"}
 
     def run(scale: float) -> None:
-        run_online_dpo(tiny_model(), lambda _: groups, settings, seed=0, run_dir=tmp_path, critic=_Critic(scale))
+        run_online_dpo(tiny_model(), lambda _: groups, settings, RunOptions(0, tmp_path), critic=_Critic(scale))
 
     run(1.0)
     run(1.0)
@@ -238,13 +238,13 @@ def test_a_value_model_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
     settings = replace(PLAIN, iterations=2, pairs=MIXED, critic=CriticSettings(learning_rate=1e-2))
     for name in ("first", "second"):
         before = copied(weight_tensors(network))
-        run_online_dpo(task.model, task.collect, settings, seed=0, run_dir=tmp_path / name, critic=network)
+        run_online_dpo(task.model, task.collect, settings, RunOptions(0, tmp_path / name), critic=network)
         assert not all(torch.equal(before[each], value) for each, value in weight_tensors(network).items())
     values = [read_curve(tmp_path / name / CURVE_FILE)[0].metrics["mean_value"] for name in ("first", "second")]
     assert values[0] == 0.0
     assert values[1] != 0.0
     with pytest.raises(TrainingError, match="another run"):
-        run_online_dpo(task.model, task.collect, settings, seed=0, run_dir=tmp_path / "second", critic=network)
+        run_online_dpo(task.model, task.collect, settings, RunOptions(0, tmp_path / "second"), critic=network)
 
 
 def test_a_critic_of_the_other_kind_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_critic_of_the_other_kind_is_refused(tiny_model: Model, make_trajector
 
     def run(settings: OnlineDpoSettings, critic: object) -> None:
         given: Any = critic
-        run_online_dpo(model, lambda _: groups, settings, seed=0, run_dir=tmp_path, critic=given)
+        run_online_dpo(model, lambda _: groups, settings, RunOptions(0, tmp_path), critic=given)
 
     with pytest.raises(TrainingError, match=r"a Qwen2ForCausalLM with settings\.critic=None: a value model learns"):
         run(fixed, value_model(model))
@@ -268,7 +268,7 @@ def test_a_critic_of_the_other_kind_is_refused(tiny_model: Model, make_trajector
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     def refused(message: str, collect: Callable[[int], Sequence[ScoredGroup]], seed: int = 0) -> None:
         with pytest.raises(TrainingError, match=message):
-            run_online_dpo(tiny_model(), collect, PLAIN, seed=seed, run_dir=tmp_path)
+            run_online_dpo(tiny_model(), collect, PLAIN, RunOptions(seed, tmp_path))
 
     groups = [_group(make_trajectory, [1.0, 0.0])]
     refused("round 0 collected no trajectories", lambda _: [])
@@ -278,4 +278,4 @@ def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tm
     rendered = replace(groups[0], members=(groups[0].members[0], replace(groups[0].members[1], trajectory=told)))
     refused("'task/1' is 'rendered': it has no log-probs of a sampler", lambda _: [rendered])
     with pytest.raises(TrainingError, match="evaluate_every=1 with no evaluate function"):
-        run_online_dpo(tiny_model(), lambda _: groups, OnlineDpoSettings(keep="final"), seed=0, run_dir=tmp_path)
+        run_online_dpo(tiny_model(), lambda _: groups, OnlineDpoSettings(keep="final"), RunOptions(0, tmp_path))

@@ -23,7 +23,7 @@ from upturn.training.optimisation.critic import Critic, value_model
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.row import FloatArray, TrainingRow
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.metric import UNREPEATED, metric_of
 from upturn.training.runs.run_folder import CURVE_FILE
 
@@ -57,7 +57,7 @@ def test_copying_is_learned_to_95_percent(
 ) -> None:
     task = copy_task(tiny_model())
     before = task.score(0)
-    outcome = run_ppo(task.model, task.collect, _toy(**changes), seed=0, run_dir=tmp_path, evaluate=task.score)
+    outcome = run_ppo(task.model, task.collect, _toy(**changes), RunOptions(0, tmp_path, evaluate=task.score))
     assert before < 0.15
     assert outcome.stopped == "target"
     assert task.score(0) == outcome.best_score
@@ -101,7 +101,7 @@ def test_a_reward_that_comes_later_teaches_the_turn_that_earned_it(
     toy = FirstTurn(tiny_model(), make_trajectory)
     before = toy.score(0)
     settings = _toy(credit=CreditSettings(step))
-    outcome = run_ppo(toy.model, toy.collect, settings, seed=0, run_dir=tmp_path, evaluate=toy.score)
+    outcome = run_ppo(toy.model, toy.collect, settings, RunOptions(0, tmp_path, evaluate=toy.score))
     assert before < 0.7
     assert outcome.stopped == "target"
     last = read_curve(tmp_path / CURVE_FILE)[-1].metrics
@@ -317,7 +317,7 @@ def test_while_the_critic_learns_alone_the_policy_stays_as_it_is(
     def progress(_: object) -> None:
         kept.append(all(torch.equal(before[name], each) for name, each in weight_tensors(task.model).items()))
 
-    run_ppo(task.model, task.collect, settings, seed=0, run_dir=tmp_path, progress=progress)
+    run_ppo(task.model, task.collect, settings, RunOptions(0, tmp_path, progress=progress))
     assert kept == [True, True, False]
     points = read_curve(tmp_path / CURVE_FILE)
     assert [point.metrics["optimiser_steps"] for point in points] == [0.0, 0.0, 2.0]
@@ -329,15 +329,15 @@ def test_a_critic_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     task, critic = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
-    run_ppo(task.model, task.collect, PLAIN, seed=0, run_dir=tmp_path / "first", critic=critic)
+    run_ppo(task.model, task.collect, PLAIN, RunOptions(0, tmp_path / "first"), critic=critic)
     again, trained = tiny_model(), copied(weight_tensors(critic))
-    run_ppo(again, task.collect, PLAIN, seed=0, run_dir=tmp_path / "second", critic=critic)
+    run_ppo(again, task.collect, PLAIN, RunOptions(0, tmp_path / "second"), critic=critic)
     points = [read_curve(tmp_path / name / CURVE_FILE)[0].metrics for name in ("first", "second")]
     assert points[0]["mean_value"] == 0.0
     assert points[1]["mean_value"] != 0.0
     assert not all(torch.equal(trained[name], each) for name, each in weight_tensors(critic).items())
     with pytest.raises(TrainingError, match="critic is"):
-        run_ppo(tiny_model(), task.collect, PLAIN, seed=0, run_dir=tmp_path / "second", critic=critic)
+        run_ppo(tiny_model(), task.collect, PLAIN, RunOptions(0, tmp_path / "second"), critic=critic)
 
 
 class _InterruptedError(Exception):
@@ -371,7 +371,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
             groups: list[ScoredGroup] = task.collect(iteration)
             return groups
 
-        return run_ppo(task.model, collect, settings, seed=1, run_dir=tmp_path / folder, evaluate=task.score)
+        return run_ppo(task.model, collect, settings, RunOptions(1, tmp_path / folder, evaluate=task.score))
 
     undisturbed, resumed = copy_task(tiny_model()), copy_task(tiny_model())
     expected = run(undisturbed, "a")
@@ -393,7 +393,7 @@ def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
 def test_every_metric_is_explained(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     task = copy_task(tiny_model(), attempts=4)
     settings = _toy(iterations=3, target_score=None, evaluate_every=None, keep="final", **EVERYTHING)
-    run_ppo(task.model, task.collect, settings, seed=0, run_dir=tmp_path)
+    run_ppo(task.model, task.collect, settings, RunOptions(0, tmp_path))
     names = {name for point in read_curve(tmp_path / CURVE_FILE) for name in point.metrics}
     assert {
         "value_loss",
@@ -425,6 +425,6 @@ def test_groups_may_be_sampled_ahead(tiny_model: Model, copy_task: Toy, tmp_path
 
     settings = replace(PLAIN, iterations=3)
     with AheadCollect(task.model, sample, staleness=1, iterations=3) as collect:
-        run_ppo(task.model, collect, settings, seed=0, run_dir=tmp_path)
+        run_ppo(task.model, collect, settings, RunOptions(0, tmp_path))
     points = read_curve(tmp_path / CURVE_FILE)
     assert [point.metrics["staleness"] for point in points] == [0.0, 1.0, 1.0]

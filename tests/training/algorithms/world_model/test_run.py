@@ -34,7 +34,7 @@ from upturn.training.distributed.weights import copied, put_back, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
 from upturn.training.row import supervised_rows
-from upturn.training.runs import read_curve
+from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.run_folder import CURVE_FILE, read_description
 
@@ -115,7 +115,7 @@ def guessing(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> Gue
         pairs = [(button, shown) for button in range(4) for shown in COLOURS]
         every = transitions_of([_walk(*pair) for pair in pairs], _observations()).found + _world()
         settings = SftSettings(epochs=40, batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2))
-        run_sft(model, observation_rows(every), settings, seed=0, run_dir=tmp_path_factory.mktemp("guessing"))
+        run_sft(model, observation_rows(every), settings, RunOptions(0, tmp_path_factory.mktemp("guessing")))
         _GUESSING.update(copied(weight_tensors(model)))
     return made
 
@@ -173,9 +173,7 @@ def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, se
         predictor,
         _world(),
         SETTINGS,
-        seed=seed,
-        run_dir=tmp_path,
-        evaluate=lambda _: assessed_lift(predictor, _presses(), usual, 0.9),
+        RunOptions(seed, tmp_path, evaluate=lambda _: assessed_lift(predictor, _presses(), usual, 0.9)),
     )
     assert before < 0.3
     assert _rate(model) >= 0.95
@@ -307,10 +305,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
             _predictor(model),
             trained,
             EVERYTHING,
-            seed=3,
-            run_dir=tmp_path / name,
-            evaluate=held_out,
-            progress=tell,
+            RunOptions(3, tmp_path / name, evaluate=held_out, progress=tell),
         )
 
     expected = run(undisturbed, "a")
@@ -330,7 +325,7 @@ def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
 
     def run(transitions: Sequence[Transition], chosen: WorldModelSettings) -> None:
         model = guessing()
-        run_world_model(model, _predictor(model), transitions, chosen, seed=0, run_dir=tmp_path)
+        run_world_model(model, _predictor(model), transitions, chosen, RunOptions(0, tmp_path))
 
     run(_world(), settings)
     with pytest.raises(TrainingError, match="transitions is"):
@@ -349,7 +344,7 @@ def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_p
         ("warm", replace(short, warm_up=warm_up, easy=None), True),
     ):
         model = tiny_model(vocabulary=260)
-        run_world_model(model, _predictor(model), _presses(), settings, seed=0, run_dir=tmp_path / name)
+        run_world_model(model, _predictor(model), _presses(), settings, RunOptions(0, tmp_path / name))
         (point,) = read_curve(tmp_path / name / CURVE_FILE)
         assert (point.metrics["mean_return"] > 0.5) == expected  # type: ignore[operator]
         assert (_rate(model) > 0.5) == expected
@@ -368,10 +363,10 @@ def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: 
     losses = {}
     for name, rehearsal in (("without", ()), ("with", acting)):
         model = guessing()
-        run_sft(model, acting, SftSettings(epochs=30), seed=0, run_dir=tmp_path / name / "acting")
+        run_sft(model, acting, SftSettings(epochs=30), RunOptions(0, tmp_path / name / "acting"))
         losses["before", name] = held_out_loss(Trainer(model, OptimiserSettings()), acting)
         run_world_model(
-            model, _predictor(model), _presses(), short, seed=0, run_dir=tmp_path / name, rehearsal=rehearsal
+            model, _predictor(model), _presses(), short, RunOptions(0, tmp_path / name), rehearsal=rehearsal
         )
         losses["after", name] = held_out_loss(Trainer(model, OptimiserSettings()), acting)
         assert _rate(model) > 0.7
@@ -384,7 +379,7 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
     predictor = Predictor(_Says("jet"), _observations())
 
     def run(transitions: Sequence[Transition], who: Predictor = predictor, **further: object) -> None:
-        run_world_model(model, who, transitions, SETTINGS, seed=0, run_dir=tmp_path, **further)  # type: ignore[arg-type]
+        run_world_model(model, who, transitions, SETTINGS, RunOptions(0, tmp_path), **further)  # type: ignore[arg-type]
 
     ends = [each for each in _world() if each.tool == "user.finish"]
     with pytest.raises(TrainingError, match="there are no transitions to learn from"):

@@ -5,7 +5,6 @@ A pair weighs the same in every step: a step's loss is divided by the number of 
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair
 from upturn.training.algorithms.dpo.settings import DpoSettings
-from upturn.training.algorithms.epochs import EpochRun, Epochs, EpochSteps, check_run
+from upturn.training.algorithms.epochs import EpochRun, Epochs, EpochSteps
 from upturn.training.algorithms.sft import rows_digest
 from upturn.training.data import PairRows, pair_rows, refer, token_count
 from upturn.training.evaluation_result import Assessment
@@ -22,7 +21,7 @@ from upturn.training.losses import CrossEntropy, PairedPreference, pair_losses
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.pair_settings import PairObjectiveSettings
 from upturn.training.row import FloatArray, TrainingRow
-from upturn.training.runs import Evaluate, Progress
+from upturn.training.runs import Evaluate, RunOptions, check_evaluation
 from upturn.training.scorer import Scorer
 from upturn.training.stream import Minibatch, Stream, Unit
 
@@ -52,34 +51,31 @@ class PairBatches:
         return streams
 
 
-def run_dpo(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
+def run_dpo(
     model: PreTrainedModel,
     pairs: Sequence[PreferencePair],
     settings: DpoSettings,
-    *,
-    seed: int,
-    run_dir: Path,
-    evaluate: Evaluate | Sequence[PreferencePair] | None = None,
-    progress: Progress | None = None,
+    options: RunOptions,
 ) -> TrainingOutcome:
-    """Trains the model in place on ``pairs``; resumes from ``run_dir``.
+    """Trains the model in place on ``pairs``; resumes from the options' folder.
 
     A unit is one optimiser step. ``evaluate`` is called with the number of finished *epochs*, first with 0; pairs
     in its place are held out, and the score is their negative mean loss, −log 2 at first. The reference is computed
     once, before the first step, unless it was recorded. Resuming needs the model as it was before training, the
     same pairs, settings and seed. Raises TrainingError, also for pairs that nobody can learn from.
     """
-    check_run(seed, evaluate, settings)
+    check_evaluation(options.evaluate, settings.evaluate_every)
     found = pair_rows(pairs, settings.objective, settings.reference)
     trainer = Epochs(len(found), settings.batch_pairs, settings).trainer(model)
     learned = {"pairs": digest(found)}
-    if isinstance(evaluate, Sequence):
-        _refuse_seen(pairs, evaluate)
-        held_out = pair_rows(evaluate, settings.objective, settings.reference)
+    watch = options.evaluate
+    if isinstance(watch, Sequence):
+        _refuse_seen(pairs, watch)
+        held_out = pair_rows(watch, settings.objective, settings.reference)
         learned["held-out pairs"] = digest(held_out)
-        evaluate = held_out_evaluation(_referred(held_out, settings, trainer.score), settings, trainer.score)
-    run = EpochRun("dpo", seed, run_dir, evaluate, progress)
-    return run.finish(trainer, pair_steps(found, settings, seed, trainer.score), **learned)
+        watch = held_out_evaluation(_referred(held_out, settings, trainer.score), settings, trainer.score)
+    run = EpochRun("dpo", options.seed, options.folder, watch, options.progress)
+    return run.finish(trainer, pair_steps(found, settings, options.seed, trainer.score), **learned)
 
 
 def pair_steps(pairs: Sequence[PairRows], settings: DpoSettings, seed: int, scorer: Scorer) -> EpochSteps:

@@ -9,7 +9,6 @@ follow. A round without any success takes no step and leaves the weights as they
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -36,22 +35,26 @@ from upturn.training.distributed import copied, put_back, weight_tensors
 from upturn.training.optimisation import Trainer, schedule
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import supervised_rows, written_count
-from upturn.training.runs import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of, plan_of
+from upturn.training.runs import (
+    Run,
+    RunOptions,
+    RunPlace,
+    check_evaluation,
+    identity_of,
+    plan_of,
+)
 from upturn.training.stream import Algorithm, Minibatch, Unit
 
 
-def run_imitation(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
+def run_imitation(
     model: PreTrainedModel,
     collect: Collect,
     settings: ImitationSettings,
+    options: RunOptions,
     *,
-    seed: int,
-    run_dir: Path,
     second: CollectSecond | None = None,
-    evaluate: Evaluate | None = None,
-    progress: Progress | None = None,
 ) -> TrainingOutcome:
-    """Trains the model in place, in rounds; resumes from ``run_dir``.
+    """Trains the model in place, in rounds; resumes from the options' folder.
 
     ``collect(round)`` attempts tasks with the model's current weights, from round 0, and ``second`` those that
     failed once more, where the settings have second attempts; ``evaluate(rounds)`` gives the score after that
@@ -59,9 +62,7 @@ def run_imitation(  # noqa: PLR0913  # a run's seed, place and callbacks are ind
     model as it was before training, the same settings and seed. Raises TrainingError, also when no round had a
     success to learn from.
     """
-    if seed < 0:
-        raise TrainingError(f"seed must be 0 or more, got {seed!r}")
-    check_evaluation(evaluate, settings.evaluate_every)
+    check_evaluation(options.evaluation, settings.evaluate_every)
     if (settings.second is None) != (second is None):
         given, missing = ("settings.second", "second") if second is None else ("second", "settings.second")
         raise TrainingError(f"{given} without {missing} does nothing; give both or neither")
@@ -74,13 +75,13 @@ def run_imitation(  # noqa: PLR0913  # a run's seed, place and callbacks are ind
     trainer = Trainer(model, settings.optimiser, rate)
     plan = plan_of(settings, settings.iterations, "round")
     algorithm: Algorithm = ImitationRounds(
-        collect, settings, seed, trainer=trainer, begin=rate.begin, second=second
+        collect, settings, options.seed, trainer=trainer, begin=rate.begin, second=second
     )
     facts: Mapping[str, object] = {}
     if isinstance(collect, StatefulCollect):
         algorithm, facts = Collecting(algorithm, collect), collect.identity()
-    place = RunPlace(run_dir, identity_of(trainer, "imitation", settings, seed=seed, **facts))
-    outcome = Run(trainer, algorithm, plan, place, evaluate, progress).finish()
+    place = RunPlace(options.folder, identity_of(trainer, "imitation", settings, seed=options.seed, **facts))
+    outcome = Run(trainer, algorithm, plan, place, options.evaluation, options.progress).finish()
     if not outcome.steps and outcome.stopped != "target":
         raise TrainingError(
             f"none of {outcome.units} rounds had an attempt that earned selection.threshold="

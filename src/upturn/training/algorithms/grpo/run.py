@@ -1,7 +1,5 @@
 """Group-relative policy optimisation as a run: resumable, evaluated, stopped in time."""
 
-from pathlib import Path
-
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
@@ -11,24 +9,21 @@ from upturn.training.data import AheadCollect, Collect, Collecting, Refill, Stat
 from upturn.training.optimisation import IterationSchedule, Trainer, frozen_scorer
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_settings import PolicyGradientSettings
-from upturn.training.runs import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of, plan_of
+from upturn.training.runs import Run, RunOptions, RunPlace, check_evaluation, identity_of, plan_of
 from upturn.training.signature import signature
 from upturn.training.stream import Algorithm
 
 
-def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
+def run_grpo(
     model: PreTrainedModel,
     collect: Collect,
     settings: PolicyGradientSettings,
+    options: RunOptions,
     *,
-    seed: int,
-    run_dir: Path,
     refill: Refill | None = None,
     advantage: Advantage | None = None,
-    evaluate: Evaluate | None = None,
-    progress: Progress | None = None,
 ) -> TrainingOutcome:
-    """Trains the model in place; resumes from ``run_dir``.
+    """Trains the model in place; resumes from the options' folder.
 
     ``collect(iteration)`` samples groups with the model's current weights, from iteration 0 (an ``AheadCollect``
     with earlier ones, while the model is trained), and ``refill(iteration, round)`` further ones where the settings
@@ -39,21 +34,19 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
     (``keep="best"``) or the last ones (``"final"``). Resuming needs the model as it was before training, the same
     settings and seed. A KL term keeps a copy of the model as it was. Raises TrainingError.
     """
-    if seed < 0:
-        raise TrainingError(f"seed must be 0 or more, got {seed!r}")
-    check_evaluation(evaluate, settings.evaluate_every)
+    check_evaluation(options.evaluation, settings.evaluate_every)
     rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
     algorithm: Algorithm = PolicyGradient(
         rate.noted(collect),
         settings,
-        seed,
+        options.seed,
         advantage=advantage,
         refill=refill,
         scorer=None if settings.mismatch is None else trainer.score,
         reference=None if settings.objective.kl is None else frozen_scorer(trainer),
     )
-    further: dict[str, object] = {"seed": seed}
+    further: dict[str, object] = {"seed": options.seed}
     if advantage is not None:
         further["advantage"] = signature(advantage)
     if isinstance(collect, AheadCollect) and refill is not None:
@@ -63,5 +56,7 @@ def run_grpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independ
         )
     if isinstance(collect, StatefulCollect):
         algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
-    place = RunPlace(run_dir, identity_of(trainer, "grpo", settings, **further))
-    return Run(trainer, algorithm, plan_of(settings, settings.iterations), place, evaluate, progress).finish()
+    place = RunPlace(options.folder, identity_of(trainer, "grpo", settings, **further))
+    return Run(
+        trainer, algorithm, plan_of(settings, settings.iterations), place, options.evaluation, options.progress
+    ).finish()

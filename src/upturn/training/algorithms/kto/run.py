@@ -9,20 +9,19 @@ attempts in several rows the first ones are joined, cut to the longest row's len
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.records import RatedTrajectory
-from upturn.training.algorithms.epochs import EpochRun, Epochs, EpochSteps, check_run
+from upturn.training.algorithms.epochs import EpochRun, Epochs, EpochSteps
 from upturn.training.algorithms.kto.settings import KtoSettings
 from upturn.training.algorithms.sft import rows_digest
 from upturn.training.losses import RatedPreference
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import FloatArray, TrainingRow, turn_rows
-from upturn.training.runs import Evaluate, Progress
+from upturn.training.runs import RunOptions, check_evaluation
 from upturn.training.scorer import Scorer
 from upturn.training.stream import Stream, Unit
 
@@ -30,28 +29,24 @@ _MISMATCH_STREAM = 0x4B54
 """Keeps the draw of mismatched continuations apart from the order of the epochs, which has the same seed."""
 
 
-def run_kto(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
+def run_kto(
     model: PreTrainedModel,
     rated: Sequence[RatedTrajectory],
     settings: KtoSettings,
-    *,
-    seed: int,
-    run_dir: Path,
-    evaluate: Evaluate | None = None,
-    progress: Progress | None = None,
+    options: RunOptions,
 ) -> TrainingOutcome:
-    """Trains the model in place on rated attempts, sampled and rendered alike; resumes from ``run_dir``.
+    """Trains the model in place on rated attempts, sampled and rendered alike; resumes from the options' folder.
 
     A unit is one optimiser step. ``evaluate`` is called with the number of finished *epochs*, first with 0. The
     reference is the model before training. A step may hold attempts of one kind only; a run may not. Resuming needs
     the model as it was before training, the same attempts, settings and seed. Raises TrainingError, also for
     attempts without written tokens, attempts rated twice, and ratings that are all alike.
     """
-    check_run(seed, evaluate, settings)
+    check_evaluation(options.evaluation, settings.evaluate_every)
     told = digest(rated)
     trainer = Epochs(len(rated), settings.batch_trajectories, settings).trainer(model)
-    run = EpochRun("kto", seed, run_dir, evaluate, progress)
-    return run.finish(trainer, rated_steps(rated, settings, seed, trainer.score), ratings=told)
+    run = EpochRun("kto", options.seed, options.folder, options.evaluation, options.progress)
+    return run.finish(trainer, rated_steps(rated, settings, options.seed, trainer.score), ratings=told)
 
 
 def rated_steps(rated: Sequence[RatedTrajectory], settings: KtoSettings, seed: int, scorer: Scorer) -> EpochSteps:

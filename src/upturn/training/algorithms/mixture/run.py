@@ -10,7 +10,6 @@ Parts for the common ways of learning stand in ``mixture_parts``.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TypeAlias
 
 from transformers import PreTrainedModel
@@ -19,7 +18,14 @@ from upturn.errors import ConfigError, TrainingError
 from upturn.training.algorithms.mixture.settings import MixtureSettings
 from upturn.training.optimisation import IterationSchedule, Trainer
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.runs import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of, plan_of
+from upturn.training.runs import (
+    Run,
+    RunOptions,
+    RunPlace,
+    check_evaluation,
+    identity_of,
+    plan_of,
+)
 from upturn.training.stream import (
     NO_STATE,
     Algorithm,
@@ -123,32 +129,26 @@ def _weighed(minibatch: Minibatch, weight: float) -> list[Stream]:
     return [replace(stream, denominator=stream.denominator / weight) for stream in minibatch]
 
 
-def run_mixture(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
+def run_mixture(
     model: PreTrainedModel,
     parts: Sequence[Part],
     settings: MixtureSettings,
-    *,
-    seed: int,
-    run_dir: Path,
-    evaluate: Evaluate | None = None,
-    progress: Progress | None = None,
+    options: RunOptions,
 ) -> TrainingOutcome:
-    """Trains the model in place on all parts at once; resumes from ``run_dir``.
+    """Trains the model in place on all parts at once; resumes from the options' folder.
 
     ``evaluate(units)`` gives the score after that many, first with 0. Resuming needs the model as it was before
     training, and the same parts, settings and seed. Raises TrainingError and ConfigError.
     """
-    if seed < 0:
-        raise TrainingError(f"seed must be 0 or more, got {seed!r}")
-    check_evaluation(evaluate, settings.evaluate_every)
+    check_evaluation(options.evaluation, settings.evaluate_every)
     _check(parts, settings.iterations)
     rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
-    mixture = Mixture(parts, [part.make(trainer, seed) for part in parts], rate)
+    mixture = Mixture(parts, [part.make(trainer, options.seed) for part in parts], rate)
     facts = {f"part {part.name}": (part.weight, part.start, part.stop, dict(part.facts)) for part in parts}
-    place = RunPlace(run_dir, identity_of(trainer, "mixture", settings, seed=seed, **facts))
+    place = RunPlace(options.folder, identity_of(trainer, "mixture", settings, seed=options.seed, **facts))
     plan = plan_of(settings, settings.iterations)
-    return Run(trainer, mixture, plan, place, evaluate, progress).finish()
+    return Run(trainer, mixture, plan, place, options.evaluation, options.progress).finish()
 
 
 def _check(parts: Sequence[Part], units: int) -> None:

@@ -7,7 +7,6 @@ an order that depends on (seed, epoch) only; attempts are compared by task, whoe
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,24 +20,21 @@ from upturn.training.algorithms.offline.settings import OfflineSettings
 from upturn.training.algorithms.sft import epoch_order
 from upturn.training.data import REASONS, Freshness, Reason, groups_of, why_no_policy
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.runs import Evaluate, Progress
+from upturn.training.runs import RunOptions
 from upturn.training.stream import NO_STATE, State
 
 Attempts: TypeAlias = Sequence[tuple[Task, ScoredTrajectory]]
 
 
-def run_offline(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
+def run_offline(
     model: PreTrainedModel,
     attempts: Attempts,
     settings: OfflineSettings,
+    options: RunOptions,
     *,
-    seed: int,
-    run_dir: Path,
     versions: Sequence[str] = (),
-    evaluate: Evaluate | None = None,
-    progress: Progress | None = None,
 ) -> TrainingOutcome:
-    """Trains the model in place on stored attempts; resumes from ``run_dir`` as ``run_grpo`` does.
+    """Trains the model in place on stored attempts; resumes from the options' folder as ``run_grpo`` does.
 
     ``versions``: hashes of weights, the newest last, which ``settings.max_age`` counts in. Raises TrainingError for
     attempts that no policy gradient can use, and when none is left. Tokens of another tokenizer are found only
@@ -52,8 +48,8 @@ def run_offline(  # noqa: PLR0913  # a run's seed, place and two callbacks are i
         )
     freshness = None if settings.max_age is None else Freshness(versions, settings.max_age)
     least = 1 if settings.advantage.baseline == "none" else 2
-    collect = StoredCollect(attempts, groups=settings.groups, seed=seed, freshness=freshness, least=least)
-    return run_grpo(model, collect, settings, seed=seed, run_dir=run_dir, evaluate=evaluate, progress=progress)
+    collect = StoredCollect(attempts, groups=settings.groups, seed=options.seed, freshness=freshness, least=least)
+    return run_grpo(model, collect, settings, options)
 
 
 class StoredCollect:

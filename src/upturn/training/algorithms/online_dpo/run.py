@@ -7,7 +7,6 @@ computed, and the pairs are gone through in steps. A round without a pair takes 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from transformers import PreTrainedModel
@@ -30,7 +29,14 @@ from upturn.training.data import (
 )
 from upturn.training.optimisation import IterationSchedule, Trainer, frozen_scorer, value_model
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.runs import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of, plan_of
+from upturn.training.runs import (
+    Run,
+    RunOptions,
+    RunPlace,
+    check_evaluation,
+    identity_of,
+    plan_of,
+)
 from upturn.training.scorer import Scorer
 from upturn.training.signature import signature
 from upturn.training.stream import NO_STATE, Algorithm, Minibatch, State, Unit, joined, parted
@@ -113,18 +119,15 @@ def _metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
     }
 
 
-def run_online_dpo(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
+def run_online_dpo(
     model: PreTrainedModel,
     collect: Collect,
     settings: OnlineDpoSettings,
+    options: RunOptions,
     *,
-    seed: int,
-    run_dir: Path,
     critic: ActionValues | PreTrainedModel | None = None,
-    evaluate: Evaluate | None = None,
-    progress: Progress | None = None,
 ) -> TrainingOutcome:
-    """Trains the model in place; resumes from ``run_dir``. A unit is a round.
+    """Trains the model in place; resumes from the options' folder. A unit is a round.
 
     ``collect(round)`` samples groups with the model's current weights, from round 0 (what a ``StatefulCollect``
     remembers goes into the checkpoint); ``evaluate(rounds)`` gives the score after that many, first with 0. All may
@@ -134,26 +137,26 @@ def run_online_dpo(  # noqa: PLR0913  # a run's seed, place and callbacks are in
     ``critic``: where ``settings.critic`` says how one learns, as for ``run_ppo``: a ``value_model``, None = a new
     one. Else one that does not learn, which belongs to what the run is by its class and options.
     """
-    if seed < 0:
-        raise TrainingError(f"seed must be 0 or more, got {seed!r}")
-    check_evaluation(evaluate, settings.evaluate_every)
+    check_evaluation(options.evaluation, settings.evaluate_every)
     rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
-    further: dict[str, object] = {"seed": seed}
+    further: dict[str, object] = {"seed": options.seed}
     if critic is not None:
         further["critic"] = weights_hash(critic) if isinstance(critic, PreTrainedModel) else signature(critic)
     algorithm: Algorithm = PreferenceRounds(
         rate.noted(collect),
         settings,
-        seed,
-        critic=_critic(model, critic, settings, seed=seed),
+        options.seed,
+        critic=_critic(model, critic, settings, seed=options.seed),
         reference=frozen_scorer(trainer) if settings.reference == "initial" else None,
     )
     plan = plan_of(settings, settings.iterations, "round")
     if isinstance(collect, StatefulCollect):
         algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
     identity = identity_of(trainer, "dpo rounds", settings, **further)
-    return Run(trainer, algorithm, plan, RunPlace(run_dir, identity), evaluate, progress).finish()
+    return Run(
+        trainer, algorithm, plan, RunPlace(options.folder, identity), options.evaluation, options.progress
+    ).finish()
 
 
 def _critic(

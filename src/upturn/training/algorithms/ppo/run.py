@@ -8,11 +8,9 @@ could not be scored teach neither network anything; they are counted, also in wh
 
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.records import Trajectory
 from upturn.training.advantage import ScoredGroup
@@ -27,31 +25,33 @@ from upturn.training.data import Collect, Collecting, Collector, StatefulCollect
 from upturn.training.optimisation import Critic, IterationSchedule, Trainer, frozen_scorer, sampled_of, value_model
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow, policy_rows
-from upturn.training.runs import Evaluate, Progress, Run, RunPlace, check_evaluation, identity_of, plan_of
+from upturn.training.runs import (
+    Run,
+    RunOptions,
+    RunPlace,
+    check_evaluation,
+    identity_of,
+    plan_of,
+)
 from upturn.training.scorer import Scorer
 from upturn.training.stream import NO_STATE, Algorithm, State, Unit, joined, parted
 
 
-def run_ppo(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
+def run_ppo(
     model: PreTrainedModel,
     collect: Collect,
     settings: PpoSettings,
+    options: RunOptions,
     *,
-    seed: int,
-    run_dir: Path,
     critic: PreTrainedModel | None = None,
-    evaluate: Evaluate | None = None,
-    progress: Progress | None = None,
 ) -> TrainingOutcome:
-    """Trains the model in place; resumes from ``run_dir``. Arguments and promises are those of ``run_grpo``.
+    """Trains the model in place; resumes from the options' folder. Arguments and promises are those of ``run_grpo``.
 
     ``critic``: a ``value_model`` that an earlier run has trained, or that is sharded as the model is; it is trained
     in place, and resuming needs it as it was before. None = a new one, from the model, which lives as long as the
     run. Checkpoints hold it. Groups may be of any size: nothing is compared within them.
     """
-    if seed < 0:
-        raise TrainingError(f"seed must be 0 or more, got {seed!r}")
-    check_evaluation(evaluate, settings.evaluate_every)
+    check_evaluation(options.evaluation, settings.evaluate_every)
     own = settings.critic.optimiser(settings.optimiser)
     rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     critic_rate = IterationSchedule(settings.decay, settings.iterations, own.warmup_steps)
@@ -59,18 +59,20 @@ def run_ppo(  # noqa: PLR0913  # a run's seed, place and callbacks are independe
     algorithm: Algorithm = ProximalPolicy(
         critic_rate.noted(rate.noted(collect)),
         settings,
-        seed,
+        options.seed,
         critic=Critic(value_model(model) if critic is None else critic, own, critic_rate),
         scorer=None if settings.mismatch is None else trainer.score,
         reference=None if settings.objective.kl is None else frozen_scorer(trainer),
     )
-    further: dict[str, object] = {"seed": seed}
+    further: dict[str, object] = {"seed": options.seed}
     if critic is not None:
         further["critic"] = weights_hash(critic)
     if isinstance(collect, StatefulCollect):
         algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
-    place = RunPlace(run_dir, identity_of(trainer, "ppo", settings, **further))
-    return Run(trainer, algorithm, plan_of(settings, settings.iterations), place, evaluate, progress).finish()
+    place = RunPlace(options.folder, identity_of(trainer, "ppo", settings, **further))
+    return Run(
+        trainer, algorithm, plan_of(settings, settings.iterations), place, options.evaluation, options.progress
+    ).finish()
 
 
 class ProximalPolicy:

@@ -8,7 +8,6 @@ weight.
 import hashlib
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from transformers import PreTrainedModel
@@ -20,21 +19,25 @@ from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation import Trainer, schedule
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow
-from upturn.training.runs import Evaluate, Progress, Run, RunPlace, RunPlan, check_evaluation, identity_of
+from upturn.training.runs import (
+    Evaluate,
+    Run,
+    RunOptions,
+    RunPlace,
+    RunPlan,
+    check_evaluation,
+    identity_of,
+)
 from upturn.training.stream import Stream, Unit
 
 
-def run_sft(  # noqa: PLR0913  # a run's seed, place and two callbacks are independent of each other
+def run_sft(
     model: PreTrainedModel,
     rows: Sequence[TrainingRow],
     settings: SftSettings,
-    *,
-    seed: int,
-    run_dir: Path,
-    evaluate: Evaluate | Sequence[TrainingRow] | None = None,
-    progress: Progress | None = None,
+    options: RunOptions,
 ) -> TrainingOutcome:
-    """Trains the model in place on ``rows`` (duplicates count as often as they appear); resumes from ``run_dir``.
+    """Trains the model in place on ``rows`` (duplicates count as often as they appear); resumes from the options' folder.
 
     A unit is one optimiser step. ``evaluate`` is called with the number of finished *epochs*, first with 0; rows in
     its place are held out, and the score is their negative mean loss. Resuming needs the model as it was before
@@ -42,10 +45,8 @@ def run_sft(  # noqa: PLR0913  # a run's seed, place and two callbacks are indep
     """
     if not rows:
         raise TrainingError("there are no rows to train on; supervised training needs at least one")
-    if seed < 0:
-        raise TrainingError(f"seed must be 0 or more, got {seed!r}")
-    check_evaluation(evaluate, settings.evaluate_every)
-    algorithm = SupervisedSteps(rows, settings.batch_rows, seed)
+    check_evaluation(options.evaluate, settings.evaluate_every)
+    algorithm = SupervisedSteps(rows, settings.batch_rows, options.seed)
     per_epoch = algorithm.steps_per_epoch
     total = settings.epochs * per_epoch
     trainer = Trainer(model, settings.optimiser, schedule(settings.decay, total, settings.optimiser.warmup_steps))
@@ -58,12 +59,17 @@ def run_sft(  # noqa: PLR0913  # a run's seed, place and two callbacks are indep
         unit="optimiser step",
     )
     further = {"rows": rows_digest(rows)}
-    if isinstance(evaluate, Sequence):
-        _refuse_seen(rows, evaluate)
-        further["held-out rows"] = rows_digest(evaluate)
-    identity = identity_of(trainer, "sft", settings, seed=seed, **further)
+    if isinstance(options.evaluate, Sequence):
+        _refuse_seen(rows, options.evaluate)
+        further["held-out rows"] = rows_digest(options.evaluate)
+    identity = identity_of(trainer, "sft", settings, seed=options.seed, **further)
     return Run(
-        trainer, algorithm, plan, RunPlace(run_dir, identity), _by_epoch(evaluate, trainer, per_epoch), progress
+        trainer,
+        algorithm,
+        plan,
+        RunPlace(options.folder, identity),
+        _by_epoch(options.evaluate, trainer, per_epoch),
+        options.progress,
     ).finish()
 
 

@@ -11,8 +11,7 @@ embeddings of observations that are prose; a prediction is written straight afte
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import numpy as np
 from transformers import PreTrainedModel
@@ -44,24 +43,21 @@ from upturn.training.data import (
 from upturn.training.evaluation_result import Evaluate
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow
-from upturn.training.runs import WARM_UP_FOLDER, Progress, check_evaluation
+from upturn.training.runs import WARM_UP_FOLDER, RunOptions, check_evaluation
 from upturn.training.signature import signature
 from upturn.training.stream import NO_STATE, State
 
 
-def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are independent of each other
+def run_world_model(
     model: PreTrainedModel,
     predictor: Predictor,
     transitions: Sequence[Transition],
     settings: WorldModelSettings,
+    options: RunOptions,
     *,
-    seed: int,
-    run_dir: Path,
     rehearsal: Sequence[TrainingRow] = (),
-    evaluate: Evaluate | Sequence[Transition] | None = None,
-    progress: Progress | None = None,
 ) -> TrainingOutcome:
-    """Trains the model in place to predict the transitions; resumes from ``run_dir``.
+    """Trains the model in place to predict the transitions; resumes from the options' folder.
 
     ``rehearsal``: what the model wrote itself when it acted, gone through in the warm-up beside the observations.
     Its cross-entropy is KL(before ‖ now) but for a constant, so that learning the world does not unlearn acting.
@@ -70,15 +66,15 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
     predictions of those whose tool is learned. Resuming needs the model as it was before training, the same
     transitions, settings and seed. Raises TrainingError, also when no transition is left to learn from.
     """
-    check_evaluation(evaluate, settings.evaluate_every)
+    check_evaluation(options.evaluate, settings.evaluate_every)
     if rehearsal and settings.warm_up is None:
         raise TrainingError(
             f"{len(rehearsal)} rows to rehearse would do nothing with warm_up=None; set it, or give none"
         )
-    kept = _kept(transitions, settings, seed)
+    kept = _kept(transitions, settings, options.seed)
     usual = most_common(transitions)
     held_out: Sequence[Transition] = ()
-    watch = evaluate
+    watch = options.evaluate
     if isinstance(watch, Sequence):
         refuse_seen(transitions, watch)
         held_out = of_same_tools(watch, kept)
@@ -86,19 +82,16 @@ def run_world_model(  # noqa: PLR0913  # a run's seed, place and callbacks are i
     if (warm_up := settings.warm_up) is not None:
         watched = None if warm_up.evaluate_every is None else observation_rows(held_out)
         rows = (*observation_rows(kept), *rehearsal)
-        run_sft(model, rows, warm_up, seed=seed, run_dir=run_dir / WARM_UP_FOLDER, evaluate=watched)
+        run_sft(model, rows, warm_up, RunOptions(options.seed, options.folder / WARM_UP_FOLDER, evaluate=watched))
     used = kept if settings.easy is None else unknown(predictor, kept, settings.threshold, settings.easy)
     facts = {"world model": settings, "transitions": transitions_digest(kept)}
-    collect = Predictions(predictor, used, settings, seed=seed, usual=usual, facts=facts)
+    collect = Predictions(predictor, used, settings, seed=options.seed, usual=usual, facts=facts)
     return run_grpo(
         model,
         collect,
         settings,
-        seed=seed,
-        run_dir=run_dir,
+        replace(options, evaluate=watch),
         refill=None if settings.dynamic_sampling is None else collect.refill,
-        evaluate=watch,
-        progress=progress,
     )
 
 
