@@ -8,6 +8,6 @@ def test_a_rank_and_a_scale_that_are_none_are_refused_together() -> None:
     with pytest.raises(ConfigError) as refused:
         AdapterSettings(0, alpha=0)
     assert refused.value.problems == (
-        "rank must be at least 1, got 0",
-        "alpha must be at least 1, or None, got 0",
+        "rank: input should be greater than or equal to 1, got 0",
+        "alpha: input should be greater than or equal to 1, got 0",
     )

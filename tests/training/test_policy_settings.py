@@ -23,12 +23,12 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ObjectiveSettings(dual_clip=1.2),
         "dual_clip must be more than 1 + clip_high, got 1.2",
     ),
-    "clip of everything": (lambda: ObjectiveSettings(clip_low=1.0), "clip_low must be in (0, 1), got 1.0"),
+    "clip of everything": (lambda: ObjectiveSettings(clip_low=1.0), "clip_low: input should be less than 1, got 1.0"),
     "band below zero": (
         lambda: ObjectiveSettings("cispo", clip_low=1.5),
-        "clip_low must be in (0, 1] for cispo, got 1.5",
+        "clip_low: input should be less than or equal to 1, got 1.5",
     ),
-    "no upper clip": (lambda: ObjectiveSettings(clip_high=0.0), "clip_high must be positive, got 0.0"),
+    "no upper clip": (lambda: ObjectiveSettings(clip_high=0.0), "clip_high: input should be greater than 0, got 0.0"),
     "sequence ratio over tokens": (
         lambda: ObjectiveSettings("gspo"),
         "kind='gspo' is a mean over each sequence; aggregation='token_mean' would weigh its one ratio by length. "
@@ -43,66 +43,66 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "constant_tokens=9 would do nothing with aggregation='token_mean'; take aggregation='constant' or leave it "
         "out",
     ),
-    "stale limit": (lambda: ObjectiveSettings(stale_limit=0.0), "stale_limit must be positive, got 0.0"),
-    "no KL": (lambda: KlSettings(0.0), "kl.coefficient must be positive (leave kl out for none), got 0.0"),
+    "stale limit": (lambda: ObjectiveSettings(stale_limit=0.0), "stale_limit: input should be greater than 0, got 0.0"),
+    "no KL": (lambda: KlSettings(0.0), "coefficient: input should be greater than 0, got 0.0"),
     "k1 alone": (
         lambda: KlSettings(0.1, "k1"),
-        "kl.estimator='k1' would do nothing as a loss: the mean of its gradient is 0; set kl.unbiased=True, or "
+        "estimator='k1' would do nothing as a loss: the mean of its gradient is 0; set unbiased=True, or "
         "take 'k2' or 'k3'",
     ),
     "k2 unbiased": (
         lambda: KlSettings(0.1, "k2", unbiased=True),
-        "kl.unbiased=True cannot make kl.estimator='k2' unbiased; take 'k1' or 'k3'",
+        "unbiased=True cannot make estimator='k2' unbiased; take 'k1' or 'k3'",
     ),
     "target without horizon": (
         lambda: KlSettings(0.1, target=0.1),
-        "kl.target=0.1 needs kl.horizon; set over how many trajectories it adapts",
+        "target=0.1 needs kl.horizon; set over how many trajectories it adapts",
     ),
     "horizon without target": (
         lambda: KlSettings(0.1, horizon=10),
-        "kl.horizon=10 would do nothing without kl.target; set both or neither",
+        "horizon=10 would do nothing without kl.target; set both or neither",
     ),
     "weight without cap": (
         lambda: MismatchSettings("token"),
-        "mismatch.weight='token' needs weight_cap: a ratio without bound has no bounded variance",
+        "weight='token' needs weight_cap: a ratio without bound has no bounded variance",
     ),
     "cap without weight": (
         lambda: MismatchSettings(weight_cap=2.0),
-        "mismatch.weight_cap=2.0 would do nothing with mismatch.weight='none'; choose 'token' or 'sequence' or "
+        "weight_cap=2.0 would do nothing with weight='none'; choose 'token' or 'sequence' or "
         "leave it out",
     ),
     "cap beyond the mask": (
         lambda: MismatchSettings("token", 3.0, "token", 0.5, 2.0),
-        "mismatch.weight_cap=3.0 would do nothing with mismatch.mask_high=2.0 on the same level; leave it out or "
+        "weight_cap=3.0 would do nothing with mask_high=2.0 on the same level; leave it out or "
         "make it smaller",
     ),
     "bounds without mask": (
         lambda: MismatchSettings(mask_low=0.5, mask_high=2.0),
-        "mismatch.mask_low and mismatch.mask_high would do nothing with mismatch.mask='none'; choose a mask or "
+        "mask_low and mask_high would do nothing with mask='none'; choose a mask or "
         "leave it out",
     ),
     "mask without bounds": (
         lambda: MismatchSettings(mask="geometric", mask_high=2.0),
-        "mismatch.mask='geometric' needs mask_low; set it",
+        "mask='geometric' needs mask_low; set it",
     ),
     "lower bound of k3": (
         lambda: MismatchSettings(mask="k3", mask_low=0.1, mask_high=0.2),
-        "mismatch.mask_low=0.1 would do nothing with mismatch.mask='k3', which only has an upper limit; leave it "
+        "mask_low=0.1 would do nothing with mask='k3', which only has an upper limit; leave it "
         "out",
     ),
     "mask without 1": (
         lambda: MismatchSettings(mask="token", mask_low=1.5, mask_high=2.0),
-        "mismatch.mask_low=1.5 and mask_high=2.0 must enclose 1, where nothing differs",
+        "mask_low=1.5 and mask_high=2.0 must enclose 1, where nothing differs",
     ),
     "one round": (
         lambda: DynamicSamplingSettings(max_rounds=1),
-        "dynamic_sampling.max_rounds must be at least 2, got 1",
+        "max_rounds: input should be greater than or equal to 2, got 1",
     ),
     "no groups": (
         lambda: DynamicSamplingSettings(groups=0),
-        "dynamic_sampling.groups must be at least 1 or None, got 0",
+        "groups: input should be greater than or equal to 1, got 0",
     ),
-    "no pass": (lambda: GrpoSettings(passes=0), "passes must be at least 1, got 0"),
+    "no pass": (lambda: GrpoSettings(passes=0), "passes: input should be greater than or equal to 1, got 0"),
     "stale and recomputed": (
         lambda: GrpoSettings(objective=ObjectiveSettings(stale_limit=1.0), mismatch=MismatchSettings()),
         "objective.stale_limit=1.0 measures the gap to the sampler, which recomputed log-probs hide: leave "

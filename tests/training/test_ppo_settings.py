@@ -10,18 +10,18 @@ from upturn.training.algorithms.ppo import CreditSettings, CriticSettings, PpoSe
 from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "gamma": (lambda: CreditSettings(gamma=1.1), "credit.gamma must be in [0, 1], got 1.1"),
-    "trace": (lambda: CreditSettings(trace=-0.1), "credit.trace must be in [0, 1], got -0.1"),
-    "value trace": (lambda: CreditSettings(value_trace=2.0), "credit.value_trace must be in [0, 1], got 2.0"),
-    "rate": (lambda: CriticSettings(learning_rate=0.0), "critic.learning_rate must be positive, got 0.0"),
-    "no pass": (lambda: CriticSettings(passes=0), "critic.passes must be at least 1, got 0"),
+    "gamma": (lambda: CreditSettings(gamma=1.1), "gamma: input should be less than or equal to 1, got 1.1"),
+    "trace": (lambda: CreditSettings(trace=-0.1), "trace: input should be greater than or equal to 0, got -0.1"),
+    "value trace": (lambda: CreditSettings(value_trace=2.0), "value_trace: input should be less than or equal to 1, got 2.0"),
+    "rate": (lambda: CriticSettings(learning_rate=0.0), "learning_rate: input should be greater than 0, got 0.0"),
+    "no pass": (lambda: CriticSettings(passes=0), "passes: input should be greater than or equal to 1, got 0"),
     "clip": (
         lambda: CriticSettings(value_clip=0.0),
-        "critic.value_clip must be positive or None (no clip), got 0.0",
+        "value_clip: input should be greater than 0, got 0.0",
     ),
     "idle clip": (
         lambda: CriticSettings(value_clip=0.2, minibatches=1, passes=1),
-        "critic.value_clip=0.2 would do nothing with critic.minibatches=1 and critic.passes=1",
+        "value_clip=0.2 would do nothing with minibatches=1 and passes=1",
     ),
     "critic alone for ever": (
         lambda: PpoSettings(iterations=3, critic=CriticSettings(alone_iterations=3)),

@@ -46,9 +46,9 @@ def test_counts_below_one_are_refused(make: Callable[..., object]) -> None:
     with pytest.raises(ConfigError) as caught:
         make(evaluate_every=0, patience=0, keep="final", checkpoint_every=0)
     assert sorted(caught.value.problems) == [
-        "checkpoint_every must be at least 1, got 0",
-        "evaluate_every must be at least 1 or None (never), got 0",
-        "patience must be at least 1, got 0",
+        "checkpoint_every: input should be greater than or equal to 1, got 0",
+        "evaluate_every: input should be greater than or equal to 1, got 0",
+        "patience: input should be greater than or equal to 1, got 0",
     ]
 
 
@@ -71,5 +71,5 @@ def test_targets_and_limits_are_finite(make: Callable[..., object]) -> None:
         make(evaluate_every=1, keep="best", target_score=float("inf"), cost_limits={"harm": float("nan")})
     assert sorted(caught.value.problems) == [
         "cost_limits['harm'] must be finite, got nan",
-        "target_score must be finite, got inf",
+        "target_score: input should be a finite number, got inf",
     ]

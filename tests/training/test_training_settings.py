@@ -14,11 +14,10 @@ from upturn.training.algorithms.grpo import GrpoSettings
 def test_all_problems_are_listed_together() -> None:
     with pytest.raises(ConfigError) as caught:
         OptimiserSettings(learning_rate=0, max_grad_norm=-1, beta2=1.0)
-    assert [problem.split(" ")[0] for problem in caught.value.problems] == [
+    assert [problem.split(":")[0] for problem in caught.value.problems] == [
         "learning_rate",
         "beta2",
         "max_grad_norm",
-        "threads",
     ]
 
 
@@ -30,7 +29,7 @@ def test_defaults_are_usable_and_those_that_papers_give() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
 def test_numbers_out_of_range_show_their_value(value: float) -> None:
-    with pytest.raises(ConfigError, match=f"learning_rate must be positive, got {value!r}"):
+    with pytest.raises(ConfigError, match=f"learning_rate: input should be greater than 0, got {value!r}"):
         OptimiserSettings(learning_rate=value)
 
 

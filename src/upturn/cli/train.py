@@ -66,7 +66,8 @@ def _command(algorithm: str, summary: str) -> Callable[..., None]:
     command.__doc__ = f"""{summary}
 
     The agent is evaluated on held-out tasks before and after. Everything lies in runs/<id>/: card.md, summary.json,
-    config.json, the training run with its curves (training/{run_name(algorithm)}/report.html), the pool, the new version.
+    config.json, the training run with its curves (training/{run_name(algorithm)}/report.html), the pool, the new
+    version.
     """
     return command
 

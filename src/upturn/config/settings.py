@@ -5,7 +5,8 @@ name, one default and one validation. Ranges stand in the annotations, what span
 """
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import cache, wraps
 from types import NoneType
@@ -85,12 +86,26 @@ def settings(cls: type[_Class]) -> type[_Class]:
         try:
             initialise(self, *values, **named)
         except ValidationError as exc:
-            raise ConfigError(
-                [problem for error in exc.errors(include_url=False) for problem in described_error(error)]
-            ) from exc
+            errors = exc.errors(include_url=False)
+            bad = {str(error["loc"][0]) for error in errors if error["loc"]}
+            problems = [problem for error in errors for problem in described_error(error)]
+            with suppress(TypeError):  # where one of them has no default
+                problems += _further(initialise, self, values, {name: named[name] for name in named if name not in
+                bad})
+            raise ConfigError(problems) from exc
 
     setattr(made, "__init__", checked)  # noqa: B010  a type checker takes no assignment to it
     return cast(type[_Class], made)
+
+
+def _further(initialise: Callable[..., None], self: object, values: Any, named: Mapping[str, Any]) -> list[str]:
+    """What several settings do together, of those that are there without the bad ones."""
+    try:
+        initialise(self, *values, **named)
+    except ValidationError as exc:
+        causes = [error.get("ctx", {}).get("error") for error in exc.errors(include_url=False) if not error["loc"]]
+        return [problem for cause in causes if isinstance(cause, ConfigError) for problem in cause.problems]
+    return []
 
 
 def refuse(*problems: str | None) -> None:

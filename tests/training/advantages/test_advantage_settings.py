@@ -131,8 +131,8 @@ def test_the_turn_weight_of_state_is_the_method_s_own() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gamma": 1.5}, r"gamma must be in \(0, 1\], got 1\.5"),
-        ({"estimator": "turn", "turn_weight": -1.0}, "turn_weight must be positive or None, got -1.0"),
+        ({"gamma": 1.5}, r"gamma: input should be less than or equal to 1, got 1\.5"),
+        ({"estimator": "turn", "turn_weight": -1.0}, "turn_weight: input should be greater than 0, got -1.0"),
         ({"turn_weight": 1.0}, "turn_weight=1.0 would do nothing with estimator='trajectory'"),
         ({"estimator": "tree", "gamma": 0.9}, "gamma=0.9 would do nothing with estimator='tree'"),
         ({"estimator": "turn", "baseline": "leave_one_out"}, "baseline='leave_one_out' would do nothing with"),
@@ -143,8 +143,8 @@ def test_the_turn_weight_of_state_is_the_method_s_own() -> None:
         ({"anchor": "observation"}, "anchor='observation' would do nothing with estimator='trajectory'"),
         ({"error_probability": 0.1}, "error_probability=0.1 would do nothing.*it belongs to 'divergence'"),
         ({"value_range": 2.0}, "value_range=2.0 would do nothing.*it belongs to 'divergence'"),
-        ({"estimator": "divergence", "error_probability": 1.0}, r"error_probability must be in \(0, 1\)"),
-        ({"estimator": "divergence", "value_range": 0.0}, "value_range must be positive, got 0.0"),
+        ({"estimator": "divergence", "error_probability": 1.0}, r"error_probability: input should be less than 1"),
+        ({"estimator": "divergence", "value_range": 0.0}, "value_range: input should be greater than 0, got 0.0"),
         ({"baseline": "none"}, "baseline='none' with scale='none' leaves every turn the raw return"),
         ({"baseline": "leave_one_out", "scale": "mean"}, "scale='mean' divides by the baseline"),
     ],

@@ -157,8 +157,8 @@ def test_a_checkpoint_holds_the_multipliers(make_trajectory: Make) -> None:
     [
         (lambda: LagrangianSettings({}), "budgets must name at least one cost"),
         (lambda: LagrangianSettings({"safety": -0.1}), r"budgets\['safety'\] must be 0 or more"),
-        (lambda: replace(SAFETY, rate=0.0), "rate must be positive"),
-        (lambda: replace(SAFETY, most=-1.0), "most must be positive"),
+        (lambda: replace(SAFETY, rate=0.0), "rate: input should be greater than 0"),
+        (lambda: replace(SAFETY, most=-1.0), "most: input should be greater than 0"),
         (lambda: AdvantageSettings("monte_carlo", lagrangian=SAFETY), "continuations earn has no costs"),
         (lambda: AdvantageSettings(scale="mean", lagrangian=SAFETY), "which divides by returns"),
     ],

@@ -215,9 +215,9 @@ def test_unusable_attempts_and_idle_knobs_are_refused() -> None:
     pair = _group(_member("x", [3]), _member("y", [4]))
     refuse_idle_top([pair], replace(ALL, top=2))
     refuse_idle_top([pair, _group(_member("z", [5]))], replace(ALL, top=3))
-    with pytest.raises(TrainingError, match=r"selection.top=3 would do nothing with at most 2 attempts at a task"):
+    with pytest.raises(TrainingError, match=r"top=3 would do nothing with at most 2 attempts at a task"):
         refuse_idle_top([pair], replace(ALL, top=3))
-    with pytest.raises(ConfigError, match=r"selection.prefer='diverse' would do nothing with selection.top=None"):
+    with pytest.raises(ConfigError, match=r"prefer='diverse' would do nothing with top=None"):
         SelectionSettings(prefer="diverse")
     with pytest.raises(ConfigError) as caught:
         SelectionSettings(threshold=math.nan, top=0)

@@ -20,8 +20,8 @@ class RunOptions:
     """Where the run leaves its files, and resumes from."""
     evaluate: Evaluate | Sequence[Any] | None = None
     """Called with the units done (in training in epochs: with the epochs), first with 0; it may depend on its
-    argument, the seed and the weights only. Supervised training, DPO and world models also take held-out data in its
-    place. None = never evaluated, which the settings have to say too."""
+    argument, the seed and the weights only. Supervised training, DPO and world models also take held-out data in
+    its place. None = never evaluated, which the settings have to say too."""
     progress: Progress | None = None
     """Called with every point of the curve; None = nothing is told."""
 

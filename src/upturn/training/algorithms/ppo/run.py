@@ -45,7 +45,8 @@ def run_ppo(
     *,
     critic: PreTrainedModel | None = None,
 ) -> TrainingOutcome:
-    """Trains the model in place; resumes from the options' folder. Arguments and promises are those of ``run_grpo``.
+    """Trains the model in place; resumes from the options' folder. Arguments and promises are those of
+    ``run_grpo``.
 
     ``critic``: a ``value_model`` that an earlier run has trained, or that is sharded as the model is; it is trained
     in place, and resuming needs it as it was before. None = a new one, from the model, which lives as long as the

@@ -37,7 +37,8 @@ def run_sft(
     settings: SftSettings,
     options: RunOptions,
 ) -> TrainingOutcome:
-    """Trains the model in place on ``rows`` (duplicates count as often as they appear); resumes from the options' folder.
+    """Trains the model in place on ``rows`` (duplicates count as often as they appear); resumes from the options'
+    folder.
 
     A unit is one optimiser step. ``evaluate`` is called with the number of finished *epochs*, first with 0; rows in
     its place are held out, and the score is their negative mean loss. Resuming needs the model as it was before
