@@ -75,9 +75,9 @@ WAYS: Mapping[str, Way] = {
         OnlineDpoSettings(iterations=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _dpo_rounds
     ),
     "star": Way(
-        replace(imitation("star"), iterations=_ENDLESS, decay="linear", keep="final"), _imitation, round_share=1 / 6
+        replace(imitation("star"), iterations=_ENDLESS, selection=SelectionSettings(), keep="final"), _imitation, round_share=1 / 6
     ),
-    "rejection": Way(replace(imitation("rejection"), decay="linear", keep="final"), _imitation, round_share=1.0),
+    "rejection": Way(replace(imitation("rejection"), keep="final"), _imitation, round_share=1.0),
 }
 """By name. GRPO as in ``python -m benchmarks credit``; others with its learning rate where they step as often, and
 with those of their presets where they train whole passes."""

@@ -1,5 +1,6 @@
 """The steps of a cycle: serving, readiness, exams, comparison, canaries to their verdicts, interruptions."""
 
+from upturn.config import LoopConfig
 from pathlib import Path
 from types import ModuleType
 
@@ -162,7 +163,7 @@ def test_cycle_that_trains_nothing_routes_and_records(desk: ModuleType, tmp_path
 
 def test_cycle_without_enough_evidence_trains_nothing(desk: ModuleType, tmp_path: Path) -> None:
     plain = desk.config(tasks={"count": 20})
-    config = plain.with_sections(SftSettings(), readiness=ReadinessConfig(points=21, categories=2))
+    config = plain.with_sections(SftSettings(), loop=LoopConfig(train=("sft",)), readiness=ReadinessConfig(points=21, categories=2))
     with desk.opened(tmp_path / "run", config) as context:
         outcome = run_cycle(context, 1)
     assert outcome.trained is None

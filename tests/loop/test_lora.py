@@ -52,7 +52,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _config(desk: ModuleType, grpo: GrpoSettings = ROUNDS, **sections: Any) -> Config:
     plain: Config = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
-    return replace(plain, **{"agents": (NANO,), "grpo": grpo, "lora": LORA, **sections})
+    return plain.with_sections(grpo, **{"agents": (NANO,), "lora": LORA, **sections})
 
 
 def _reward(evaluation: Evaluation) -> float:

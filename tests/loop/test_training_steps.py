@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 import torch
 
+from upturn.config import LoopConfig
 from upturn.config import AgentConfig, OptimiserSettings, ReadinessConfig, RewardConfig
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import Purpose
@@ -287,6 +288,7 @@ def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleT
     config = plain.with_sections(
         SftSettings(batch_rows=8),
         GrpoSettings(iterations=1, tasks_per_iteration=2, group_size=2, evaluate_every=1),
+        loop=LoopConfig(),
         agents=(*plain.agents, NANO),
         tasks=replace(plain.tasks, heldout_count=4),
     )
@@ -355,7 +357,7 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
     )
     ready = ReadinessConfig(points=1, categories=1)
-    config = plain.with_sections(practice, agents=(NANO,), readiness=ready)
+    config = plain.with_sections(practice, loop=LoopConfig(train=("grpo",)), agents=(NANO,), readiness=ready)
     for _ in range(2):  # the second time from the journal
         with desk.opened(tmp_path / "run", config) as context:
             context.progress = told_to = Told()
@@ -408,7 +410,7 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
     )
-    config = plain.with_sections(practice, agents=(NANO,))
+    config = plain.with_sections(practice, loop=LoopConfig(train=("grpo",)), agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
         context.progress = told_to = Told()
         made = train(context, "")

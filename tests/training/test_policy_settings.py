@@ -23,12 +23,18 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ObjectiveSettings(dual_clip=1.2),
         "dual_clip must be more than 1 + clip_high, got 1.2",
     ),
-    "clip of everything": (lambda: ObjectiveSettings(clip_low=1.0), "clip_low: input should be less than 1, got 1.0"),
+    "clip of everything": (
+        lambda: ObjectiveSettings(clip_low=1.0),
+        "clip_low must be in (0, 1) with kind='clipped', got 1.0",
+    ),
     "band below zero": (
         lambda: ObjectiveSettings("cispo", clip_low=1.5),
         "clip_low: input should be less than or equal to 1, got 1.5",
     ),
-    "no upper clip": (lambda: ObjectiveSettings(clip_high=0.0), "clip_high: input should be greater than 0, got 0.0"),
+    "no upper clip": (
+        lambda: ObjectiveSettings(clip_high=0.0),
+        "clip_high: input should be greater than 0, got 0.0",
+    ),
     "sequence ratio over tokens": (
         lambda: ObjectiveSettings("gspo"),
         "kind='gspo' is a mean over each sequence; aggregation='token_mean' would weigh its one ratio by length. "
@@ -43,7 +49,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "constant_tokens=9 would do nothing with aggregation='token_mean'; take aggregation='constant' or leave it "
         "out",
     ),
-    "stale limit": (lambda: ObjectiveSettings(stale_limit=0.0), "stale_limit: input should be greater than 0, got 0.0"),
+    "stale limit": (
+        lambda: ObjectiveSettings(stale_limit=0.0),
+        "stale_limit: input should be greater than 0, got 0.0",
+    ),
     "no KL": (lambda: KlSettings(0.0), "coefficient: input should be greater than 0, got 0.0"),
     "k1 alone": (
         lambda: KlSettings(0.1, "k1"),
@@ -56,11 +65,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "target without horizon": (
         lambda: KlSettings(0.1, target=0.1),
-        "target=0.1 needs kl.horizon; set over how many trajectories it adapts",
+        "target=0.1 needs horizon; set over how many trajectories it adapts",
     ),
     "horizon without target": (
         lambda: KlSettings(0.1, horizon=10),
-        "horizon=10 would do nothing without kl.target; set both or neither",
+        "horizon=10 would do nothing without target; set both or neither",
     ),
     "weight without cap": (
         lambda: MismatchSettings("token"),
@@ -68,18 +77,15 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "cap without weight": (
         lambda: MismatchSettings(weight_cap=2.0),
-        "weight_cap=2.0 would do nothing with weight='none'; choose 'token' or 'sequence' or "
-        "leave it out",
+        "weight_cap=2.0 would do nothing with weight='none'; choose 'token' or 'sequence' or leave it out",
     ),
     "cap beyond the mask": (
         lambda: MismatchSettings("token", 3.0, "token", 0.5, 2.0),
-        "weight_cap=3.0 would do nothing with mask_high=2.0 on the same level; leave it out or "
-        "make it smaller",
+        "weight_cap=3.0 would do nothing with mask_high=2.0 on the same level; leave it out or make it smaller",
     ),
     "bounds without mask": (
         lambda: MismatchSettings(mask_low=0.5, mask_high=2.0),
-        "mask_low and mask_high would do nothing with mask='none'; choose a mask or "
-        "leave it out",
+        "mask_low and mask_high would do nothing with mask='none'; choose a mask or leave it out",
     ),
     "mask without bounds": (
         lambda: MismatchSettings(mask="geometric", mask_high=2.0),
@@ -87,8 +93,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "lower bound of k3": (
         lambda: MismatchSettings(mask="k3", mask_low=0.1, mask_high=0.2),
-        "mask_low=0.1 would do nothing with mask='k3', which only has an upper limit; leave it "
-        "out",
+        "mask_low=0.1 would do nothing with mask='k3', which only has an upper limit; leave it out",
     ),
     "mask without 1": (
         lambda: MismatchSettings(mask="token", mask_low=1.5, mask_high=2.0),
@@ -140,7 +145,7 @@ def test_icepop_and_mis_need_no_cap_beside_their_mask() -> None:
 def test_all_problems_are_listed_together() -> None:
     with pytest.raises(ConfigError) as caught:
         ObjectiveSettings("gspo", clip_low=2.0, clip_high=-1.0, dual_clip=0.5, constant_tokens=4)
-    assert len(caught.value.problems) == 5
+    assert len(caught.value.problems) == 6
 
 
 IDLE = (

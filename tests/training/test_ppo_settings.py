@@ -12,7 +12,10 @@ from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "gamma": (lambda: CreditSettings(gamma=1.1), "gamma: input should be less than or equal to 1, got 1.1"),
     "trace": (lambda: CreditSettings(trace=-0.1), "trace: input should be greater than or equal to 0, got -0.1"),
-    "value trace": (lambda: CreditSettings(value_trace=2.0), "value_trace: input should be less than or equal to 1, got 2.0"),
+    "value trace": (
+        lambda: CreditSettings(value_trace=2.0),
+        "value_trace: input should be less than or equal to 1, got 2.0",
+    ),
     "rate": (lambda: CriticSettings(learning_rate=0.0), "learning_rate: input should be greater than 0, got 0.0"),
     "no pass": (lambda: CriticSettings(passes=0), "passes: input should be greater than or equal to 1, got 0"),
     "clip": (

@@ -17,7 +17,11 @@ from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
     ("made", "changes", "message"),
     [
         (PairObjectiveSettings, {"beta": 0.0}, r"beta: input should be greater than 0, got 0\.0"),
-        (PairObjectiveSettings, {"label_smoothing": 0.5}, r"label_smoothing: input should be less than 0.5, got 0\.5"),
+        (
+            PairObjectiveSettings,
+            {"label_smoothing": 0.5},
+            r"label_smoothing: input should be less than 0.5, got 0\.5",
+        ),
         (PairObjectiveSettings, {"sft_coefficient": 0.0}, "sft_coefficient: input should be greater than 0"),
         (
             PairObjectiveSettings,
@@ -38,7 +42,11 @@ from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
         (DpoSettings, {"batch_pairs": 0}, "batch_pairs: input should be greater than or equal to 1"),
         (OnlineDpoSettings, {"iterations": 0}, "iterations: input should be greater than or equal to 1"),
         (OnlineDpoSettings, {"epochs": 0}, "epochs: input should be greater than or equal to 1"),
-        (OnlineDpoSettings, {"critic": CriticSettings()}, r"critic would do nothing with pairs\.monte_carlo_share=1"),
+        (
+            OnlineDpoSettings,
+            {"critic": CriticSettings()},
+            r"critic would do nothing with pairs\.monte_carlo_share=1",
+        ),
         (
             OnlineDpoSettings,
             {"pairs": PairSettings(by="turn", monte_carlo_share=0.0, gamma=0.9)},
@@ -82,7 +90,7 @@ def test_no_torch_is_needed_to_read_them() -> None:
     import sys
 
     code = (
-        "import sys, upturn.training.preference_settings, upturn.training.data.pair_mining;"
+        "import sys, upturn.training.pair_settings, upturn.training.data.pair_mining;"
         "import upturn.training.data.pair_row;"
         "sys.exit('torch' in sys.modules)"
     )

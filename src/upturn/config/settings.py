@@ -87,11 +87,17 @@ def settings(cls: type[_Class]) -> type[_Class]:
             initialise(self, *values, **named)
         except ValidationError as exc:
             errors = exc.errors(include_url=False)
-            bad = {str(error["loc"][0]) for error in errors if error["loc"]}
-            problems = [problem for error in errors for problem in described_error(error)]
-            with suppress(TypeError):  # where one of them has no default
-                problems += _further(initialise, self, values, {name: named[name] for name in named if name not in
-                bad})
+            names = [each.name for each in fields(self)]
+            bad, problems = set[str](), list[str]()
+            for error in errors:
+                if error["loc"] and isinstance(error["loc"][0], int):  # a positional argument
+                    error["loc"] = (names[error["loc"][0]], *error["loc"][1:])
+                bad |= {str(part) for part in error["loc"][:1]}
+                problems += described_error(error)
+            if bad:
+                rest = {name: named[name] for name in named if name not in bad}
+                with suppress(TypeError):  # where one of them has no default
+                    problems += _further(initialise, self, values, rest)
             raise ConfigError(problems) from exc
 
     setattr(made, "__init__", checked)  # noqa: B010  a type checker takes no assignment to it

@@ -21,7 +21,7 @@ class SelectionSettings(Settings):
     threshold: float = 0.8
     """What a trajectory must have earned over all its turns to be a success; as where supervised training takes
     successes from the pool."""
-    top: Count | None = 4
+    top: Count | None = None
     """The most that are kept of one task in an iteration, over all its groups, so that easy tasks do not crowd out
     the others; ``false`` = all."""
     prefer: Prefer = "reward"

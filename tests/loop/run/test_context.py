@@ -2,6 +2,7 @@
 
 import json
 import sys
+from upturn.config import LoopConfig
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -49,10 +50,11 @@ def test_level_that_leaves_no_family_is_refused(desk: ModuleType, tmp_path: Path
 
 
 def test_reward_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
-    practising = desk.config(rewards={"weights": {"success": 1.0, "beauty": 2.0}}).with_sections(GrpoSettings())
+    training = LoopConfig(train=("grpo",))
+    practising = replace(desk.config(rewards={"weights": {"success": 1.0, "beauty": 2.0}}), loop=training)
     with pytest.raises(ConfigError, match="names 'beauty', which desk/1 does not give; it gives: success, eff"):
         check_names(practising, desk.kit())
-    check_names(desk.config().with_sections(GrpoSettings()), desk.kit())  # the default weights
+    check_names(replace(desk.config(), loop=training), desk.kit())  # the default weights
 
 
 def test_unknown_environment_is_reported_with_the_other_problems(desk: ModuleType, tmp_path: Path) -> None:

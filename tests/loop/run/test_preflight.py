@@ -46,28 +46,26 @@ def test_everything_missing_is_named_together() -> None:
             {"name": "c", "kind": "callable", "import_path": "json:__name__"},
             NANO,
         ],
-        tasks={"levels": [9]},
-        grpo={"families": ["mail_file", "knitting"]},
+        tasks={"levels": [9], "train_families": ["mail_file", "knitting"]},
     )
     found = problems_of(config)
     assert [problem.split(" ")[0] for problem in found] == [
         "tasks.levels",
-        "grpo.families",
+        "tasks.train_families",
         "agents[0].import_path:",
         "agents[1].import_path:",
         "agents[2].import_path:",
     ]
-    assert found[1].startswith("grpo.families names 'knitting', which errands does not have; it has: mail_file, ")
+    assert found[1].startswith("tasks.train_families names 'knitting', which errands does not have; it has: mail_file, ")
     assert found[0] == "tasks.levels = (9,) leaves no family of errands; its levels: 1, 2, 3"
     assert found[4] == "agents[2].import_path: 'json:__name__' is not a function, it is 'json'"
 
 
-@pytest.mark.parametrize("setting", ["tasks", "grpo"])
+@pytest.mark.parametrize("setting", ["families", "train_families"])
 def test_family_that_the_levels_leave_out_is_named(setting: str) -> None:
-    sections: dict[str, Any] = {"tasks": {"levels": [2]}, "grpo": {}}
-    sections[setting]["families"] = ["mail_reply", "mail_file"]
-    wanted = f"{setting}.families names 'mail_file' of level 1, which tasks.levels = (2,) leaves out"
-    assert problems_of(errands(**sections)) == (wanted,)
+    tasks = {"levels": [2], setting: ["mail_reply", "mail_file"]}
+    wanted = f"tasks.{setting} names 'mail_file' of level 1, which tasks.levels = (2,) leaves out"
+    assert problems_of(errands(tasks=tasks)) == (wanted,)
 
 
 def training(config: Config, section: GrpoSettings) -> Config:

@@ -131,7 +131,7 @@ def _copying(task: Any, make: Make) -> list[PreferencePair]:
     ]
 
 
-TOY = DpoSettings(epochs=25, batch_pairs=16, optimiser=OptimiserSettings(learning_rate=1e-2))
+TOY = DpoSettings(epochs=25, decay="none", batch_pairs=16, optimiser=OptimiserSettings(learning_rate=1e-2))
 
 
 @pytest.mark.parametrize(
@@ -168,6 +168,7 @@ def test_conservative_dpo_stops_at_the_margin_that_it_is_known_for(
     good, bad = (make_trajectory((1, 5, 2, token), name=str(token)) for token in (7, 9))
     settings = DpoSettings(
         epochs=100,
+        decay="none",
         objective=PairObjectiveSettings(beta=1.0, label_smoothing=0.2),
         optimiser=OptimiserSettings(learning_rate=5e-3),
         decay="linear",
@@ -196,7 +197,7 @@ def test_pairs_of_single_turns_move_only_the_turn_that_differs(
         return [[float(logits[1, 8])], [float(logits[3, 7]), float(logits[3, 9])]]
 
     (first,), (for_good, for_bad) = chances()
-    settings = DpoSettings(epochs=20, optimiser=OptimiserSettings(learning_rate=3e-3))
+    settings = DpoSettings(epochs=20, decay="none", optimiser=OptimiserSettings(learning_rate=3e-3))
     run_dpo(model, [pair], settings, RunOptions(0, tmp_path))
     (first_after,), (good_after, bad_after) = chances()
     assert good_after > 2 * for_good

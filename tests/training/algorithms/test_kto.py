@@ -65,6 +65,7 @@ def test_copying_is_learned_from_thumbs_to_95_percent(
     assert task.score(0) < 0.15
     settings = KtoSettings(
         epochs=30,
+        decay="none",
         batch_trajectories=20,
         beta=0.5,
         desirable_weight=19.0,

@@ -336,10 +336,16 @@ def _settings(**changes: Any) -> Callable[[], object]:
         (lambda: GateSettings(0.0, 1.0), "a gate would do nothing with low=0 and high=1"),
         (lambda: GateSettings(0.6, 0.5), "low=0.6 must be less than high=0.5"),
         (lambda: GateSettings(probe_share=0.0), r"probe_share: input should be greater than 0, got 0.0"),
-        (lambda: LevelSettings(easier_share=0.05), r"easier_share: input should be greater than or equal to 0.1, got 0.05"),
-        (lambda: LevelSettings(easier_share=0.3), r"easier_share: input should be less than or equal to 0.2, got 0.3"),
+        (
+            lambda: LevelSettings(easier_share=0.05),
+            r"easier_share: input should be greater than or equal to 0.1, got 0.05",
+        ),
+        (
+            lambda: LevelSettings(easier_share=0.3),
+            r"easier_share: input should be less than or equal to 0.2, got 0.3",
+        ),
         (lambda: LevelSettings(final_mix={1: 0.5, 2: 0.4}), "positive shares that add up to 1"),
-        (lambda: LevelSettings(final_mix={1: 1.5, 2: -0.5}), "positive shares that add up to 1"),
+        (lambda: LevelSettings(final_mix={1: 1.5, 2: -0.5}), r"final_mix\[2\]: input should be greater than 0"),
     ],
 )
 def test_settings_that_say_nothing_are_refused(make: Callable[[], object], sentence: str) -> None:
@@ -360,7 +366,7 @@ def test_settings_that_say_nothing_are_refused(make: Callable[[], object], sente
         ),
         ({"a": 1, "b": 1}, small(policy="uniform"), {"a": 2.0}, "would do nothing with policy='uniform'"),
         ({"a": 1, "b": 1}, small(policy="failure_weighted"), {"z": 1.0}, "of pools that there are"),
-        ({"a": 1, "b": 1}, small(policy="failure_weighted"), {"a": 0.0}, "weights: input should be greater than 0"),
+        ({"a": 1, "b": 1}, small(policy="failure_weighted"), {"a": 0.0}, "weights must be positive"),
         (
             {"a": 1, "b": 2},
             small(levels=LevelSettings(final_mix={1: 0.05, 2: 0.95})),

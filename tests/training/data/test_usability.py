@@ -89,7 +89,7 @@ def test_choosing_tasks_and_sorting_logs_load_no_torch() -> None:
     """A command that only says what would be trained starts fast."""
     light = (
         "data.usability",
-        "algorithms.offline_settings",
+        "algorithms.offline.settings",
         "algorithms.mixture.settings",
         "data.curriculum_collect",
     )

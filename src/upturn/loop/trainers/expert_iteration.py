@@ -1,5 +1,6 @@
 """Rounds of supervised training on what the agent itself did well: four ways that differ in one or two settings."""
 
+from dataclasses import replace
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
@@ -50,8 +51,12 @@ class Imitation(NamedTuple):
     way: Way
 
     def settings(self, config: Config) -> ImitationSettings:
-        """Its section."""
-        return config.section(_SECTIONS[self.way])
+        """Its section, where as many successes of a task are kept as it has trajectories, if that is fewer."""
+        section = config.section(_SECTIONS[self.way])
+        top = section.selection.top
+        if top is None or top <= section.group_size:
+            return section
+        return replace(section, selection=replace(section.selection, top=section.group_size))
 
     def plan(self, context: Context, parent: AgentVersion) -> Plan:
         """What it would take, if every attempt were kept."""

@@ -66,10 +66,8 @@ EXPECTED: dict[str, dict[str, object]] = {
         "advantage": AdvantageSettings(scale="batch_std"),
     },
     "agent_recipe": {
-        "iterations": 3000,
         "minibatches": 1,
         "objective": ObjectiveSettings("clipped", 0.1, 0.1, kl=KlSettings(0.04, "k3", unbiased=True)),
-        "optimiser": OptimiserSettings(learning_rate=5e-7),
         "cost_limits": {"safety": 0.02},
     },
 }
@@ -83,6 +81,8 @@ def test_presets_are_those_that_are_named() -> None:
 def test_every_field_is_as_expected(name: str) -> None:
     expected = GrpoSettings(**EXPECTED[name])  # type: ignore[arg-type]
     for field in fields(GrpoSettings):
+        if field.name == "preset":
+            continue
         assert getattr(preset(name), field.name) == getattr(expected, field.name), field.name
 
 

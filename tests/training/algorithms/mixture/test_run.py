@@ -274,7 +274,7 @@ def test_each_part_teaches_what_it_knows(
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: _part("a", weight=0.0), "part 'a' has weight=0.0; it: input should be greater than 0"),
+        (lambda: _part("a", weight=0.0), "part 'a' has weight=0.0; it must be positive"),
         (lambda: _part("a", weight=float("nan")), "must be positive"),
         (lambda: _part("a", start=-1), "would never be under way with start=-1"),
         (lambda: _part("a", start=2, stop=2), "would never be under way with start=2 and stop=2"),
@@ -287,7 +287,7 @@ def test_each_part_teaches_what_it_knows(
             lambda: preference_part([], DpoSettings(epochs=2, keep="best", evaluate_every=1)),
             "epochs, evaluate_every, keep would do nothing here",
         ),
-        (lambda: MixtureSettings(iterations=0), "units: input should be greater than or equal to 1, got 0"),
+        (lambda: MixtureSettings(iterations=0), "iterations: input should be greater than or equal to 1, got 0"),
     ],
 )
 def test_settings_that_do_nothing_are_refused(make: Callable[[], object], sentence: str) -> None:

@@ -277,5 +277,5 @@ def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tm
     told = replace(groups[0].members[1].trajectory, origin="rendered")
     rendered = replace(groups[0], members=(groups[0].members[0], replace(groups[0].members[1], trajectory=told)))
     refused("'task/1' is 'rendered': it has no log-probs of a sampler", lambda _: [rendered])
-    with pytest.raises(TrainingError, match="evaluate_every=1 with no evaluate function"):
+    with pytest.raises(TrainingError, match="evaluate_every=5 with no evaluate function"):
         run_online_dpo(tiny_model(), lambda _: groups, OnlineDpoSettings(keep="final"), RunOptions(0, tmp_path))

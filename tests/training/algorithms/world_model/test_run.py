@@ -114,7 +114,7 @@ def guessing(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> Gue
         model = tiny_model(vocabulary=260)
         pairs = [(button, shown) for button in range(4) for shown in COLOURS]
         every = transitions_of([_walk(*pair) for pair in pairs], _observations()).found + _world()
-        settings = SftSettings(epochs=40, batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2))
+        settings = SftSettings(epochs=40, decay="none", batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2))
         run_sft(model, observation_rows(every), settings, RunOptions(0, tmp_path_factory.mktemp("guessing")))
         _GUESSING.update(copied(weight_tensors(model)))
     return made
@@ -275,7 +275,7 @@ EVERYTHING = WorldModelSettings(
     transitions_per_iteration=3,
     group_size=4,
     common_ratio=None,
-    warm_up=SftSettings(epochs=2, batch_rows=3),
+    warm_up=SftSettings(epochs=2, decay="none", batch_rows=3),
     minibatches=2,
     iterations=5,
     objective=ObjectiveSettings(kl=KlSettings(0.05, target=0.01, horizon=500)),
@@ -338,7 +338,7 @@ def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
 def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_path: Path) -> None:
     """Where no prediction is right nothing is learned; after a warm-up the same practice has some to compare."""
     short = replace(SETTINGS, iterations=1, evaluate_every=None)
-    warm_up = SftSettings(epochs=80, batch_rows=4, optimiser=OptimiserSettings(learning_rate=1e-2))
+    warm_up = SftSettings(epochs=80, decay="none", batch_rows=4, optimiser=OptimiserSettings(learning_rate=1e-2))
     for name, settings, expected in (
         ("cold", short, False),
         ("warm", replace(short, warm_up=warm_up, easy=None), True),
@@ -354,7 +354,7 @@ def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: 
     """Four observations, and the four walks that the model is to go on writing."""
     short = replace(
         SETTINGS,
-        warm_up=SftSettings(epochs=50, batch_rows=4, optimiser=OptimiserSettings(learning_rate=5e-3)),
+        warm_up=SftSettings(epochs=50, decay="none", batch_rows=4, optimiser=OptimiserSettings(learning_rate=5e-3)),
         easy=None,
         iterations=1,
         evaluate_every=None,
@@ -363,7 +363,7 @@ def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: 
     losses = {}
     for name, rehearsal in (("without", ()), ("with", acting)):
         model = guessing()
-        run_sft(model, acting, SftSettings(epochs=30), RunOptions(0, tmp_path / name / "acting"))
+        run_sft(model, acting, SftSettings(decay="none", epochs=30), RunOptions(0, tmp_path / name / "acting"))
         losses["before", name] = held_out_loss(Trainer(model, OptimiserSettings()), acting)
         run_world_model(
             model, _predictor(model), _presses(), short, RunOptions(0, tmp_path / name), rehearsal=rehearsal
@@ -378,8 +378,10 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
     model = guessing()
     predictor = Predictor(_Says("jet"), _observations())
 
-    def run(transitions: Sequence[Transition], who: Predictor = predictor, **further: object) -> None:
-        run_world_model(model, who, transitions, SETTINGS, RunOptions(0, tmp_path), **further)  # type: ignore[arg-type]
+    def run(
+        transitions: Sequence[Transition], who: Predictor = predictor, evaluate: Any = None, **further: Any
+    ) -> None:
+        run_world_model(model, who, transitions, SETTINGS, RunOptions(0, tmp_path, evaluate=evaluate), **further)
 
     ends = [each for each in _world() if each.tool == "user.finish"]
     with pytest.raises(TrainingError, match="there are no transitions to learn from"):

@@ -18,6 +18,10 @@ from upturn.training.run_settings import Decay, OnlineSettings
 from upturn.training.selection_settings import SecondSettings, SelectionSettings
 
 
+FEW_OF_A_TASK = SelectionSettings(top=4)
+"""So that easy tasks do not crowd out the others."""
+
+
 @settings
 class ImitationSettings(OnlineSettings):
     """Iterations of supervised training on what the agent itself did well."""
@@ -48,7 +52,7 @@ class ImitationSettings(OnlineSettings):
         """What is wrong with several fields together."""
         yield from super().problems()
         top = self.selection.top
-        if top is not None and top != SelectionSettings().top and top > self.group_size:
+        if top is not None and top != FEW_OF_A_TASK.top and top > self.group_size:
             yield (
                 f"selection.top={top!r} has no effect with group_size={self.group_size!r}: a task has no more; "
                 f"lower "
@@ -71,12 +75,17 @@ class RejectionSettings(ImitationSettings):
     """Tasks that are tried."""
     group_size: Count = 16
     """Trajectories of each task."""
+    selection: SelectionSettings = FEW_OF_A_TASK
+    """Which trajectories are learned from."""
 
 
 @settings
 class IteratedSettings(ImitationSettings):
     """``upturn train iterated``: iterations of sampling and training on the successes, each from where the last
     ended."""
+
+    selection: SelectionSettings = FEW_OF_A_TASK
+    """Which trajectories are learned from."""
 
 
 @settings
@@ -86,6 +95,8 @@ class StarSettings(ImitationSettings):
 
     restart: bool = True
     """Whether each iteration trains the weights from before training."""
+    selection: SelectionSettings = FEW_OF_A_TASK
+    """Which trajectories are learned from."""
     second: SecondSettings | None = SecondSettings("rationalisation")
     """Second tries where everything failed."""
 
@@ -96,6 +107,8 @@ class SelfRepairSettings(ImitationSettings):
 
     restart: bool = True
     """Whether each iteration trains the weights from before training."""
+    selection: SelectionSettings = FEW_OF_A_TASK
+    """Which trajectories are learned from."""
     second: SecondSettings | None = SecondSettings("self_repair")
     """Second tries where everything failed."""
 
