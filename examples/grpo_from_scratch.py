@@ -15,8 +15,6 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from upturn.training.runs import RunOptions
-
 DIGITS = 4  # tokens 0 to 3; a game begins with one of them, which is its task
 START = 4
 VOCABULARY = 10  # tokens 5 to 9 are never right
@@ -133,6 +131,7 @@ def train_with_library(model: LlamaForCausalLM, iterations: int, folder: str) ->
     from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
     from upturn.training import ScoredGroup, ScoredTrajectory
     from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+    from upturn.training.runs import RunOptions
 
     spans = tuple(WrittenSpan(turn, at, at + 1) for turn, at in enumerate(WRITTEN.tolist()))
     turns = (Turn(Observation(""), "", None),) * TURNS

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from upturn.config import load_config
 from upturn.environments import check_environment, resolve_kit
 from upturn.loop.cycle import check_readiness, serve
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import open_run
+from upturn.loop.trainers import load_full_config
 from upturn.loop.trainers.cycle_training import demonstrations_in, take_training_snapshot
 from upturn.models import read_call
 from upturn.records import Action, Observation, Split
@@ -98,7 +98,7 @@ def test_the_rule_knows_one_of_the_three_wordings_and_no_held_out_one(desk: Modu
 
 
 def test_the_configuration_serves_its_tasks_and_leaves_enough_to_learn_from(desk: ModuleType, folder: Path) -> None:
-    config = load_config(folder / "upturn.toml", {})
+    config = load_full_config(folder / "upturn.toml", {})
     with open_run(config, folder / "runs" / "loop-test", "loop run", NoProgress()) as context:
         serve(context, "serve", config.tasks.count)
         assert check_readiness(context, "readiness").is_ready

@@ -64,4 +64,4 @@ def test_it_is_short_and_needs_the_library_only_to_compare(script: ModuleType) -
     assert len(text.splitlines()) < 200
     comparison = inspect.getsource(script.train_with_library)
     assert "import upturn" not in text
-    assert text.count("from upturn") == comparison.count("from upturn") == 3
+    assert text.count("from upturn") == comparison.count("from upturn") == 5

@@ -1,12 +1,11 @@
 """The steps of a cycle: serving, readiness, exams, comparison, canaries to their verdicts, interruptions."""
 
-from upturn.config import LoopConfig
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from upturn.config import ReadinessConfig
+from upturn.config import LoopConfig, ReadinessConfig
 from upturn.loop.cycle import WAVE, check_readiness, release, run_cycle, serve, wave_size
 from upturn.loop.evaluation.evaluate import compare, examine
 from upturn.loop.progress import NoProgress
@@ -163,7 +162,9 @@ def test_cycle_that_trains_nothing_routes_and_records(desk: ModuleType, tmp_path
 
 def test_cycle_without_enough_evidence_trains_nothing(desk: ModuleType, tmp_path: Path) -> None:
     plain = desk.config(tasks={"count": 20})
-    config = plain.with_sections(SftSettings(), loop=LoopConfig(train=("sft",)), readiness=ReadinessConfig(points=21, categories=2))
+    config = plain.with_sections(
+        SftSettings(), loop=LoopConfig(train=("sft",)), readiness=ReadinessConfig(points=21, categories=2)
+    )
     with desk.opened(tmp_path / "run", config) as context:
         outcome = run_cycle(context, 1)
     assert outcome.trained is None

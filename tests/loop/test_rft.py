@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from upturn.config import AgentConfig
+from upturn.config import AgentConfig, LoopConfig
 from upturn.deployment.interval import Interval
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.evaluation.evaluate import ExamResult, Mark, examine
@@ -28,7 +28,6 @@ from upturn.loop.trainers.rft import (
     over_seeds,
     points,
     rounds_of,
-    settings,
     shown,
     study,
 )
@@ -200,7 +199,7 @@ def test_more_examples_than_the_file_has_are_refused_before_anything_is_examined
     path = tmp_path / "tasks.jsonl"
     path.write_text("\n".join(map(fields_json, tasks)))
     plain = desk.config(tasks={"file": str(path)}, rft={"examples": 31})
-    config = plain.with_sections(GrpoSettings(), agents=(NANO,))
+    config = plain.with_sections(GrpoSettings(), loop=LoopConfig(), agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
         with pytest.raises(ConfigError, match=r"rft\.examples = 31 are more than the 30 training tasks that"):
             teach(context, "rft")
@@ -208,8 +207,8 @@ def test_more_examples_than_the_file_has_are_refused_before_anything_is_examined
 
 
 def test_more_tasks_a_round_than_examples_are_refused(desk: ModuleType) -> None:
-    with pytest.raises(ConfigError, match=r"rft\.tasks_per_iteration = 6 is more than rft\.examples = 5"):
-        settings(desk.config(rft={"examples": 5, "tasks_per_iteration": 6}))
+    with pytest.raises(ConfigError, match="rft: tasks_per_iteration = 6 is more than examples = 5"):
+        desk.config(rft={"examples": 5, "tasks_per_iteration": 6})
 
 
 @pytest.mark.parametrize(
@@ -256,7 +255,7 @@ def test_the_card_says_at_which_rate_a_random_reward_paid_and_why(measured: floa
 def test_examples_are_full_rounds_of_training_tasks_that_every_trial_shares(
     desk: ModuleType, tmp_path: Path
 ) -> None:
-    with desk.opened(tmp_path, desk.config(rft={"examples": 5})) as context:
+    with desk.opened(tmp_path, desk.config(rft={"examples": 5, "tasks_per_iteration": 5})) as context:
         found = examples(context)
         again = examples(context)
     assert found == again
@@ -269,7 +268,7 @@ def test_more_examples_than_there_are_tasks_are_refused(desk: ModuleType, tmp_pa
     lines = [f'{{"id": "p{at}", "instruction": "add {at} 2", "family": "sums"}}' for at in range(3)]
     lines.append('{"id": "h", "instruction": "add 1 2", "family": "sums", "split": "heldout"}')
     file.write_text("\n".join(lines) + "\n")
-    config = desk.config(tasks={"file": str(file)}, rft={"examples": 4})
+    config = desk.config(tasks={"file": str(file)}, rft={"examples": 4, "tasks_per_iteration": 4})
     with (
         desk.opened(tmp_path / "run", config) as context,
         pytest.raises(ConfigError, match=r"rft\.examples = 4 are more than the 3 training tasks"),

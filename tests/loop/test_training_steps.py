@@ -10,8 +10,7 @@ from typing import cast
 import pytest
 import torch
 
-from upturn.config import LoopConfig
-from upturn.config import AgentConfig, OptimiserSettings, ReadinessConfig, RewardConfig
+from upturn.config import AgentConfig, LoopConfig, OptimiserSettings, ReadinessConfig, RewardConfig
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle, serve, train
@@ -381,8 +380,8 @@ def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limit
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 16, "heldout_count": 4}
     )
-    sections = {"sft": SftSettings(batch_rows=8), "readiness": ReadinessConfig(points=1, categories=1)}
-    config = replace(plain, **{"agents": (*plain.agents, NANO), "grpo": LIMITED, **sections})
+    sft, ready = SftSettings(batch_rows=8), ReadinessConfig(points=1, categories=1)
+    config = plain.with_sections(sft, LIMITED, loop=LoopConfig(), agents=(*plain.agents, NANO), readiness=ready)
     with desk.opened(tmp_path / "run", config) as context:
         outcome = run_cycle(context, 1)
     made = outcome.trained
@@ -478,15 +477,13 @@ def test_the_configured_algorithm_is_the_one_that_runs(desk: ModuleType, tmp_pat
     """Two tasks whose attempts earn the same, so two more are drawn; sampler and trainer are the same model."""
     practice = replace(
         preset("dapo"),
-        objective=ObjectiveSettings(
-            clip_low=0.2, clip_high=0.28, kl=KlSettings(coefficient=0.1, target=0.1, horizon=100)
-        ),
+        objective=ObjectiveSettings(kl=KlSettings(coefficient=0.1, target=0.1, horizon=100)),
         mismatch=MismatchSettings(),
         dynamic_sampling=DynamicSamplingSettings(max_rounds=2),
         iterations=1,
         tasks_per_iteration=2,
         group_size=2,
-        minibatches=2,
+        minibatches=1,
         evaluate_every=1,
     )
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})

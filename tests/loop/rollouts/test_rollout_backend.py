@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from upturn.config import AgentConfig, RolloutConfig
+from upturn.config import AgentConfig, LoopConfig, RolloutConfig
 from upturn.errors import ClusterError, ModelError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle
@@ -52,8 +52,9 @@ def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serv
     engine = RolloutConfig(place="engine", url=NOBODY, timeout_seconds=1.0)
     practice = GrpoSettings(iterations=1, evaluate_every=1)
     plain = desk.config(("solver",), environment=SHORT, tasks={"count": 4})
-    update = {"agents": (AgentConfig(name="nano", kind="local_model", model="nano-errands"),), "rollouts": engine}
-    with desk.opened(tmp_path / "run", plain.with_sections(practice, **update)) as context:
+    nano = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+    config = plain.with_sections(practice, loop=LoopConfig(), agents=(nano,), rollouts=engine)
+    with desk.opened(tmp_path / "run", config) as context:
         with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed .* correct its URL"):
             teach(context, "grpo")
         with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed"):

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from upturn.config import LoopConfig
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
-from upturn.config import AgentConfig, ContextConfig
+from upturn.config import AgentConfig, ContextConfig, LoopConfig
 from upturn.errors import ConfigError, JournalError, StoreBusyError
 from upturn.loop.cycle import serve
 from upturn.loop.progress import NoProgress
@@ -21,7 +20,6 @@ from upturn.loop.run.preflight import check_names
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.pool import Pool
 from upturn.records import AgentVersion, Run, fields_json, from_fields
-from upturn.training.algorithms.grpo import GrpoSettings
 
 
 def test_everything_named_and_not_there_is_reported_together(desk: ModuleType, tmp_path: Path) -> None:

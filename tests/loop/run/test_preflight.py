@@ -56,7 +56,9 @@ def test_everything_missing_is_named_together() -> None:
         "agents[1].import_path:",
         "agents[2].import_path:",
     ]
-    assert found[1].startswith("tasks.train_families names 'knitting', which errands does not have; it has: mail_file, ")
+    assert found[1].startswith(
+        "tasks.train_families names 'knitting', which errands does not have; it has: mail_file, "
+    )
     assert found[0] == "tasks.levels = (9,) leaves no family of errands; its levels: 1, 2, 3"
     assert found[4] == "agents[2].import_path: 'json:__name__' is not a function, it is 'json'"
 

@@ -114,7 +114,7 @@ def test_sampling_ahead_is_refused_by_name() -> None:
             "grpo": {"staleness": 1},
         }
     )
-    with pytest.raises(ConfigError, match=r"grpo\.algorithm\.staleness = 1 samples while one process trains"):
+    with pytest.raises(ConfigError, match=r"grpo\.staleness = 1 samples while one process trains"):
         refuse_together(ahead, "grpo")
     refuse_together(ahead, "ppo")
 

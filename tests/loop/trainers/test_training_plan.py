@@ -255,7 +255,7 @@ def test_preference_rounds_hold_a_reference_or_a_critic(
 ) -> None:
     """A critic is asked about every row once, and trained."""
     monkeypatch.setattr("upturn.loop.trainers.training_plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 3.0, 12))
-    with desk.opened(tmp_path, desk.config(("solver",), environment=SHORT, dpo_rounds=asked)) as context:
+    with desk.opened(tmp_path, desk.config(("solver",), environment=SHORT, online_dpo=asked)) as context:
         section, parent = context.config.section(OnlineDpoSettings), version_of(NANO)
         course = Course("t", section, {"sums": 1.0}, practice_of(context, "online-dpo", section.group_size))
         expected = practice_plan(context, parent, "online-dpo", course=course, held=held)

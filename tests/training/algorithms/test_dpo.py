@@ -168,7 +168,6 @@ def test_conservative_dpo_stops_at_the_margin_that_it_is_known_for(
     good, bad = (make_trajectory((1, 5, 2, token), name=str(token)) for token in (7, 9))
     settings = DpoSettings(
         epochs=100,
-        decay="none",
         objective=PairObjectiveSettings(beta=1.0, label_smoothing=0.2),
         optimiser=OptimiserSettings(learning_rate=5e-3),
         decay="linear",

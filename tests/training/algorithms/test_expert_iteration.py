@@ -192,7 +192,9 @@ def test_without_hints_the_same_riddles_teach_nothing(riddles: Callable[[], Ridd
     before = weights_hash(task.model)
     plan = replace(PLAIN, iterations=2)
     for _ in range(2):  # asked again, the answer is the same
-        with pytest.raises(TrainingError, match=r"none of 2 rounds had an attempt that earned threshold=0.8"):
+        with pytest.raises(
+            TrainingError, match=r"none of 2 rounds had an attempt that earned selection.threshold=0.8"
+        ):
             run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path / "plain"))
     assert weights_hash(task.model) == before
     point = read_curve(tmp_path / "plain" / CURVE_FILE)[-1]
@@ -365,7 +367,7 @@ def test_every_knob_of_a_round_changes_what_is_learned(
     found = []
     for name, plan in (
         ("a", replace(PLAIN, iterations=2, epochs=2)),
-        ("b", replace(PLAIN, **{"rounds": 2, "epochs": 2} | changes)),
+        ("b", replace(PLAIN, **{"iterations": 2, "epochs": 2} | changes)),
     ):
         model = tiny_model()
         run_imitation(model, collect, plan, RunOptions(0, tmp_path / name))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,9 @@ def guessing(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> Gue
         model = tiny_model(vocabulary=260)
         pairs = [(button, shown) for button in range(4) for shown in COLOURS]
         every = transitions_of([_walk(*pair) for pair in pairs], _observations()).found + _world()
-        settings = SftSettings(epochs=40, decay="none", batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2))
+        settings = SftSettings(
+            epochs=40, decay="none", batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2)
+        )
         run_sft(model, observation_rows(every), settings, RunOptions(0, tmp_path_factory.mktemp("guessing")))
         _GUESSING.update(copied(weight_tensors(model)))
     return made
