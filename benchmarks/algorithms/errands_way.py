@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from transformers import PreTrainedModel
 
 from upturn.config import OptimiserSettings
-from upturn.training import ScoredGroup
+from upturn.training import ScoredGroup, SelectionSettings
 from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation, run_imitation
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings, run_online_dpo
@@ -75,7 +75,9 @@ WAYS: Mapping[str, Way] = {
         OnlineDpoSettings(iterations=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _dpo_rounds
     ),
     "star": Way(
-        replace(imitation("star"), iterations=_ENDLESS, selection=SelectionSettings(), keep="final"), _imitation, round_share=1 / 6
+        replace(imitation("star"), iterations=_ENDLESS, selection=SelectionSettings(), keep="final"),
+        _imitation,
+        round_share=1 / 6,
     ),
     "rejection": Way(replace(imitation("rejection"), keep="final"), _imitation, round_share=1.0),
 }

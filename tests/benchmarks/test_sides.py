@@ -18,6 +18,7 @@ from benchmarks.sides.dense import dense_side
 from benchmarks.sides.library import library_side, utilisation_side
 from benchmarks.sides.task import UpdateTask, read_task
 from benchmarks.subject import build_model
+from upturn.errors import ConfigError
 from upturn.records import JsonValue
 
 Talk: TypeAlias = Callable[[Side, Mapping[str, JsonValue], int], list[dict[str, JsonValue]]]
@@ -105,7 +106,7 @@ def test_the_kept_gradient_is_that_of_the_first_step(task: UpdateTask, talk: Tal
 
 def test_settings_of_the_optimiser_reach_the_trainer(task: UpdateTask, talk: Talk) -> None:
     talk(dense_side, task.settings(), 0)
-    with pytest.raises(TypeError, match="no_such_setting"):
+    with pytest.raises(ConfigError, match="no_such_setting"):
         talk(library_side, task.settings() | {"optimiser": {"no_such_setting": 1}}, 0)
 
 

@@ -49,11 +49,6 @@ from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
         ),
         (
             OnlineDpoSettings,
-            {"pairs": PairSettings(by="turn", monte_carlo_share=0.0, gamma=0.9)},
-            r"pairs\.gamma=0\.9 would do nothing with pairs\.monte_carlo_share=0 and a critic that does not learn",
-        ),
-        (
-            OnlineDpoSettings,
             {
                 "iterations": 3,
                 "pairs": PairSettings(by="turn", monte_carlo_share=0.5),

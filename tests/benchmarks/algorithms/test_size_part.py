@@ -60,7 +60,7 @@ def test_what_is_counted_is_said() -> None:
     grpo = next(each for each in results if each.name == "size_grpo")
     counted = details["counted"]
     assert isinstance(counted, dict) and isinstance(files := counted["grpo"], dict)
-    assert set(files) == {"algorithms/grpo.py", "algorithms/policy_gradient.py"}
+    assert set(files) == {"algorithms/grpo/run.py", "algorithms/policy_gradient.py"}
     assert grpo.value == sum(value for value in files.values() if isinstance(value, int))
     assert grpo.bar == "<= 150"
     assert all(each.bar is None for each in measure_size(has_bars=False)[0])

@@ -1,7 +1,7 @@
 """Rounds of supervised training on what the agent itself did well: four ways that differ in one or two settings."""
 
-from dataclasses import replace
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from upturn.agents.context import Budget, budget_of

@@ -157,7 +157,7 @@ class Stored(NamedTuple):
     """Id of that of the attempts."""
 
 
-def run_mixed(
+def run_mixed(  # noqa: PLR0917  # in the order of every run
     model: "PreTrainedModel", collect: Collect, stored: Sequence[Stored], settings: Mixed, options: RunOptions
 ) -> TrainingOutcome:
     """``run_mixture`` of GRPO and what is stored."""

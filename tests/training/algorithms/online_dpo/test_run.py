@@ -277,5 +277,14 @@ def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tm
     told = replace(groups[0].members[1].trajectory, origin="rendered")
     rendered = replace(groups[0], members=(groups[0].members[0], replace(groups[0].members[1], trajectory=told)))
     refused("'task/1' is 'rendered': it has no log-probs of a sampler", lambda _: [rendered])
+    pairs = PairSettings(by="turn", monte_carlo_share=0.0, gamma=0.9)
+    with pytest.raises(TrainingError, match=r"pairs\.gamma=0\.9 would do nothing with pairs\.monte_carlo_share=0"):
+        run_online_dpo(
+            tiny_model(),
+            lambda _: groups,
+            replace(PLAIN, pairs=pairs),
+            RunOptions(0, tmp_path),
+            critic=lambda _: [],
+        )
     with pytest.raises(TrainingError, match="evaluate_every=5 with no evaluate function"):
         run_online_dpo(tiny_model(), lambda _: groups, OnlineDpoSettings(keep="final"), RunOptions(0, tmp_path))

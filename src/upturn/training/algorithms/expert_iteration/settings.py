@@ -17,7 +17,6 @@ from upturn.errors import ConfigError
 from upturn.training.run_settings import Decay, OnlineSettings
 from upturn.training.selection_settings import SecondSettings, SelectionSettings
 
-
 FEW_OF_A_TASK = SelectionSettings(top=4)
 """So that easy tasks do not crowd out the others."""
 

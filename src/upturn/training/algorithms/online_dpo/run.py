@@ -175,4 +175,10 @@ def _critic(
             f"critic is a {type(given).__name__} with settings.critic={settings.critic!r}: a value model learns as "
             "settings.critic says, any other critic does not learn; give both or neither"
         )
+    if settings.pairs.monte_carlo_share == 0 and settings.pairs.gamma != 1:
+        raise TrainingError(
+            f"pairs.gamma={settings.pairs.gamma!r} would do nothing with pairs.monte_carlo_share=0 and a critic "
+            f"that "
+            "does not learn; leave it out"
+        )
     return given

@@ -42,11 +42,6 @@ class OnlineDpoSettings(OnlineSettings):
             "critic",
             "with pairs.monte_carlo_share=1, where nothing reads it; set a smaller share, or leave the critic out",
         )
-        yield useless(
-            self.critic is None and share == 0 and self.pairs.gamma != 1,
-            f"pairs.gamma={self.pairs.gamma!r}",
-            "with pairs.monte_carlo_share=0 and a critic that does not learn; leave it out",
-        )
         if self.iterations <= alone:
             yield (
                 f"critic.alone_iterations={alone!r} leaves no iteration of {self.iterations!r} that uses the "

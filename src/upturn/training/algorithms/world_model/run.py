@@ -48,7 +48,7 @@ from upturn.training.signature import signature
 from upturn.training.stream import NO_STATE, State
 
 
-def run_world_model(
+def run_world_model(  # noqa: PLR0917  # a predictor and its transitions stand for what others collect
     model: PreTrainedModel,
     predictor: Predictor,
     transitions: Sequence[Transition],
