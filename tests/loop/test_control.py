@@ -17,7 +17,7 @@ from upturn.loop.evaluation.evaluate import ExamResult, examine
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import Trainee
 from upturn.loop.run.context import Context, open_run
-from upturn.loop.trainers.cycle_training import train_grpo
+from upturn.loop.trainers.grpo import train_grpo
 from upturn.loop.trainers.rl_training import Reward
 from upturn.models.engine import weights_hash
 from upturn.records import AgentVersion, Evaluation

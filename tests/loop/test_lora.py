@@ -16,7 +16,7 @@ from upturn.loop.run.context import version_of
 from upturn.loop.run.preflight import check_names
 from upturn.loop.run.settings import adapter_settings
 from upturn.loop.trainers.candidate import training_folder
-from upturn.loop.trainers.cycle_training import train_grpo
+from upturn.loop.trainers.grpo import train_grpo
 from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.shipped import SHIPPED, load_local, model_folder
 from upturn.records import Evaluation

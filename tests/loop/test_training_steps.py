@@ -20,15 +20,10 @@ from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee
 from upturn.loop.run.context import version_of
 from upturn.loop.run.journal import read_progress
 from upturn.loop.trainers.candidate import training_folder
-from upturn.loop.trainers.cycle_training import (
-    demonstrations_in,
-    rendered,
-    rendered_demonstrations,
-    take_training_snapshot,
-    train_grpo,
-    with_rows,
-)
+from upturn.loop.trainers.grpo import train_grpo
+from upturn.loop.trainers.pool_data import demonstrations_in, rendered, rendered_demonstrations, with_rows
 from upturn.loop.trainers.rl_training import configured_reward, overlong_penalty, practice_weights
+from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
 from upturn.models.shipped import load_local, model_folder

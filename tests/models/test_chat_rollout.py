@@ -28,7 +28,7 @@ from upturn.environments.errands import compose
 from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.errands.tools import errands_tools
 from upturn.errors import TrainingError
-from upturn.loop.trainers.cycle_training import with_rows
+from upturn.loop.trainers.pool_data import with_rows
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, Observation, Task, Trajectory

@@ -14,7 +14,7 @@ from upturn.loop.rollouts.policy_worker import Trainee
 from upturn.loop.run.context import Context, version_of
 from upturn.loop.trainers import world_model
 from upturn.loop.trainers.candidate import training_folder
-from upturn.loop.trainers.cycle_training import demonstrations_in
+from upturn.loop.trainers.pool_data import demonstrations_in
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.loop.trainers.training_plan import Plan
 from upturn.loop.trainers.world_model import (

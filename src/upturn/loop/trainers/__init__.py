@@ -5,19 +5,14 @@ and ends in its ``Algorithm``; ``registry`` names them all. Not here: losses, gr
 (``upturn.training``). Start with ``sft``, then ``train_command``.
 """
 
-from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import keep_version, limits_told, training_folder
-from upturn.loop.trainers.cycle_training import (
-    rendered_demonstrations,
-    take_training_snapshot,
-    train_grpo,
-    train_sft,
-)
 from upturn.loop.trainers.distributed_training import attend, jointly, leading, refuse_together
+from upturn.loop.trainers.grpo import train_grpo
 from upturn.loop.trainers.model_card import write_card
-from upturn.loop.trainers.pool_data import with_copied_pool
+from upturn.loop.trainers.pool_data import rendered_demonstrations, with_copied_pool
 from upturn.loop.trainers.registry import (
     ALGORITHMS,
+    Algorithm,
     algorithm,
     load_full_config,
     parse_full_config,
@@ -27,6 +22,7 @@ from upturn.loop.trainers.registry import (
 )
 from upturn.loop.trainers.rft import over_seeds, rounds_of
 from upturn.loop.trainers.rl_training import practice_weights
+from upturn.loop.trainers.sft import take_training_snapshot, train_sft
 from upturn.loop.trainers.train_command import check, student, teach
 from upturn.loop.trainers.training_plan import Plan, in_epochs, rows_plan
 from upturn.loop.trainers.world_model import observed, own_rows

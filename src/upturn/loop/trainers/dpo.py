@@ -9,11 +9,10 @@ from upturn.loop.evaluation import ExamResult
 from upturn.loop.progress import told
 from upturn.loop.rollouts import Trainee
 from upturn.loop.run import Context
-from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import keep_version, training_folder
-from upturn.loop.trainers.cycle_training import rendered, with_rows
 from upturn.loop.trainers.distributed_training import jointly
-from upturn.loop.trainers.pool_data import left_out_words, needed_pool, practised_selection
+from upturn.loop.trainers.pool_data import left_out_words, needed_pool, practised_selection, rendered, with_rows
+from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.training_plan import Held, Plan, Walk, rows_plan
 from upturn.pool import correction_pairs, deployment_pairs, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, PreferenceSource, Trajectory, pair_problem, record

@@ -10,8 +10,8 @@ from upturn.errors import TrainingError
 from upturn.loop.evaluation import ExamResult
 from upturn.loop.rollouts import SecondAttempts
 from upturn.loop.run import Context
-from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import Course, Practising, practice_of, practice_weights, practised
 from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
 from upturn.models import ConversationRenderer, Renderer

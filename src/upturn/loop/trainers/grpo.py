@@ -1,15 +1,65 @@
 """Practice with group-relative policy optimisation."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from upturn.config import Config
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import ExamResult
-from upturn.loop.run import Context
-from upturn.loop.trainers.algorithm import Algorithm
-from upturn.loop.trainers.cycle_training import grpo_course, train_grpo
-from upturn.loop.trainers.rl_training import practice_weights
+from upturn.loop.run import Context, continuations
+from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.registry import Algorithm
+from upturn.loop.trainers.rl_training import Course, Practising, Reward, practice_of, practice_weights, practised
 from upturn.loop.trainers.training_plan import Plan, held_by, practice_plan
 from upturn.records import AgentVersion
+from upturn.training import TrainingOutcome
 from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.runs import RunOptions
+
+
+def train_grpo(
+    context: Context, parent: AgentVersion, weights: Mapping[str, float], name: str, *, reward: Reward | None = None
+) -> AgentVersion:
+    """The parent after practice in the environment; ``weights`` says how much each family is practised.
+
+    ``reward``: what an attempt earns; None = the configured rubric's score. Returns the parent itself where nothing
+    was kept.
+    """
+    from upturn.training.algorithms.grpo import run_grpo
+
+    settings = context.config.section(GrpoSettings)
+
+    def learn(own: Practising) -> TrainingOutcome:
+        return jointly(
+            context.world,
+            own.trainee,
+            run_grpo,
+            own.collect,
+            settings,
+            RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
+            refill=None if settings.dynamic_sampling is None else own.refill,
+        )
+
+    course = grpo_course(context, settings, weights, name, reward=reward)
+    return practised(context, parent, name, course=course, learn=learn)
+
+
+def grpo_course(
+    context: Context,
+    settings: GrpoSettings,
+    weights: Mapping[str, float],
+    name: str,
+    *,
+    reward: Reward | None = None,
+) -> Course:
+    """How ``[grpo]`` practises; see ``train_grpo``."""
+    practice = replace(
+        practice_of(context, name, settings.group_size, reward=reward),
+        continuations=continuations(settings.advantage),
+        gamma=settings.advantage.gamma,
+    )
+    title = "Practice with group-relative policy optimisation"
+    return Course(title, settings, weights, practice, settings.staleness, context.config.curriculum)
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:

@@ -11,11 +11,11 @@ from upturn.loop.evaluation import ExamResult
 from upturn.loop.rollouts import Trainee
 from upturn.loop.run import Context, continuations
 from upturn.loop.trainers import dpo, kto
-from upturn.loop.trainers.algorithm import Algorithm
-from upturn.loop.trainers.cycle_training import rendered_demonstrations, take_training_snapshot
 from upturn.loop.trainers.distributed_training import jointly
-from upturn.loop.trainers.pool_data import needed_pool
+from upturn.loop.trainers.pool_data import needed_pool, rendered_demonstrations
+from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import Course, Practising, practice_of, practice_weights, practised
+from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.loop.trainers.training_plan import Plan, Walk, held_by, practice_plan, rows_plan
 from upturn.pool import find_snapshot, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, RatedTrajectory, Snapshot

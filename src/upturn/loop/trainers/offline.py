@@ -8,11 +8,10 @@ from upturn.loop.evaluation import ExamResult, watcher
 from upturn.loop.progress import told
 from upturn.loop.rollouts import Trainee, scored
 from upturn.loop.run import Context
-from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import keep_version, training_folder
-from upturn.loop.trainers.cycle_training import with_rows
 from upturn.loop.trainers.distributed_training import jointly
-from upturn.loop.trainers.pool_data import needed_pool
+from upturn.loop.trainers.pool_data import needed_pool, with_rows
+from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import practice_of
 from upturn.loop.trainers.training_plan import Held, Plan, Walk, rows_plan
 from upturn.models import Renderer

@@ -6,7 +6,7 @@ from dataclasses import replace
 from upturn.config import Config
 from upturn.loop.evaluation import ExamResult
 from upturn.loop.run import CONTINUATIONS, Context
-from upturn.loop.trainers.algorithm import Algorithm
+from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import Course, learning, practice_of, practice_weights, practised
 from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
 from upturn.records import AgentVersion

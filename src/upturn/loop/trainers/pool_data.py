@@ -1,15 +1,21 @@
 """Where lessons that learn from what is there already find it: the pool that is configured."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
+from upturn.agents import has_tokens_of, rendered_rows
+from upturn.agents.context import Prompts
 from upturn.config import Config
-from upturn.errors import ConfigError
+from upturn.errors import ConfigError, RecordError, TrainingError
+from upturn.loop.rollouts import Trainee
 from upturn.loop.run import Context
-from upturn.pool import IMPORTED, Pool, Selection
+from upturn.models import Renderer
+from upturn.pool import IMPORTED, Pool, Selection, experiences_in
+from upturn.records import Snapshot, Trajectory
 
 _CURE = (
     "Set pool.path to the database of an earlier run, such as runs/<id>/pool.db, or to one that `upturn ingest` "
@@ -80,3 +86,60 @@ def with_copied_pool(config: Config, folder: Path, *, is_read: bool) -> Config:
     ):
         source.backup(target)
     return replace(config, pool=replace(config.pool, path=str(copy)))
+
+
+def demonstrations_in(context: Context, snapshot: Snapshot) -> list[Trajectory]:
+    """The snapshot's trajectories by task and agent version, so that all runs of one seed learn in one order.
+
+    Trajectory ids hold the run's id, and with it the time of its start.
+    """
+    found = [each.trajectory for each in experiences_in(context.pool, snapshot.id, tenant=context.tenant)]
+    return sorted(found, key=lambda each: (each.task_id, each.agent_version, each.id))
+
+
+class Rendered(NamedTuple):
+    """Stored attempts in the tokens of one agent."""
+
+    attempts: tuple[Trajectory, ...]
+    """With something to learn."""
+    unwritable: int
+    """How many have nothing."""
+
+
+def rendered(attempts: Iterable[Trajectory], trainee: Trainee) -> Rendered:
+    """The attempts with token rows of the trainee's renderer, see ``with_rows``."""
+    found = [with_rows(each, trainee.renderer, trainee.prompts) for each in attempts]
+    written = tuple(each for each in found if any(row.spans for row in each.rows))
+    return Rendered(written, len(found) - len(written))
+
+
+def rendered_demonstrations(context: Context, snapshot: Snapshot, trainee: Trainee) -> tuple[Trajectory, ...]:
+    """``demonstrations_in`` in the trainee's tokens; notes how many it cannot write.
+
+    Raises TrainingError where it can write none.
+    """
+    found = rendered(demonstrations_in(context, snapshot), trainee)
+    if not found.attempts:
+        raise TrainingError(
+            f"{trainee.version.agent!r} can write the first action of none of the {found.unwritable} verified "
+            "successes that it should learn from; take a pool with attempts in its environment, or an agent with "
+            "another renderer"
+        )
+    if found.unwritable:
+        context.progress.note(f"left out of the successes: {found.unwritable} that the agent cannot write")
+    return found.attempts
+
+
+def with_rows(trajectory: Trajectory, renderer: Renderer, prompts: Prompts | None = None) -> Trajectory:
+    """The trajectory with token rows: its own if they are tokens of this renderer, else rendered from its actions.
+
+    What a model with another tokenizer sampled counts as rendered then: its log-probs are of other tokens. Without
+    rows where the renderer cannot write an action, or none could be read: there is nothing to learn from it.
+    """
+    if trajectory.rows and has_tokens_of(trajectory, renderer):
+        return trajectory
+    try:
+        rows = rendered_rows(trajectory, renderer, prompts)
+    except RecordError:  # one foreign name must not end the training on all others
+        rows = ()
+    return replace(trajectory, rows=rows, origin="rendered", temperature=None, model_version="")

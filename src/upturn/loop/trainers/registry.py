@@ -1,15 +1,47 @@
-"""The algorithms that ``upturn train`` knows, one line each, and the configuration with their sections."""
+"""What an algorithm tells ``upturn train``, those that it knows, one line each, and their sections."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from upturn.config import Config, Raw, Settings, load_config, parse_config
 from upturn.errors import ConfigError, UnknownNameError, described
 
 if TYPE_CHECKING:
-    from upturn.loop.trainers.algorithm import Algorithm
+    from upturn.loop.evaluation import ExamResult
+    from upturn.loop.run import Context
+    from upturn.loop.trainers.candidate import Learned
+    from upturn.loop.trainers.training_plan import Plan
+    from upturn.records import AgentVersion
+
+Use = Literal["pool", "rollouts", "rewards", "curriculum"]
+"""What an algorithm learns from. ``pool``: trajectories that a pool holds before training; ``rollouts``: fresh
+ones, by ``[rollouts]``; ``rewards``: the configured rewards, penalties included; ``curriculum``: tasks chosen by
+``[curriculum]``. What it does not use is refused where it is configured."""
+
+
+def _accept(_: object) -> None:
+    """Nothing to check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A way of learning. The name of its command, and with underscores of its section, stands in the registry."""
+
+    settings: type[Settings]
+    """Its section of ``upturn.toml``; the settings check themselves."""
+    plan: "Callable[[Context, AgentVersion], Plan]"
+    """What a run would do and take; nothing is trained or kept."""
+    train: "Callable[[Context, AgentVersion, ExamResult, str], AgentVersion | Learned]"
+    """The version that it makes of another one, given how that one did on held-out tasks and the step's name. The
+    version itself where nothing was kept."""
+    uses: frozenset[Use] = frozenset()
+    check: Callable[[Config], object] = _accept
+    """Raises ConfigError for what its section and others ask for together; called before anything is opened."""
+    ready: "Callable[[Context], object]" = _accept
+    """Raises ConfigError for what the run's environment does not have; called before anything is evaluated."""
 
 
 class Registered(NamedTuple):
@@ -67,13 +99,11 @@ ALGORITHMS: Mapping[str, Registered] = {
 """By the name of the command."""
 
 
-def algorithm(name: str) -> "Algorithm":
+def algorithm(name: str) -> Algorithm:
     """The algorithm of that name, or at that import path (``module:NAME``).
 
     Raises UnknownNameError for a name that is not registered, ConfigError where nothing is at an import path.
     """
-    from upturn.loop.trainers.algorithm import Algorithm
-
     path = name if ":" in name else ALGORITHMS[name].path if name in ALGORITHMS else ""
     if not path:
         raise UnknownNameError(f"no algorithm {name!r}; known: {', '.join(ALGORITHMS)}, or module:NAME of your own")

@@ -20,9 +20,9 @@ from upturn.errors import ConfigError
 from upturn.loop.evaluation import ExamResult, examine
 from upturn.loop.rollouts import Practice
 from upturn.loop.run import Context, keep_agent_version, version_of
-from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import Learned
 from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import Course, Practising, practice_of, practised
 from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record

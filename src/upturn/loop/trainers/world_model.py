@@ -12,11 +12,10 @@ from upturn.loop.evaluation import ExamResult
 from upturn.loop.progress import told
 from upturn.loop.rollouts import Trainee
 from upturn.loop.run import Context
-from upturn.loop.trainers.algorithm import Algorithm
 from upturn.loop.trainers.candidate import Learned, keep_version, training_folder
-from upturn.loop.trainers.cycle_training import demonstrations_in, with_rows
 from upturn.loop.trainers.distributed_training import jointly
-from upturn.loop.trainers.pool_data import needed_pool
+from upturn.loop.trainers.pool_data import demonstrations_in, needed_pool, with_rows
+from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.training_plan import Plan, Walk, evaluations, held_by, rows_plan
 from upturn.models import RenderedObservations
 from upturn.pool import Selection, take_snapshot
