@@ -11,7 +11,17 @@ MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
 def decide(task: Task, chosen: str = "nano@1") -> Decision:
     choice = (Alternative(chosen, 1.0, None),)
     return Decision(
-        f"d-{task.id}", task.id, task.family, task.tenant, "thompson", "hash", choice, chosen, 1.0, "only one"
+        f"d-{task.id}",
+        task.id,
+        task.family,
+        task.tenant,
+        "thompson",
+        "hash",
+        choice,
+        "nano",
+        chosen,
+        1.0,
+        "only one",
     )
 
 

@@ -98,7 +98,7 @@ def test_a_newer_pool_says_so_to_readers_too(path: Path) -> None:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
     for read_only in (True, False):
-        with pytest.raises(StoreError, match="knows up to '0001'; use the version of Upturn that wrote it"):
+        with pytest.raises(StoreError, match="knows up to '0002'; use the version of Upturn that wrote it"):
             Pool.open(path, read_only=read_only)
 
 

@@ -19,7 +19,7 @@ def fill(pool: Pool, make_point: MakePoint, tenant: str = "default") -> None:
     tasks, trajectories, evaluations = zip(*points, strict=True)
     choice = (Alternative("nano@1", 1.0, None),)
     decision = Decision(
-        f"d{tenant}", tasks[0].id, "a", tenant, "thompson", "hash", choice, "nano@1", 1.0, "only one"
+        f"d{tenant}", tasks[0].id, "a", tenant, "thompson", "hash", choice, "nano", "nano@1", 1.0, "only one"
     )
     pool.append(PoolBatch(tasks=tasks, trajectories=trajectories, evaluations=evaluations, decisions=[decision]))
 

@@ -72,7 +72,7 @@ def test_usage_that_could_not_be_read_back_is_refused(make_point: MakePoint, usa
     [
         replace(TASK, instruction=None),  # type: ignore[arg-type]
         replace(TASK, context={"large": 10**5000}),
-        Feedback("f", "task", "t", "thumbs", None),  # type: ignore[arg-type]
+        Feedback("f", "episode", "t", "thumbs", None),  # type: ignore[arg-type]
         Evaluation("e", "t", "j", "own/1", "great", (), {}, {}, None),  # type: ignore[arg-type]
         Evaluation("e", "t", "j", "own/1", "success", (), {}, {"error": None}, None),  # type: ignore[dict-item]
         AgentVersion("a", "1", "robot"),  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_numbers_of_numpy_are_kept_as_numbers(pool: Pool, make_point: MakePoint)
 
 def test_a_number_too_large_for_its_column_is_refused_however_large() -> None:
     with pytest.raises(RecordError, match="value of 'f' must be at most 2147483647, got one of 1001 bits"):
-        row_of(Feedback("f", "task", "t", "thumbs", 2**1000))
+        row_of(Feedback("f", "episode", "t", "thumbs", 2**1000))
 
 
 def test_an_observation_that_is_no_text_is_refused(make_point: MakePoint) -> None:

@@ -39,7 +39,17 @@ def add(pool: Pool, *points: Point) -> int:
 def decision(name: str, tenant: str = "default") -> Decision:
     seen = (Alternative("nano@1", 0.75, 0.5), Alternative("rules@1", 0.25, None))
     return Decision(
-        f"decision-{name}", f"task-{name}", "mail", tenant, "thompson", "hash", seen, "nano@1", 0.75, "best so far"
+        f"decision-{name}",
+        f"task-{name}",
+        "mail",
+        tenant,
+        "thompson",
+        "hash",
+        seen,
+        "nano",
+        "nano@1",
+        0.75,
+        "best so far",
     )
 
 

@@ -16,6 +16,7 @@ from upturn.errors import RecordError
 from upturn.records import (
     RECORD_VERSION,
     Action,
+    Decision,
     Evaluation,
     Feedback,
     JsonValue,
@@ -151,6 +152,10 @@ def changed(**changes: Any) -> str:
         (changed(value="1.0"), "value: Input should be a valid number"),
         (changed(value=True), "value: Input should be a valid number"),
         (changed(metric=None), "metric: Input should be a valid string"),
+        (
+            changed(subject_kind="task"),
+            "subject_kind: Input should be 'trajectory', 'decision' or 'episode', got 'task'",
+        ),
         (changed(value=None, id=3), "id: .*; value: "),
         ('{"kind":"Feedback","version":1,"record":{}}', "id: Field required; subject_kind: Field required"),
         ('{"kind":"Task","version":1,"record":{}}', "expected a Feedback, got kind 'Task'"),
@@ -164,6 +169,13 @@ def changed(**changes: Any) -> str:
 def test_anything_else_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(RecordError, match=message):
         from_json(Feedback, text)
+
+
+def test_an_old_decision_without_agent_is_read_with_its_agent() -> None:
+    decision = Decision("d", "t", "mail", "acme", "uniform", "", (), "team@north", "team@north@2", 0.5, "drew it")
+    envelope = json.loads(to_json(decision))
+    del envelope["record"]["agent"]
+    assert from_json(Decision, json.dumps(envelope)) == decision
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])

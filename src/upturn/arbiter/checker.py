@@ -22,7 +22,7 @@ def check_routing_policy(make: Callable[[], RoutingPolicy]) -> list[str]:
     candidates = [Candidate(agent, f"{agent}@1") for agent in _AGENTS]
     problems = _check_choice(policy, task, candidates)
     for index, reward in enumerate(_REWARDS * 5):
-        decision = _decision(policy, f"check-{index}", candidates[index % 2].version)
+        decision = _decision(policy, f"check-{index}", candidates[index % 2])
         before = policy.snapshot()
         policy.learn(decision, RoutingOutcome(decision.id, reward))
         if reward is not None and policy.snapshot() == before:
@@ -62,7 +62,7 @@ def _check_numbers(probabilities: Sequence[float], count: int) -> list[str]:
     return problems
 
 
-def _decision(policy: RoutingPolicy, name: str, version: str) -> Decision:
+def _decision(policy: RoutingPolicy, name: str, chosen: Candidate) -> Decision:
     return Decision(
         id=name,
         task_id=name,
@@ -70,8 +70,9 @@ def _decision(policy: RoutingPolicy, name: str, version: str) -> Decision:
         tenant="default",
         policy=policy.name,
         policy_snapshot=policy.snapshot(),
-        alternatives=(Alternative(version, 1.0, None),),
-        chosen=version,
+        alternatives=(Alternative(chosen.version, 1.0, None),),
+        agent=chosen.agent,
+        chosen=chosen.version,
         propensity=1.0,
         reason="the contract is being checked",
     )

@@ -174,6 +174,7 @@ def _decision(policy: RoutingPolicy, recording: Recording, line: int, model: str
         policy=policy.name,
         policy_snapshot="",
         alternatives=(),
+        agent=model,
         chosen=model,
         propensity=1.0,
         reason="replayed",

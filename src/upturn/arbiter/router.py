@@ -137,6 +137,7 @@ class Router:
             policy=self.policy.name,
             policy_snapshot=self.policy.snapshot(),
             alternatives=alternatives,
+            agent=offer.agent,
             chosen=chosen,
             propensity=next(seen.probability for seen in alternatives if seen.agent_version == chosen),
             reason=reason,

@@ -9,7 +9,7 @@ recorded rates, taken as known (their sampling error is not in the test; every s
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from upturn.config import CanarySettings
 from upturn.deployment.rule import HOLD, PROMOTE, ROLLBACK, CanaryState, Counts, Reason, advance, is_unusable
 from upturn.deployment.sequential import PRIOR_WEIGHT, one_arm_log_factor, posterior_mean
 from upturn.errors import ReleaseError
-from upturn.records import CanaryVerdict, Evaluation, Release, ReleaseEvidence, ReleaseState
+from upturn.records import Arm, CanaryVerdict, Evaluation, Release, ReleaseEvidence, ReleaseState
 
 __all__ = ["Block", "Canary", "CanarySettings", "Served"]
 
@@ -27,7 +27,7 @@ _VERDICTS: dict[int, CanaryVerdict] = {HOLD: "hold", PROMOTE: "promote", ROLLBAC
 class Served(NamedTuple):
     """One task served while a canary ran."""
 
-    arm: Literal["candidate", "control"]
+    arm: Arm
     """As the arbiter's decision recorded it."""
     evaluation: Evaluation | None
     """None: not judged. An evaluation with the verdict ``missing`` counts the same."""

@@ -7,13 +7,15 @@ release and carrying out the routing are the caller's and the registry's busines
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from upturn.arbiter import AgentRegistry
 from upturn.config import CanarySettings
 from upturn.deployment.validation import Validation
 from upturn.errors import ReleaseError
-from upturn.records import AgentVersion, Release
+from upturn.records import AgentVersion, Release, ReleaseState
+
+ReleaseStatus = ReleaseState | Literal["held"]
 
 
 class Override(NamedTuple):
@@ -146,8 +148,8 @@ def resume(release: Release, override: Override) -> Release:
     return replace(_noted(release, override, "resumed"), is_held=False)
 
 
-def status_word(release: Release) -> str:
-    """``canary``, ``held``, ``watch``, ``promoted`` or ``rolled_back``."""
+def status_word(release: Release) -> ReleaseStatus:
+    """The release's state; ``held`` while an operator keeps its canary at its stage."""
     return "held" if release.is_held else release.state
 
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic_core import from_json, to_json
 
@@ -25,9 +25,11 @@ from upturn.pool.formats import LineError, text_lines
 from upturn.pool.preference import CORRECTION, THUMBS
 from upturn.pool.row import digest
 from upturn.pool.store import Pool
-from upturn.records import Feedback, fields_json
+from upturn.records import Feedback, FeedbackSubject, fields_json
 
-SUBJECTS = ("trajectory", "decision", "episode")
+KeyT = TypeVar("KeyT", bound=str)
+
+SUBJECTS: tuple[FeedbackSubject, ...] = get_args(FeedbackSubject)
 _VALUES = (THUMBS, CORRECTION, "metric")
 _KEYS = frozenset({*SUBJECTS, *_VALUES, "value", "comment", "id"})
 _LINES_PER_BATCH = 200
@@ -139,7 +141,7 @@ def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str]) -> Feedback:
     return feedback
 
 
-def _one_of(raw: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, str]:
+def _one_of(raw: Mapping[str, Any], keys: tuple[KeyT, ...]) -> tuple[KeyT, str]:
     """The one of these keys that the line has, and its text."""
     found = [key for key in keys if key in raw]
     if len(found) != 1:

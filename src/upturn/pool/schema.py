@@ -12,7 +12,7 @@ the operator (a snapshot names its tenants inside).
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0001"
+HEAD = "0002"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Subquery, case, func, select
 from upturn.pool import schema
 from upturn.pool.reader import PoolReader
 from upturn.pool.selection import EVERYTHING, Scope, Selection, chosen, in_scope
-from upturn.records import Result
+from upturn.records import EvaluationVerdict, Result
 
 LARGEST_K = 8
 """pass^k is given up to this k: estimates beyond it rest on few groups."""
@@ -182,13 +182,13 @@ def _float(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _times(points: Subquery, verdict: str) -> Any:
+def _times(points: Subquery, verdict: EvaluationVerdict) -> Any:
     """How many points have this verdict, 0 where there are no points."""
     return func.coalesce(func.sum(case((points.c.verdict == verdict, 1), else_=0)), 0)
 
 
 def _totals(points: Subquery) -> Any:
-    def turns_of(verdict: str) -> Any:
+    def turns_of(verdict: EvaluationVerdict) -> Any:
         return func.avg(case((points.c.verdict == verdict, points.c.turn_count)))
 
     return select(

@@ -2,12 +2,12 @@
 
 from upturn.records.agent import AgentKind, AgentVersion
 from upturn.records.codec import RECORD_VERSION, fields_json, from_fields, from_json, is_suspect, refusal, to_json
-from upturn.records.decision import Alternative, Decision, Feedback
+from upturn.records.decision import Alternative, Arm, Decision, Feedback, FeedbackSubject
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
 from upturn.records.preference import PreferencePair, PreferenceSource, RatedTrajectory, pair_problem, written_in
 from upturn.records.record import record
-from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, Snapshot
+from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, RunState, Snapshot
 from upturn.records.result import Result
 from upturn.records.sink import TrajectorySink
 from upturn.records.task import Split, Task
@@ -31,11 +31,13 @@ __all__ = [
     "AgentKind",
     "AgentVersion",
     "Alternative",
+    "Arm",
     "CanaryVerdict",
     "Decision",
     "Evaluation",
     "EvaluationVerdict",
     "Feedback",
+    "FeedbackSubject",
     "GateResult",
     "Group",
     "JsonValue",
@@ -50,6 +52,7 @@ __all__ = [
     "ReleaseState",
     "Result",
     "Run",
+    "RunState",
     "Snapshot",
     "Split",
     "Task",

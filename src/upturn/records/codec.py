@@ -1,19 +1,20 @@
 """Records to JSON and back, exactly.
 
 The text of a record is ``{"kind": …, "version": 1, "record": {…fields}}``. Reading validates every field, refuses
-unknown ones and other versions, and gives back an equal record. Stores that keep the kind in a column of their own
-use ``fields_json`` and ``from_fields``.
+unknown ones and other versions, and gives back an equal record. Decisions written before they named their agent get
+it when they are read. Stores that keep the kind in a column of their own use ``fields_json`` and ``from_fields``.
 """
 
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer, SchemaValidator
+from pydantic_core import CoreConfig, ErrorDetails, PydanticSerializationError, SchemaSerializer, SchemaValidator
 from pydantic_core import from_json as parse_json
 from pydantic_core import to_json as render_json
 
 from upturn.errors import RecordError
+from upturn.records.decision import Decision, add_agent
 
 RECORD_VERSION = 1
 """Raised when a record's meaning changes; readers refuse what they do not know."""
@@ -76,10 +77,13 @@ def from_fields(cls: type[RecordT], text: str | bytes) -> RecordT:
         errors = exc.errors(include_url=False)
         # A NaN fails every branch of JsonValue; the one that says so is enough.
         errors = [error for error in errors if error["type"] == "finite_number"] or errors
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in error['loc']) or 'record'}: {error['msg']}" for error in errors
-        )
-        raise RecordError(f"not a {cls.__name__}: {problems}") from exc
+        raise RecordError(f"not a {cls.__name__}: {'; '.join(map(_problem, errors))}") from exc
+
+
+def _problem(error: ErrorDetails) -> str:
+    """The field and what is wrong with it; for a closed choice with the value, as the message lists the allowed."""
+    value = f", got {error['input']!r:.100}" if error["type"] == "literal_error" else ""
+    return f"{'.'.join(str(part) for part in error['loc']) or 'record'}: {error['msg']}{value}"
 
 
 def to_json(record: object) -> str:
@@ -103,4 +107,7 @@ def from_json(cls: type[RecordT], text: str | bytes) -> RecordT:
             f"record version {envelope['version']!r} is not readable; this Upturn reads {RECORD_VERSION}; "
             "use the Upturn that wrote it"
         )
-    return from_fields(cls, render_json(envelope["record"]))
+    fields = envelope["record"]
+    if cls is Decision and isinstance(fields, dict):
+        fields = add_agent(fields)
+    return from_fields(cls, render_json(fields))

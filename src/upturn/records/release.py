@@ -6,6 +6,7 @@ from upturn.records.record import record
 
 CanaryVerdict = Literal["promote", "hold", "rollback"]
 ReleaseState = Literal["canary", "promoted", "rolled_back", "watch"]
+RunState = Literal["running", "done"]
 
 
 @record
@@ -77,4 +78,4 @@ class Run:
     seed: int
     version: str
     """Of Upturn."""
-    state: Literal["running", "done"] = "running"
+    state: RunState = "running"

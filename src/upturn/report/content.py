@@ -6,10 +6,14 @@ None or empty, and its part of the page is left out; nothing is filled in.
 
 from typing import Literal
 
-from upturn.records import GateResult, Release, Result, record
+from upturn.records import EvaluationVerdict, GateResult, Outcome, Release, Result, record
 
 Sampling = Literal["sampled", "greedy"]
 """``sampled``: at the temperature the agent serves with."""
+
+RoutingEventKind = Literal["start", "promote", "hold", "rollback", "other"]
+ChangeKind = Literal["reward", "cost", "effort"]
+LineageKind = Literal["snapshot", "run", "version", "release"]
 
 
 @record
@@ -141,7 +145,7 @@ class RoutingEvent:
 
     task: int
     label: str
-    kind: Literal["start", "promote", "hold", "rollback", "other"] = "other"
+    kind: RoutingEventKind = "other"
 
 
 @record
@@ -172,7 +176,7 @@ class Change:
     """A quantity before and after."""
 
     name: str
-    kind: Literal["reward", "cost", "effort"]
+    kind: ChangeKind
     before: Estimate | None
     """None = missing, which is not zero."""
     after: Estimate | None
@@ -210,8 +214,8 @@ class Transcript:
     stage: str
     agent_version: str
     turns: tuple[TranscriptTurn, ...]
-    outcome: str
-    verdict: str
+    outcome: Outcome
+    verdict: EvaluationVerdict
     gates: tuple[GateResult, ...] = ()
     changes: tuple[StateChange, ...] | None = None
     """What the attempt did to the world; None = not recorded, empty = it changed nothing."""
@@ -234,8 +238,7 @@ class TaskStory:
 class LineageStep:
     """One link of the chain from evidence to release."""
 
-    kind: str
-    """``snapshot``, ``run``, ``version``, ``release``"""
+    kind: LineageKind
     id: str
     details: tuple[str, ...] = ()
 

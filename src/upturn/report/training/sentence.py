@@ -1,6 +1,6 @@
 """What the page about a training run says in words; no more than its figures say."""
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 from upturn.report.number import duration, number
 from upturn.report.sentence import NO_CHANGE
@@ -10,8 +10,11 @@ from upturn.training.runs import CurvePoint, seconds_of
 UNITS = {"iteration": "iterations", "optimiser step": "optimiser steps", "round": "rounds"}
 
 
-def status(report: TrainingReport) -> tuple[str, str]:
-    """The run's state in a word or two, and its kind: ``good``, ``bad`` or empty."""
+Tone = Literal["good", "bad", ""]
+
+
+def status(report: TrainingReport) -> tuple[str, Tone]:
+    """The run's state in a word or two, and whether that is good or bad news; empty = neither."""
     if report.outcome is None:
         return "not finished", ""
     match report.outcome.stopped:
