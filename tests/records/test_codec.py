@@ -102,7 +102,7 @@ def test_floats_keep_every_bit(value: float) -> None:
     assert math.copysign(1, back.value) == math.copysign(1, value)
 
 
-def test_true_stays_true_and_one_stays_one() -> None:
+def test_true_and_one_keep_their_types() -> None:
     task = Task("t", "do", "mail", "office", context={"flag": True, "count": 1, "share": 1.0, "none": None})
     context = from_json(Task, to_json(task)).context
     assert [type(value) for value in context.values()] == [bool, int, float, NoneType]
@@ -166,7 +166,7 @@ def changed(**changes: Any) -> str:
         ("{", "not JSON"),
     ],
 )
-def test_anything_else_is_refused_with_the_reason(text: str, message: str) -> None:
+def test_invalid_text_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(RecordError, match=message):
         from_json(Feedback, text)
 
@@ -223,12 +223,12 @@ def test_names_that_are_not_unicode_are_refused_when_written() -> None:
         (Turn(Observation("hi"), "send", None, reward="1"), "reward"),  # type: ignore[arg-type]
     ],
 )
-def test_what_could_not_be_read_back_is_refused_when_written(record: object, message: str) -> None:
+def test_unreadable_values_are_refused_when_written(record: object, message: str) -> None:
     with pytest.raises(RecordError, match=f"cannot be written as JSON: .*{message}"):
         fields_json(record)
 
 
-def test_the_words_nan_and_infinity_in_text_are_fine() -> None:
+def test_text_containing_nan_and_infinity_round_trips() -> None:
     observation = Observation("NaN, Infinity and -Infinity")
     assert from_json(Observation, to_json(observation)) == observation
 

@@ -32,7 +32,7 @@ from upturn.records import (
     fields_json,
     from_fields,
     is_suspect,
-    refusal,
+    serialization_problem,
 )
 
 RecordT = TypeVar("RecordT")
@@ -64,7 +64,7 @@ def _dump(record: Any, part: object, shape: Any, *, exclude: Any = None) -> str:
         text = _serializer(shape).to_json(part, exclude=exclude, warnings="error").decode()
     except PydanticSerializationError as exc:
         raise RecordError(
-            f"{type(record).__name__} {record.id!r} cannot be written as JSON: {refusal(exc)}"
+            f"{type(record).__name__} {record.id!r} cannot be written as JSON: {serialization_problem(exc)}"
         ) from exc
     if is_suspect(text):
         fields_json(record)  # raises where something is wrong
