@@ -1,4 +1,4 @@
-"""Beta beliefs and exact probabilities of being the best."""
+"""Beta posteriors and exact probabilities of being the best."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Recorded outcomes read from CSV files of all kinds."""
+"""Recorded outcomes read from CSV files."""
 
 import csv
 from pathlib import Path

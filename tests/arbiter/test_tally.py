@@ -1,4 +1,4 @@
-"""Counting, forgetting, borrowing and keeping of outcomes."""
+"""Counting, discounting, borrowing and restoring of outcomes."""
 
 import pytest
 from hypothesis import given, settings

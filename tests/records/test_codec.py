@@ -1,4 +1,4 @@
-"""Every record goes to JSON and back exactly; anything else is refused with the reason."""
+"""Every record round-trips through JSON; invalid text is refused with the reason."""
 
 import json
 import math
