@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from upturn.config import CanarySettings
 from upturn.deployment.canary import Block, Canary, Served
-from upturn.deployment.rule import CanarySettings
 from upturn.errors import ReleaseError
 from upturn.records import Evaluation, Release, from_json, to_json
 

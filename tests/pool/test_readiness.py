@@ -61,8 +61,8 @@ def test_one_private_point_stops_training_unless_privacy_is_not_checked(pool: Po
     pool.append(PoolBatch(tasks=[named], trajectories=[trajectory], evaluations=[evaluation]))
     found = survey(pool, tenant="default")
     assert found.private == 1
-    assert [check.name for check in judge(found, SMALL).checks if not check.holds] == ["private_points"]
-    assert judge(found, replace(SMALL, privacy=False)).is_ready
+    assert [check.name for check in check(found, SMALL).checks if not check.holds] == ["private_points"]
+    assert check(found, replace(SMALL, privacy=False)).is_ready
 
 
 def test_other_tenants_and_selections_are_not_counted(pool: Pool, make_point: MakePoint) -> None:

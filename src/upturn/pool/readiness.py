@@ -115,7 +115,11 @@ def check(survey: Survey, thresholds: ReadinessConfig) -> Readiness:
             f"see `upturn pool validate`; the gate failed most often is {worst!r}",
         ),
         ReadinessCheck(
-            "families", survey.families, ">=", thresholds.categories, "add tasks of other families, or lower the bar"
+            "families",
+            survey.families,
+            ">=",
+            thresholds.categories,
+            "add tasks of other families, or lower the bar",
         ),
     )
     return Readiness(survey, (*checks, *_private_check(survey, thresholds)))
