@@ -8,7 +8,7 @@ Order of checks for each block, first match wins:
 1. shown worse, or shown less safe → ``rollback``
 2. unusable block (nothing evaluated, too much missing, traffic not split as configured) → ``hold``; the
    ``patience_blocks``-th in a row → ``rollback``
-3. shown better, enough candidate tasks, effect and safety as asked → ``promote``
+3. shown better, enough candidate tasks, effect and safety as required → ``promote``
 4. ``max_candidate_tasks`` reached without a verdict → ``rollback``
 5. otherwise ``hold``; a stage below the last comparison stage with enough tasks moves up
 
@@ -18,7 +18,7 @@ of looks.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -142,16 +142,8 @@ def advance(state: CanaryState, block: Counts, settings: CanarySettings) -> Step
     verdict, reason = _verdict(updated, block, settings)
     enough = updated.totals.candidate_tasks - updated.stage_start.candidate_tasks >= settings.min_candidate_tasks
     rises = (verdict == HOLD) & (reason == Reason.OPEN) & (updated.stage < settings.last_comparison) & enough
-    moved = CanaryState(
-        totals=updated.totals,
-        stage=updated.stage + rises,
-        stage_start=updated.totals.where(rises, updated.stage_start),
-        log_e_better=updated.log_e_better,
-        log_e_worse=updated.log_e_worse,
-        log_e_unsafe=updated.log_e_unsafe,
-        log_e_mismatch=updated.log_e_mismatch,
-        unusable=updated.unusable,
-    )
+    stage_start = updated.totals.where(rises, updated.stage_start)
+    moved = replace(updated, stage=updated.stage + rises, stage_start=stage_start)
     return Step(moved, verdict, np.where(rises, int(Reason.ADVANCED), reason))
 
 
@@ -184,10 +176,9 @@ def _with_evidence(state: CanaryState, block: Counts, settings: CanarySettings) 
         - mismatch_log_e(before.candidate_tasks, before.control_tasks, share)
     )
     unusable = is_unusable(block, log_e_mismatch, settings)
-    return CanaryState(
+    return replace(
+        state,
         totals=totals,
-        stage=state.stage,
-        stage_start=state.stage_start,
         log_e_better=state.log_e_better + np.where(rates[0] > rates[1], quality, 0.0),
         log_e_worse=state.log_e_worse + np.where(rates[0] < rates[1], quality, 0.0),
         log_e_unsafe=state.log_e_unsafe + np.where(harms[0] > harms[1], harm, 0.0),

@@ -6,7 +6,7 @@ Order of checks; the first group with a finding gives the verdict:
 2. harm → ``fail``: a family shown worse (Holm over families), the pooled difference over the families in which the
    incumbent succeeds at ``strong_rate`` or more with its lower limit under −``forgetting_margin``, or safety costs
    shown higher or with their upper limit over ``safety_margin``
-3. no improvement shown, or less than the effect asked for → ``hold``; otherwise ``pass``
+3. no improvement shown, or less than the required effect → ``hold``; otherwise ``pass``
 
 A missing evaluation counts as a failure in every rate, and is reported; a gain that exists only because the
 incumbent's missing evaluations count as failures is no gain. Not here: decisions on live traffic (``canary``).

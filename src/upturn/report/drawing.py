@@ -1,7 +1,8 @@
 """The drawings: from figures to a matplotlib figure. Call them within ``canvas.style()``."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from upturn.report import canvas
@@ -47,7 +48,8 @@ def levels(stages: Sequence[Measurement]) -> "Figure":
 
 def families(stages: Sequence[Measurement]) -> "Figure":
     """Success by family: a row a family, a mark and a whisker a stage, grouped by level."""
-    order = _family_order(stages)
+    levels_by_name = {item.name: item.level or 0 for stage in stages for item in stage.families}
+    order = dict(sorted(levels_by_name.items(), key=lambda item: item[1]))
     figure = canvas.new_figure(_WIDTH, 1.1 + 0.46 * len(order))
     axes = figure.subplots()
     for row, name in enumerate(order):
@@ -75,7 +77,7 @@ def families(stages: Sequence[Measurement]) -> "Figure":
     axes.set_ylim(len(order) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     canvas.percent_axis(axes, "x")
-    _level_lines(axes, stages, order)
+    _level_lines(axes, order)
     _stage_key(axes, stages, has_markers=True)
     return figure
 
@@ -256,16 +258,10 @@ def _ends(estimates: Sequence[tuple[int, Estimate]]) -> str:
     return first if len(estimates) == 1 else f"{first} → {last}"
 
 
-def _family_order(stages: Sequence[Measurement]) -> list[str]:
-    levels_by_name = {item.name: item.level or 0 for stage in stages for item in stage.families}
-    return sorted(levels_by_name, key=lambda name: levels_by_name[name])
-
-
-def _level_lines(axes: "Axes", stages: Sequence[Measurement], order: Sequence[str]) -> None:
-    levels_by_name = {item.name: item.level for stage in stages for item in stage.families}
-    for row in range(1, len(order)):
-        is_new = levels_by_name[order[row]] != levels_by_name[order[row - 1]]
-        axes.axhline(row - 0.5, color="#aab6c2" if is_new else canvas.GRID, linewidth=1.0)
+def _level_lines(axes: "Axes", levels_by_name: Mapping[str, int]) -> None:
+    """Lines between the families' rows, darker between two levels."""
+    for row, (level, following) in enumerate(pairwise(levels_by_name.values()), start=1):
+        axes.axhline(row - 0.5, color="#aab6c2" if level != following else canvas.GRID, linewidth=1.0)
 
 
 def _moving_mean(values: Sequence[float], window: int) -> list[float]:

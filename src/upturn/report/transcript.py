@@ -1,7 +1,7 @@
 """Transcripts of recorded trajectories: turns with their observations, and changes of the environment's state."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from upturn.records import Evaluation, JsonValue, Trajectory
 from upturn.report.content import StateChange, Transcript, TranscriptTurn
@@ -54,6 +54,8 @@ def state_changes(
 
 
 def _differences(path: str, before: object, after: object) -> Iterator[StateChange]:
+    if isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        before, after = dict(enumerate(before)), dict(enumerate(after))
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in [*before, *(key for key in after if key not in before)]:
             inner = f"{path}.{key}" if path else str(key)
@@ -63,27 +65,8 @@ def _differences(path: str, before: object, after: object) -> Iterator[StateChan
                 yield StateChange(path=inner, before=None, after=_text(after[key]))
             else:
                 yield from _differences(inner, before[key], after[key])
-    elif _is_list(before) and _is_list(after):
-        yield from _list_differences(path, before, after)
     elif type(before) is not type(after) or before != after:
         yield StateChange(path=path, before=_text(before), after=_text(after))
-
-
-def _list_differences(path: str, before: object, after: object) -> Iterator[StateChange]:
-    assert isinstance(before, Sequence)
-    assert isinstance(after, Sequence)
-    for index in range(max(len(before), len(after))):
-        inner = f"{path}.{index}"
-        if index >= len(after):
-            yield StateChange(path=inner, before=_text(before[index]), after=None)
-        elif index >= len(before):
-            yield StateChange(path=inner, before=None, after=_text(after[index]))
-        else:
-            yield from _differences(inner, before[index], after[index])
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _text(value: object) -> str:

@@ -242,7 +242,7 @@ _NOT_DRAWN = frozenset(
     {
         "score_low",  # the whiskers of the score
         "score_high",
-        "score_tasks",  # said in words
+        "score_tasks",  # in the sentences
         "optimiser_steps",
         "epoch",
         "trajectories",
