@@ -58,6 +58,7 @@ def make_decision() -> MakeDecision:
                 Alternative(version, share, 0.5 if share else None, "" if share else "load cap reached")
                 for version, share in shares.items()
             ),
+            agent=chosen.partition("@")[0],
             chosen=chosen,
             propensity=shares[chosen],
             reason="because",

@@ -112,7 +112,7 @@ def test_decisions_of_an_episode_count_as_one_draw(make_decision: MakeDecision) 
     assert (whole.decisions, parts.decisions) == (1200, 400)
 
 
-def test_targets_that_are_no_distribution_are_refused(make_decision: MakeDecision) -> None:
+def test_targets_that_are_not_a_distribution_are_refused(make_decision: MakeDecision) -> None:
     outcomes = logged(make_decision, 0.5, 200, 800)
     for target in ({"a@1": 0.5}, {"a@1": 1.5, "b@1": -0.5}):
         with pytest.raises(ValueError, match="sum to 1"):

@@ -77,13 +77,13 @@ def test_thompson_mixes_probability_of_being_best_with_the_floor(make_task: Make
     assert policy.probabilities(make_task(), AB) == pytest.approx([0.95 * 2 / 3 + 0.025, 0.95 / 3 + 0.025])
 
 
-def test_the_floor_is_what_a_hopeless_candidate_keeps(make_task: MakeTask) -> None:
+def test_a_hopeless_candidate_keeps_the_floor_probability(make_task: MakeTask) -> None:
     record = [("a@1", 1.0), ("b@1", 0.0)] * 500
     policy = DiscountedThompson(floor=0.05, tally=learned(Tally(discount=1), record))
     assert policy.probabilities(make_task(), AB) == pytest.approx([0.975, 0.025], abs=1e-12)
 
 
-def test_families_are_learned_apart(make_task: MakeTask) -> None:
+def test_each_family_is_learned_separately(make_task: MakeTask) -> None:
     tally = learned(Tally(borrow=0), [("a@1", 1.0), ("b@1", 0.0)] * 20, family="mail")
     policy = DiscountedThompson(tally=learned(tally, [("a@1", 0.0), ("b@1", 1.0)] * 20, family="sheet"))
     assert policy.probabilities(make_task(family="mail"), AB)[0] > 0.9
@@ -99,7 +99,7 @@ def test_floors_outside_of_their_range_are_refused(floor: float) -> None:
         RuleBasedRouting({}, "a", floor=floor)
 
 
-def test_rules_fall_back_to_the_default_and_then_to_anyone(make_task: MakeTask) -> None:
+def test_rules_fall_back_to_the_default_and_then_to_any_agent(make_task: MakeTask) -> None:
     policy = RuleBasedRouting({"mail": "a", "sheet": "z"}, "b", floor=0.03)
     assert policy.probabilities(make_task(family="mail"), ABC) == pytest.approx([0.98, 0.01, 0.01])
     assert policy.probabilities(make_task(family="sheet"), ABC) == pytest.approx([0.01, 0.98, 0.01])

@@ -1,4 +1,4 @@
-"""Beta beliefs and exact probabilities of being the best."""
+"""Beta posteriors and exact probabilities of being the best."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_moments_are_those_of_the_beta_distribution() -> None:
     assert Posterior(1, 1).interval(0.5) == pytest.approx((0.25, 0.75))
 
 
-def test_hand_worked_probabilities() -> None:
+def test_probabilities_match_hand_computed_values() -> None:
     # Beta(2, 1) has pdf 2x against the uniform's cdf x: ∫ 2x·x dx = 2/3.
     assert probability_best(((2.0, 1.0), (1.0, 1.0))) == pytest.approx((2 / 3, 1 / 3), abs=1e-9)
     # ∫ 3x²·x·x dx = 3/5 against two uniforms; the rest is shared.
@@ -77,5 +77,5 @@ def test_probabilities_sum_to_one_and_follow_the_arms(arms: list[Shape]) -> None
     assert probability_best(tuple(arms[::-1])) == pytest.approx(found[::-1], abs=1e-12)
 
 
-def test_an_arm_that_lies_below_another_altogether_gets_nothing() -> None:
+def test_an_arm_wholly_below_another_gets_probability_zero() -> None:
     assert probability_best(((900.0, 100.0), (100.0, 900.0))) == (1.0, 0.0)

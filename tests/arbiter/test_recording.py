@@ -1,4 +1,4 @@
-"""Recorded outcomes read from CSV files of all kinds."""
+"""Recorded outcomes read from CSV files."""
 
 import csv
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_reads_the_hand_written_file() -> None:
     assert found.ignored_columns == ("prompt", "small/model_response")
 
 
-def test_bad_lines_are_set_aside_with_line_and_reason() -> None:
+def test_bad_lines_are_skipped_with_line_and_reason() -> None:
     found = read_recording(FILES / "replay_damaged.csv")
     assert found.bad_lines == (
         BadLine(3, "no outcome for 'small/model'"),
@@ -63,11 +63,11 @@ def test_encodings_separators_and_line_ends(tmp_path: Path, encoding: str, separ
     assert found.rewards.tolist() == [[1, 0], [0.5, 1]]
 
 
-def test_bytes_that_are_no_text_do_not_stop_the_reading(tmp_path: Path) -> None:
+def test_invalid_bytes_do_not_stop_reading(tmp_path: Path) -> None:
     assert read(tmp_path, b"prompt,a\ncaf\xe9,1\nx\x00y,0\n").rewards.tolist() == [[1], [0]]
 
 
-def test_very_long_cells_are_read_and_the_limit_is_put_back(tmp_path: Path) -> None:
+def test_very_long_cells_are_read_and_the_limit_is_restored(tmp_path: Path) -> None:
     before = csv.field_size_limit()
     found = read(tmp_path, f"prompt,a,a_response\nx,1,{'y' * 300_000}\n")
     assert found.rewards.tolist() == [[1]]
@@ -123,7 +123,7 @@ def test_an_unclosed_quote_is_a_bad_line(tmp_path: Path) -> None:
         ("prompt,a\nx\ny,1,2\n", "no column"),
     ],
 )
-def test_files_that_cannot_be_used_say_why(tmp_path: Path, text: str, problem: str) -> None:
+def test_unusable_files_are_refused_with_the_reason(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(IngestError, match=problem):
         read(tmp_path, text)
 
@@ -135,11 +135,11 @@ def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
         read_recording(tmp_path)
 
 
-def test_duplicate_columns_that_nobody_uses_are_no_problem(tmp_path: Path) -> None:
+def test_duplicate_unused_columns_are_accepted(tmp_path: Path) -> None:
     assert read(tmp_path, "prompt,note,note,a\nx,hello,there,1\n").models == ("a",)
 
 
-def test_costs_too_large_to_be_added_up_are_set_aside(tmp_path: Path) -> None:
+def test_lines_with_costs_too_large_to_sum_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "costs.csv"
     path.write_text("p,a,a_cost\nx,1,1e308\ny,0,1e308\nz,1,1e99\n")
     found = read_recording(path)

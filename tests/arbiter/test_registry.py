@@ -69,7 +69,7 @@ def test_a_candidate_is_excluded_with_its_incumbent(
     assert reasons["bound@2"] == "its incumbent may not serve: may not serve tenant 'default'"
 
 
-def test_a_release_goes_its_way(registry: AgentRegistry, make_version: MakeVersion) -> None:
+def test_a_release_goes_from_canary_to_promotion(registry: AgentRegistry, make_version: MakeVersion) -> None:
     registry.start_canary("r1", make_version("nano", "2"), 0.1)
     registry.set_weight("nano", 0.5)
     assert registry.served("nano").weight == 0.5
@@ -84,7 +84,7 @@ def test_a_release_goes_its_way(registry: AgentRegistry, make_version: MakeVersi
     assert list(registry.agents()) == ["bound"]
 
 
-def test_steps_that_make_no_sense_are_refused(registry: AgentRegistry, make_version: MakeVersion) -> None:
+def test_invalid_registry_changes_are_refused(registry: AgentRegistry, make_version: MakeVersion) -> None:
     with pytest.raises(ReleaseError, match="already served"):
         registry.add(make_version("nano", "2"))
     with pytest.raises(ReleaseError, match="no version under canary"):

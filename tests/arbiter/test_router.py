@@ -208,7 +208,9 @@ def decided(router: Router, tasks: Sequence[Task], version: str) -> Decision:
     return next(decision for decision in router.decide_many(tasks) if decision.chosen == version)
 
 
-def test_reasons_say_what_decided(registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion) -> None:
+def test_reasons_name_the_deciding_figures(
+    registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion
+) -> None:
     tasks = [make_task(f"t{index}") for index in range(400)]
     router = Router(registry, DiscountedThompson(tally=experienced()), RunKey("run"))
     led = decided(router, tasks, "nano@1")
@@ -248,7 +250,7 @@ def test_an_episode_keeps_its_first_decision(registry: AgentRegistry, make_task:
         assert later.id != first.id
 
 
-def test_episodes_of_two_tenants_do_not_meet(registry: AgentRegistry, make_task: MakeTask) -> None:
+def test_episodes_of_two_tenants_are_separate(registry: AgentRegistry, make_task: MakeTask) -> None:
     router = Router(registry, Uniform(), RunKey("run"))
     router.decide(make_task("t0", tenant="acme"), episode="e")
     assert not router.decide(make_task("t1", tenant="other"), episode="e").is_sticky
@@ -288,7 +290,7 @@ class _Greedy(Uniform):
         return [1.0] + [0.0] * (len(candidates) - 1)
 
 
-def test_a_policy_that_breaks_its_contract_decides_nothing(registry: AgentRegistry, make_task: MakeTask) -> None:
+def test_a_policy_that_breaks_its_contract_is_refused(registry: AgentRegistry, make_task: MakeTask) -> None:
     with pytest.raises(RoutingError, match=r"\[1\.0, 0\.0, 0\.0\] for 3 agents"):
         Router(registry, _Greedy(), RunKey("run")).decide(make_task())
 

@@ -1,12 +1,11 @@
-"""Counting, forgetting, borrowing and keeping of outcomes."""
+"""Counting, discounting, borrowing and restoring of outcomes."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upturn.arbiter.capability import capabilities
 from upturn.arbiter.posterior import Posterior
-from upturn.arbiter.tally import Count, Tally
+from upturn.arbiter.tally import Count, Tally, capabilities
 from upturn.errors import RecordError
 
 outcome = st.tuples(
@@ -16,7 +15,7 @@ outcome = st.tuples(
 )
 
 
-def test_nothing_known_is_the_uniform_prior() -> None:
+def test_posterior_without_outcomes_is_the_uniform_prior() -> None:
     assert Tally().posterior("mail", "a@1") == Posterior(1, 1)
     assert Tally().count("mail", "a@1") == Count()
 
@@ -33,7 +32,7 @@ def test_each_outcome_decays_every_version_of_its_family_only() -> None:
     assert tally.count("mail", "b@1") == Count(0.125, 1.375, 2, 0.25, 0)
 
 
-def test_missing_outcomes_teach_nothing_and_are_counted() -> None:
+def test_missing_outcomes_are_counted_and_not_learned() -> None:
     tally = Tally(discount=0.5)
     tally.add("mail", "a@1", 1.0)
     before = tally.posterior("mail", "a@1")

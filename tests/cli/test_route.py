@@ -39,6 +39,7 @@ def decision(name: str, chosen: str, *, family: str = "mail", tenant: str = "def
             Alternative("b@1", 0.5, None),
             Alternative("c@1", 0.0, None, "may not serve tenant 'default'"),
         ),
+        agent=chosen.partition("@")[0],
         chosen=chosen,
         propensity=0.5,
         reason="uniform drew it",

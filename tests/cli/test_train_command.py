@@ -40,7 +40,7 @@ def test_one_run_gets_its_page(tmp_path: Path) -> None:
         ("grpo: iterations", 2.0),
         ("grpo: stopped", "finished"),
     ]
-    assert "Reward while practising" in (folder / "report.html").read_text()
+    assert "Reward in training rollouts" in (folder / "report.html").read_text()
 
 
 def test_a_whole_run_gets_a_page_for_each_training_run_within(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from upturn.deployment.canary import Block, Canary, CanarySettings, Served
+from upturn.config import CanarySettings
+from upturn.deployment.canary import Block, Canary, Served
 from upturn.errors import ReleaseError
 from upturn.records import Evaluation, Release, from_json, to_json
 
@@ -78,7 +79,7 @@ def test_no_data_is_hold_then_rollback_never_promote() -> None:
     assert "patience" in release.evidence[-1].reason
 
 
-def test_evidence_that_was_there_does_not_promote_on_empty_blocks() -> None:
+def test_earlier_evidence_does_not_promote_on_empty_blocks() -> None:
     """A block short of enough tasks, then silence: E stays above the bar and yet nothing is promoted."""
     few = Block(candidate_tasks=10, candidate_successes=10, control_tasks=10, control_successes=0)
     release = _play(_release(), few, few, *[NOTHING] * 5)
@@ -130,7 +131,7 @@ def test_held_release_still_rolls_back_on_harm() -> None:
 WATCHED = CanarySettings(watch_tasks=100)
 
 
-def test_watch_ends_in_the_promotion_that_stood() -> None:
+def test_watch_without_a_fall_confirms_the_promotion() -> None:
     watched = _play(_release(), GOOD, GOOD, settings=WATCHED)
     assert (watched.state, watched.stage, watched.evidence[-1].verdict) == ("watch", 1, "promote")
     after = _play(watched, *[Block(25, 24)] * 4, settings=WATCHED)

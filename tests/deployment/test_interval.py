@@ -1,4 +1,4 @@
-"""Fixed-sample intervals against worked values and independent computations."""
+"""Fixed-sample intervals against hand-computed values and independent computations."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_bootstrap_repeats_with_its_seed_and_ignores_order() -> None:
     assert limits != bootstrap_mean(values, seed=5)[1:]
 
 
-def test_bootstrap_covers_the_truth_about_as_often_as_it_says() -> None:
+def test_bootstrap_covers_the_truth_at_its_confidence() -> None:
     rng = np.random.default_rng(8)
     hits = 0
     for seed in range(400):
@@ -77,7 +77,7 @@ def test_paired_bootstrap_is_the_bootstrap_of_differences() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [[1.0]], [float("nan")]])
-def test_bootstrap_refuses_what_has_no_mean(values: list[float]) -> None:
+def test_bootstrap_refuses_values_without_a_mean(values: list[float]) -> None:
     with pytest.raises(ValueError, match="finite values"):
         bootstrap_mean(values, seed=0)
 

@@ -1,4 +1,4 @@
-"""A release's life on the real registry: grounds, operators' acts, and traffic that follows."""
+"""Releases on the real registry: validation or override, operator actions, and traffic."""
 
 import pytest
 
@@ -8,15 +8,15 @@ from upturn.deployment.canary import Block, Canary
 from upturn.deployment.release import (
     Override,
     RegistryTraffic,
+    apply_traffic,
     candidate_share,
-    direct,
     hold,
     promote,
     release_id,
+    release_status,
     resume,
     rollback,
     start,
-    status_word,
 )
 from upturn.deployment.validation import Pair, Validation, validate
 from upturn.errors import ReleaseError
@@ -48,8 +48,8 @@ class World:
 
     def follow(self, release: Release) -> tuple[str, str | None, float]:
         """Incumbent, candidate and weight in service after directing twice."""
-        direct(release, self.traffic)
-        direct(release, self.traffic)
+        apply_traffic(release, self.traffic)
+        apply_traffic(release, self.traffic)
         served = self.registry.served("clerk")
         return served.incumbent.id, served.candidate.id if served.candidate else None, served.weight
 
@@ -84,7 +84,7 @@ def test_only_another_version_of_the_same_agent_can_be_released() -> None:
         start(OLD, OLD, CanarySettings(), ANA)
 
 
-def test_ids_are_equal_exactly_for_equal_attempts() -> None:
+def test_ids_are_equal_exactly_for_equal_trajectories() -> None:
     ids = {
         release_id("a@1", "a@2"),
         release_id("a@1", "a@2", 1),
@@ -114,7 +114,7 @@ def test_traffic_returns_after_a_rollback() -> None:
     assert world.follow(release) == ("clerk@1", None, 0.0)
 
 
-def test_traffic_returns_from_a_watch() -> None:
+def test_traffic_returns_to_the_incumbent_after_a_failed_watch() -> None:
     world, settings = World(), CanarySettings(stages=(0.5, 1.0), watch_tasks=500)
     canary, release = Canary(settings), start(OLD, NEW, settings, ANA)
     world.follow(release)
@@ -132,9 +132,9 @@ def test_an_old_release_leaves_a_later_incumbent_alone() -> None:
     assert world.follow(promote(_started(), ANA)) == ("clerk@3", None, 0.0)
 
 
-def test_operators_acts_are_recorded_in_order() -> None:
+def test_operator_actions_are_recorded_in_order() -> None:
     release = promote(resume(hold(_started(), ANA), Override("bo", "looked at it")), ANA)
-    assert (release.state, status_word(release), release.is_held) == ("promoted", "promoted", False)
+    assert (release.state, release_status(release), release.is_held) == ("promoted", "promoted", False)
     assert (
         release.reason
         == "held by ana: the demo needs it; resumed by bo: looked at it; promoted by ana: the demo needs it"
@@ -143,18 +143,18 @@ def test_operators_acts_are_recorded_in_order() -> None:
 
 def test_a_held_canary_keeps_its_traffic() -> None:
     held = hold(_started(), ANA)
-    assert (held.state, status_word(held), candidate_share(held)) == ("canary", "held", 0.1)
+    assert (held.state, release_status(held), candidate_share(held)) == ("canary", "held", 0.1)
     assert World().follow(held) == ("clerk@1", "clerk@2", 0.1)
 
 
-def test_decided_releases_refuse_every_act() -> None:
+def test_decided_releases_refuse_every_action() -> None:
     for decided in (promote(_started(), ANA), rollback(_started(), ANA)):
         for act in (promote, rollback, hold, resume):
             with pytest.raises(ReleaseError):
                 act(decided, ANA)
 
 
-def test_acts_need_the_state_they_leave() -> None:
+def test_operator_actions_need_the_right_state() -> None:
     with pytest.raises(ReleaseError, match="not held"):
         resume(_started(), ANA)
     with pytest.raises(ReleaseError, match="only a running canary"):

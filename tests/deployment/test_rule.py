@@ -1,4 +1,4 @@
-"""The canary's rule on arrays: hand-worked steps, the order of checks, and settings."""
+"""The canary's rule on arrays: hand-computed steps, the order of checks, and settings."""
 
 import math
 from dataclasses import replace
@@ -59,7 +59,7 @@ def test_arms_are_mirror_images() -> None:
     assert plain.log_e_mismatch[0] == pytest.approx(mirrored.log_e_mismatch[0])
 
 
-def test_runs_side_by_side_do_not_meet() -> None:
+def test_decision_ids_of_two_runs_differ() -> None:
     rng = np.random.default_rng(0)
     wide = [
         Counts(*(rng.integers(0, 3, 4).astype(float) + (row in (0, 3)) * 3.0 for row in range(7))) for _ in range(6)
@@ -98,7 +98,7 @@ def test_stages_rise_on_tasks_without_alarm_and_keep_the_evidence() -> None:
     assert int(last.state.stage[0]) == 2, "the last comparison is left by a verdict only"
 
 
-def test_the_last_stage_is_refused() -> None:
+def test_the_rule_refuses_the_last_stage() -> None:
     state = CanaryState.start(1)
     beyond = replace(state, stage=state.stage + 1)
     with pytest.raises(ValueError, match="compares two arms"):
@@ -195,5 +195,5 @@ def test_stages_must_rise_to_all_of_the_traffic(stages: tuple[float, ...]) -> No
         CanarySettings(stages=stages)
 
 
-def test_stages_need_not_divide_anything() -> None:
+def test_stages_may_be_any_share() -> None:
     assert CanarySettings(stages=(0.07, 0.31, 1.0)).last_comparison == 1

@@ -13,35 +13,10 @@ from upturn.deployment.sequential import (
     asymptotic_half_width,
     hedged_log_capital,
     mismatch_log_e,
-    mixture_rho,
     one_arm_log_factor,
-    one_sided_normal_bound,
-    one_sided_normal_log_mixture,
     posterior_mean,
     two_arm_log_factor,
-    two_sided_normal_bound,
-    two_sided_normal_log_mixture,
 )
-
-
-def test_two_sided_normal_mixture_meets_published_constants() -> None:
-    rho = mixture_rho(100, 0.05)
-    assert rho == pytest.approx(12.60056, abs=5e-6)
-    assert two_sided_normal_log_mixture(10, 100, rho) == pytest.approx(-0.6510052, abs=5e-8)
-    assert two_sided_normal_bound(100, math.log(20), rho) == pytest.approx(30.35209, abs=5e-6)
-
-
-def test_one_sided_normal_mixture_meets_published_constants() -> None:
-    rho = mixture_rho(100, 0.10)
-    assert one_sided_normal_log_mixture(10, 100, rho) == pytest.approx(-0.06502391, abs=5e-9)
-    assert one_sided_normal_bound(100, math.log(20), rho) == pytest.approx(27.66071, abs=5e-6)
-
-
-def test_bounds_are_where_the_mixtures_cross() -> None:
-    rho = mixture_rho(50, 0.05)
-    two, one = two_sided_normal_bound(70, 2.5, rho), one_sided_normal_bound(70, 2.5, rho)
-    assert two_sided_normal_log_mixture(two, 70, rho) == pytest.approx(2.5)
-    assert one_sided_normal_log_mixture(one, 70, rho) == pytest.approx(2.5)
 
 
 def test_two_arm_e_value_with_uniform_priors_is_1_then_16_ninths() -> None:

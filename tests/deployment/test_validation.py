@@ -34,7 +34,7 @@ def test_shown_improvement_passes_with_its_figures() -> None:
         ("sheet", 40, 0.4),
     ]
     assert [level.name for level in validation.levels] == ["L1", "L2"]
-    assert "n=80" in validation.words
+    assert "n=80" in validation.summary
 
 
 def test_record_round_trips_and_repeats_with_its_seed() -> None:
@@ -49,19 +49,19 @@ def test_no_data_is_hold() -> None:
     unjudged = [Pair(str(index), "mail", 1, 1.0, None) for index in range(50)]
     validation = validate(unjudged, SETTINGS, seed=0)
     assert (validation.verdict, validation.gain, validation.missing) == ("hold", None, 50)
-    assert "no data" in validation.words
+    assert "no data" in validation.summary
 
 
-def test_few_tasks_are_hold_however_good() -> None:
+def test_few_tasks_are_hold_at_any_gain() -> None:
     validation = validate(_family("mail", 12, 0, 12), SETTINGS, seed=0)
     assert (validation.verdict, validation.gain) == ("hold", 1.0)
-    assert "12 tasks are fewer than the 30" in validation.words
+    assert "12 tasks are fewer than the 30" in validation.summary
 
 
 def test_no_significant_change_is_hold_and_says_so() -> None:
     validation = validate(_family("mail", 60, 30, 31), SETTINGS, seed=0)
     assert validation.verdict == "hold"
-    assert "no significant improvement" in validation.words
+    assert "no significant improvement" in validation.summary
 
 
 def test_minimum_effect_is_asked_of_the_lower_limit() -> None:
@@ -91,10 +91,10 @@ def test_too_many_missing_evaluations_are_hold() -> None:
     ]
     validation = validate(pairs, SETTINGS, seed=0)
     assert validation.verdict == "hold"
-    assert "missing for 20 of 100" in validation.words
+    assert "missing for 20 of 100" in validation.summary
 
 
-def test_a_gain_from_the_incumbents_missing_evaluations_is_none() -> None:
+def test_a_gain_from_the_incumbents_missing_evaluations_does_not_count() -> None:
     """Nine gains of 100, all of them where the incumbent was never judged."""
     pairs = [
         pair._replace(incumbent=None, candidate=1.0) if index >= 91 else pair
@@ -104,7 +104,7 @@ def test_a_gain_from_the_incumbents_missing_evaluations_is_none() -> None:
     assert validation.low is not None
     assert validation.low > 0
     assert validation.verdict == "hold"
-    assert "rests on missing evaluations" in validation.words
+    assert "rests on missing evaluations" in validation.summary
 
 
 def test_a_forgotten_family_is_blocked_despite_a_large_gain() -> None:
@@ -119,7 +119,7 @@ def test_a_forgotten_family_is_blocked_despite_a_large_gain() -> None:
     assert next(family for family in validation.families if family.name == "old").worse_p == pytest.approx(2**-11)
 
 
-def test_holm_spares_what_one_of_many_families_shows_by_chance() -> None:
+def test_holm_corrects_for_many_families() -> None:
     """Five lost, none won: p = 1/32 alone, but not among ten families."""
     lossy = _family("lossy", 40, 20, 15)
     assert any("lossy" in reason for reason in validate(lossy, SETTINGS, seed=0).reasons)
@@ -162,7 +162,7 @@ def test_unchanged_candidate_passes_the_guardrail_most_of_the_time() -> None:
     assert blocked <= 9
 
 
-def test_a_family_lost_by_half_is_blocked_nearly_always() -> None:
+def test_a_family_lost_by_half_is_almost_always_blocked() -> None:
     rng, settings = np.random.default_rng(4), ValidationSettings(resamples=500)
 
     def forgetting(seed: int) -> Validation:
@@ -192,7 +192,7 @@ def test_safety_costs_shown_higher_fail_whatever_the_gain() -> None:
     assert validation.cost_difference == pytest.approx(0.1)
 
 
-def test_safety_costs_that_may_be_far_higher_fail_too() -> None:
+def test_safety_costs_with_a_high_upper_limit_fail() -> None:
     pairs = _with_costs(_family("mail", 40, 0, 36), lambda index: (float(index in (0, 1)), float(index in (2, 3))))
     assert "may be higher" in validate(pairs, SETTINGS, seed=0).reasons[0]
 

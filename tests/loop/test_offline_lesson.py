@@ -137,5 +137,6 @@ def test_the_age_of_weights_follows_the_order_in_which_they_sampled(desk: Module
     settings = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "before" / "pool.db")})
     with desk.opened(tmp_path / "now", settings) as context:
         found = usable_attempts(context, _renderer())
-    assert versions_of("nano", found) == tuple(hashes)
-    assert versions_of("another", found) == ()
+    nano, another = version_of(NANO), replace(version_of(NANO), agent="another")
+    assert versions_of("nano", [another, nano], found) == tuple(hashes)
+    assert versions_of("another", [another, nano], found) == ()

@@ -322,7 +322,7 @@ def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleT
 NEVER_KEPT = (
     "practice: Its one iteration was done, and no evaluation was within the limits on costs: before any step, the "
     "held-out cost error was 0.213, above its limit of 0.0001; after iteration 1, the held-out cost error was 0.2, "
-    "above its limit of 0.0001. Not one optimiser step was taken: nothing that was tried taught anything. Nothing "
+    "above its limit of 0.0001. No optimiser step was taken: no sample gave a training signal. Nothing "
     "was kept: the model has the weights from before training."
 )
 
@@ -411,7 +411,7 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
     assert made.candidate.version.startswith("grpo-")
     words = (
         "practice: It stopped after 2 of 3 iterations: after iteration 2, the held-out cost error was 0.3, above "
-        "its limit of 0.2. Not one optimiser step was taken: nothing that was tried taught anything. The weights "
+        "its limit of 0.2. No optimiser step was taken: no sample gave a training signal. The weights "
         "after iteration 1 are kept: the best of 3 evaluations."
     )
     assert made.practice == told_to.notes[-1] == words

@@ -31,7 +31,7 @@ def stored(engine: Engine) -> list[int]:
         return list(connection.execute(text("SELECT number FROM numbers ORDER BY number")).scalars())
 
 
-def test_writers_that_wait_together_share_one_commit(engine: Engine) -> None:
+def test_waiting_writers_share_one_commit(engine: Engine) -> None:
     commits: list[int] = []
     event.listen(engine, "commit", lambda _: commits.append(1))
     committer = GroupCommitter(engine)
@@ -72,7 +72,7 @@ def test_failed_work_is_undone_alone(engine: Engine) -> None:
     assert stored(engine) == [2, 3]
 
 
-def test_closing_finishes_what_waits_and_refuses_more(engine: Engine) -> None:
+def test_closing_finishes_waiting_writes_and_refuses_new_ones(engine: Engine) -> None:
     committer = GroupCommitter(engine)
     committer.run(lambda connection: put(1, connection))
     committer.close()
@@ -95,7 +95,7 @@ def test_failed_commit_reaches_every_writer(engine: Engine) -> None:
     assert stored(engine) == [5]
 
 
-def test_a_transaction_that_the_database_gave_up_is_acknowledged_to_nobody(engine: Engine) -> None:
+def test_an_aborted_transaction_is_acknowledged_to_no_writer(engine: Engine) -> None:
     """As SQLite does by itself where a disk is full: the failed statement takes its neighbours with it."""
     committer = GroupCommitter(engine)
     may_go_on = Event()

@@ -11,7 +11,17 @@ MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
 def decide(task: Task, chosen: str = "nano@1") -> Decision:
     choice = (Alternative(chosen, 1.0, None),)
     return Decision(
-        f"d-{task.id}", task.id, task.family, task.tenant, "thompson", "hash", choice, chosen, 1.0, "only one"
+        f"d-{task.id}",
+        task.id,
+        task.family,
+        task.tenant,
+        "thompson",
+        "hash",
+        choice,
+        "nano",
+        chosen,
+        1.0,
+        "only one",
     )
 
 
@@ -49,13 +59,13 @@ def test_each_share_counts_what_is_missing(pool: Pool, make_point: MakePoint) ->
     assert coverage(pool, tenant="other").routing == Share(0, 0)
 
 
-def test_served_task_still_counts_when_training_attempts_it_too(pool: Pool, make_point: MakePoint) -> None:
+def test_served_task_still_counts_when_training_uses_it_too(pool: Pool, make_point: MakePoint) -> None:
     served, again = make_point("a"), make_point("b", task="task-a")
     pool.append(PoolBatch(tasks=[served[0]], trajectories=[served[1]], evaluations=[served[2]]))
     PoolSink(pool).append("run", 0, [again])
     assert coverage(pool, tenant="default").routing == Share(0, 1)
 
 
-def test_nothing_of_nothing_is_covered() -> None:
+def test_coverage_of_an_empty_pool_is_complete() -> None:
     assert Share(0, 0).value == 1.0
     assert Share(1, 4).value == 0.25

@@ -1,4 +1,4 @@
-"""Files that are full, damaged, foreign, newer or read-only: named, with what to do, and never made worse."""
+"""Full, damaged, foreign, newer and read-only files are named, with what to do, and never changed."""
 
 import os
 import shutil
@@ -76,7 +76,7 @@ def test_a_pool_in_a_folder_that_cannot_be_written_is_read_without_a_trace(
         (b"SQLite format 3\0" + b"\xff" * 5000, "choose another path"),
     ],
 )
-def test_a_file_that_is_no_database_is_left_as_it_is(
+def test_a_file_that_is_not_a_database_stays_unchanged(
     tmp_path: Path, read_only: bool, content: bytes, message: str
 ) -> None:
     path = tmp_path / "pool.db"
@@ -86,19 +86,19 @@ def test_a_file_that_is_no_database_is_left_as_it_is(
     assert path.read_bytes() == content
 
 
-def test_an_empty_file_is_no_pool_to_read(tmp_path: Path) -> None:
+def test_an_empty_file_is_not_a_pool(tmp_path: Path) -> None:
     path = tmp_path / "pool.db"
     path.touch()
     with pytest.raises(StoreError, match="is a database, but not a pool; choose another path"):
         Pool.open(path, read_only=True)
 
 
-def test_a_newer_pool_says_so_to_readers_too(path: Path) -> None:
+def test_a_newer_pool_is_refused_for_readers_too(path: Path) -> None:
     with sqlite3.connect(path) as raw:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
     for read_only in (True, False):
-        with pytest.raises(StoreError, match="knows up to '0001'; use the version of Upturn that wrote it"):
+        with pytest.raises(StoreError, match="knows up to '0002'; use the version of Upturn that wrote it"):
             Pool.open(path, read_only=read_only)
 
 

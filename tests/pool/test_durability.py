@@ -1,4 +1,4 @@
-"""What was acknowledged survives ``kill -9``."""
+"""Acknowledged records survive ``kill -9``."""
 
 import os
 import random

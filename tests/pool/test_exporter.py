@@ -42,9 +42,7 @@ def test_raw_export_reads_back_equal(pool: Pool, make_point: MakePoint) -> None:
     assert [read(found.line) for found in export(pool, tenant="bob", selection=Selection(families=("x",)))] == []
 
 
-def test_anonymised_export_names_nobody_and_keeps_no_tokens_that_spell_it(
-    pool: Pool, make_point: MakePoint
-) -> None:
+def test_anonymised_export_drops_personal_data_and_its_tokens(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
     named = replace(task, instruction="Write to ruth@gmail.com.", context={"to": ["ruth@gmail.com"]})
     turn = replace(trajectory.turns[0], text="mail.send to=ruth@gmail.com")
@@ -63,6 +61,6 @@ def test_anonymised_export_names_nobody_and_keeps_no_tokens_that_spell_it(
     ]
 
 
-def test_record_without_findings_is_the_very_same(make_point: MakePoint) -> None:
+def test_a_record_without_findings_is_returned_unchanged(make_point: MakePoint) -> None:
     for record in make_point("a"):
         assert anonymise(record) is record

@@ -1,4 +1,4 @@
-"""Feedback from files: what is said goes in once, what cannot be used is quarantined with its reason."""
+"""Feedback from files is stored once; unusable lines are quarantined with the reason."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 from upturn.errors import IngestError
 from upturn.pool import Pool, PoolBatch
 from upturn.pool.feedback import ingest_feedback
-from upturn.pool.preference import correction_pairs, thumbs
+from upturn.pool.preference import correction_pairs, thumb_ratings
 from upturn.records import Evaluation, Task, TokenRow, Trajectory, WrittenSpan
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -40,7 +40,7 @@ BETTER = {"trajectory": "trajectory-wrong", "correction": "trajectory-right"}
 LATER = {"decision": "d", "metric": "minutes", "value": 12.5}
 
 
-def test_what_is_said_is_stored_and_read_for_training(stored: Pool, tmp_path: Path) -> None:
+def test_feedback_is_stored_and_read_for_training(stored: Pool, tmp_path: Path) -> None:
     report = ingest_feedback(stored, _file(tmp_path, UP, "", DOWN, BETTER, LATER))
     assert report[1:] == (4, 4, 0, ())
     said = {
@@ -52,13 +52,13 @@ def test_what_is_said_is_stored_and_read_for_training(stored: Pool, tmp_path: Pa
         ("trajectory", "correction", 1.0, ""),
         ("decision", "minutes", 12.5, ""),
     }
-    rated = {each.trajectory.id: each.is_desirable for each in thumbs(stored, tenant="default").rated}
+    rated = {each.trajectory.id: each.is_desirable for each in thumb_ratings(stored, tenant="default").rated}
     assert rated == {"trajectory-right": True, "trajectory-other": False}
     (pair,) = correction_pairs(stored, tenant="default").pairs
     assert (pair.chosen.id, pair.rejected.id) == ("trajectory-right", "trajectory-wrong")
 
 
-def test_nothing_goes_in_twice_unless_the_source_tells_it_apart(stored: Pool, tmp_path: Path) -> None:
+def test_feedback_is_stored_once_unless_the_source_ids_differ(stored: Pool, tmp_path: Path) -> None:
     again = {**UP, "id": "second person"}
     path = _file(tmp_path, UP, UP, again)
     assert ingest_feedback(stored, path)[1:4] == (3, 2, 1)
@@ -69,7 +69,7 @@ def test_nothing_goes_in_twice_unless_the_source_tells_it_apart(stored: Pool, tm
     assert "is stored with other content" in report.quarantined[0].reason
 
 
-def test_a_line_is_the_same_in_whatever_order_its_keys_stand(stored: Pool, tmp_path: Path) -> None:
+def test_key_order_does_not_change_a_line(stored: Pool, tmp_path: Path) -> None:
     turned = dict(reversed(DOWN.items()))
     assert ingest_feedback(stored, _file(tmp_path, DOWN, turned))[1:4] == (2, 1, 1)
 
@@ -90,9 +90,12 @@ def test_a_line_is_the_same_in_whatever_order_its_keys_stand(stored: Pool, tmp_p
         ({**UP, "thumbs": True}, "thumbs must be a number .*, got True"),
         ({**UP, "thumbs": "up"}, "thumbs must be a number .*, got 'up'"),
         ('{"trajectory": "trajectory-right", "thumbs": 1e999}', "thumbs must be a number|not JSON"),
-        ({**BETTER, "correction": "trajectory-other"}, "'trajectory-other' is no attempt at task 'a'"),
-        ({**BETTER, "correction": "unknown"}, "'unknown' is no attempt at task 'a' that the tenant has"),
-        ({"decision": "d", "thumbs": 1}, "thumbs are said of trajectories, this line names a decision"),
+        (
+            {**BETTER, "correction": "trajectory-other"},
+            "the tenant has no trajectory 'trajectory-other' of task 'a'",
+        ),
+        ({**BETTER, "correction": "unknown"}, "the tenant has no trajectory 'unknown' of task 'a'"),
+        ({"decision": "d", "thumbs": 1}, "thumbs is feedback on a trajectory, this line names a decision"),
         ({"decision": "d", "metric": "minutes"}, "metric and value belong together"),
         ({**UP, "value": 1.0}, "metric and value belong together"),
         ({"trajectory": "trajectory-right", "metric": "thumbs", "value": 1}, "'thumbs' has a key of its own"),
@@ -101,7 +104,7 @@ def test_a_line_is_the_same_in_whatever_order_its_keys_stand(stored: Pool, tmp_p
         ({**UP, "id": ""}, "id must be text, got ''"),
     ],
 )
-def test_a_line_that_cannot_be_used_is_quarantined_and_the_others_go_in(
+def test_an_unusable_line_is_quarantined_and_the_rest_is_stored(
     stored: Pool, tmp_path: Path, line: Any, reason: str
 ) -> None:
     report = ingest_feedback(stored, _file(tmp_path, line, DOWN))
@@ -111,12 +114,12 @@ def test_a_line_that_cannot_be_used_is_quarantined_and_the_others_go_in(
     assert re.search(reason, bad.reason)
 
 
-def test_another_tenants_attempts_cannot_be_judged(stored: Pool, tmp_path: Path) -> None:
+def test_feedback_on_another_tenants_trajectory_is_refused(stored: Pool, tmp_path: Path) -> None:
     report = ingest_feedback(stored, _file(tmp_path, UP), tenant="bob")
     assert (report.added, len(report.quarantined)) == (0, 1)
 
 
-def test_files_that_say_nothing_are_refused(stored: Pool, tmp_path: Path) -> None:
+def test_files_without_feedback_are_refused(stored: Pool, tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="cannot be read: No such file"):
         ingest_feedback(stored, tmp_path / "nowhere.jsonl")
     with pytest.raises(IngestError, match="holds no feedback"):

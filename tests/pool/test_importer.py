@@ -64,7 +64,7 @@ def test_tau_bench_rows_become_tasks_trajectories_and_evaluations(pool: Pool) ->
     assert (first.evaluation.verdict, first.evaluation.score) == ("success", 1.0)
 
 
-def test_broken_run_stays_an_attempt_at_its_task(pool: Pool) -> None:
+def test_broken_run_is_kept_as_a_trajectory(pool: Pool) -> None:
     ingest(pool, TAU, TAU_OPTIONS)
     broken = [point for point in pool.experiences(tenant="default") if not point.trajectory.turns]
     assert [(point.task.context["source_task"], point.trajectory.attempt) for point in broken] == [("1", 2)]
@@ -72,7 +72,7 @@ def test_broken_run_stays_an_attempt_at_its_task(pool: Pool) -> None:
     assert [gate.name for gate in inspect(broken[0]).gates if not gate.is_passed] == ["complete"]
 
 
-def test_chat_lines_become_points(pool: Pool) -> None:
+def test_chat_lines_become_trajectories(pool: Pool) -> None:
     report = ingest(pool, CHATS, CHAT_OPTIONS)
     assert (report.lines, report.added, report.quarantined) == (5, 5, ())
     points = list(pool.experiences(tenant="default"))
@@ -116,7 +116,7 @@ def test_overlapping_files_add_only_what_is_new(pool: Pool, tmp_path: Path) -> N
     assert (report.added, report.known, report.quarantined) == (1, 2, ())
 
 
-def test_equal_conversations_without_trial_are_attempts_of_their_own(pool: Pool, tmp_path: Path) -> None:
+def test_equal_conversations_without_trial_are_separate_trajectories(pool: Pool, tmp_path: Path) -> None:
     report = ingest(pool, lines_of(tmp_path / "a.jsonl", talk(), talk(), talk()), CHAT_OPTIONS)
     assert report.added == 3
     assert [trajectory.attempt for trajectory in pool.trajectories(tenant="default")] == [0, 1, 2]
@@ -139,7 +139,7 @@ def test_each_tenant_has_its_own_copy(pool: Pool) -> None:
     assert counts(pool, tenant="ada") == counts(pool, tenant="bob") == (2, 0, 6, 6, 0)
 
 
-def test_attempts_join_the_stored_task_though_they_open_with_other_words(pool: Pool, tmp_path: Path) -> None:
+def test_trajectories_join_the_stored_task_despite_another_opening(pool: Pool, tmp_path: Path) -> None:
     other = talk("x", task_id="t")
     other["messages"][0]["content"] = "good morning"
     ingest(pool, lines_of(tmp_path / "a.jsonl", talk("x", task_id="t")), CHAT_OPTIONS)
@@ -198,7 +198,7 @@ BAD_LINES: Sequence[tuple[object, str]] = [
 ]
 
 
-def test_malformed_lines_are_quarantined_and_the_others_go_in(pool: Pool, tmp_path: Path) -> None:
+def test_malformed_lines_are_quarantined_and_the_rest_is_stored(pool: Pool, tmp_path: Path) -> None:
     lines: list[object] = [talk("first"), b""]
     for number, (line, _) in enumerate(BAD_LINES):
         lines += [line, talk(f"good {number}")]
@@ -212,7 +212,7 @@ def test_malformed_lines_are_quarantined_and_the_others_go_in(pool: Pool, tmp_pa
     assert (again.added, again.known, again.quarantined) == (0, report.added, report.quarantined)
 
 
-def test_unusual_but_usable_lines_go_in(pool: Pool, tmp_path: Path) -> None:
+def test_unusual_but_usable_lines_are_stored(pool: Pool, tmp_path: Path) -> None:
     nested = talk("nested")
     nested["messages"][1]["tool_calls"] = [{"function": {"name": "f", "arguments": {"deep": DEEP}}}]
     big_integer = talk("big")
@@ -303,9 +303,7 @@ def tau_file(path: Path, *rows: str, end: str = "]") -> Path:
         (json.dumps(tau_row(info={"task": {"actions": [{"n": math.inf}]}}, task_id=9)), "finite"),
     ],
 )
-def test_a_tau_bench_row_that_is_almost_json_is_quarantined_alone(
-    pool: Pool, tmp_path: Path, bad: str, reason: str
-) -> None:
+def test_an_invalid_tau_bench_row_is_quarantined_alone(pool: Pool, tmp_path: Path, bad: str, reason: str) -> None:
     path = tau_file(tmp_path / "a.json", json.dumps(tau_row()), bad, json.dumps(tau_row(trial=1)))
     report = ingest(pool, path, TAU_OPTIONS)
     assert (report.lines, report.added) == (3, 2)
@@ -314,14 +312,14 @@ def test_a_tau_bench_row_that_is_almost_json_is_quarantined_alone(
 
 
 @pytest.mark.parametrize("end", [', {"task_id": 0, "tr', "", ",", ", 5 6]", '] "more"', ", " + "[" * 100_000])
-def test_a_tau_bench_file_that_breaks_off_keeps_what_stands_before(pool: Pool, tmp_path: Path, end: str) -> None:
+def test_a_truncated_tau_bench_file_keeps_its_complete_rows(pool: Pool, tmp_path: Path, end: str) -> None:
     path = tau_file(tmp_path / "a.json", json.dumps(tau_row()), json.dumps(tau_row(trial=1)), end=end)
     report = ingest(pool, path, TAU_OPTIONS)
     assert report.added == 2
     assert "the rest of the file is not read" in report.quarantined[-1].reason
 
 
-def test_bytes_that_are_not_text_spoil_their_own_row_only(pool: Pool, tmp_path: Path) -> None:
+def test_invalid_bytes_affect_only_their_row(pool: Pool, tmp_path: Path) -> None:
     path = tau_file(
         tmp_path / "a.json", json.dumps(tau_row()), json.dumps(tau_row(trial=1, traj=talk("?")["messages"]))
     )
@@ -330,7 +328,7 @@ def test_bytes_that_are_not_text_spoil_their_own_row_only(pool: Pool, tmp_path: 
     assert (report.added, [line.line for line in report.quarantined]) == (1, [2])
 
 
-def test_a_disk_that_fills_up_spoils_no_line(pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_corrupts_no_line(pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = lines_of(tmp_path / "a.jsonl", talk("one"), talk("two"))
 
     def full(_: object) -> int:

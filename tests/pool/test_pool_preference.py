@@ -1,4 +1,4 @@
-"""Pairs from deployments and corrections, thumbs: one tenant's, trainable, and everything left out is counted."""
+"""Preference pairs and thumb ratings: one tenant's, trainable, with all left-out items counted."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 
 from upturn.errors import StoreError
 from upturn.pool import Pool, PoolBatch, Selection
-from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
+from upturn.pool.preference import correction_pairs, deployment_pairs, thumb_ratings
 from upturn.records import Evaluation, Feedback, Task, TokenRow, Trajectory, WrittenSpan
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -54,7 +54,7 @@ def _ends(pool: Pool, **arguments: object) -> list[tuple[str, str, float | None]
     return [(pair.chosen.id, pair.rejected.id, pair.margin) for pair in found.pairs]
 
 
-def test_the_better_judged_side_is_chosen_whichever_version_it_is_of(pool: Pool, store: Store) -> None:
+def test_the_better_scored_side_is_chosen_from_either_version(pool: Pool, store: Store) -> None:
     store("a-old", "a", OLD, 0.25)
     store("b-old", "b", OLD, 1.0)
     store("a-new", "a", NEW, 1.0)
@@ -71,7 +71,7 @@ def test_the_better_judged_side_is_chosen_whichever_version_it_is_of(pool: Pool,
     }
 
 
-def test_attempts_are_compared_in_their_order_not_by_their_luck(pool: Pool, store: Store) -> None:
+def test_trajectories_are_compared_in_order_of_arrival(pool: Pool, store: Store) -> None:
     for number, score in enumerate((0.0, 1.0, 1.0)):
         store(f"old{number}", "a", OLD, score)
     for number, score in enumerate((1.0, 0.0)):
@@ -80,9 +80,7 @@ def test_attempts_are_compared_in_their_order_not_by_their_luck(pool: Pool, stor
     assert deployment_pairs(pool, tenant="default", old=OLD, new=NEW).left_out["one_sided"] == 1
 
 
-def test_a_failure_is_not_preferred_to_a_success_whatever_its_score(
-    pool: Pool, make_point: MakePoint, store: Store
-) -> None:
+def test_a_failure_is_never_preferred_to_a_success(pool: Pool, make_point: MakePoint, store: Store) -> None:
     store("a-old", "a", OLD, 1.0)  # a success
     made, trajectory, evaluation = make_point("a-new", task="a", agent=NEW, score=1.5, verdict="failure")
     row = TokenRow((5, 6, 99), (WrittenSpan(0, 1, 3),), (-0.5, -0.25))
@@ -92,7 +90,7 @@ def test_a_failure_is_not_preferred_to_a_success_whatever_its_score(
     assert (found.pairs, found.left_out["failed"]) == ((), 1)
 
 
-def test_what_cannot_be_compared_is_left_out_and_counted(pool: Pool, store: Store) -> None:
+def test_incomparable_trajectories_are_left_out_and_counted(pool: Pool, store: Store) -> None:
     """A missing judgement is no 0, equal scores are no preference, imported text has no tokens."""
     for task, (old, new) in {
         "equal": (1.0, 1.0),
@@ -111,7 +109,7 @@ def test_what_cannot_be_compared_is_left_out_and_counted(pool: Pool, store: Stor
     assert (bare.chosen.id, bare.rejected.id) == ("trajectory-bare-new", "trajectory-bare-old")
 
 
-def test_nothing_is_learned_from_held_out_tasks_or_of_other_tenants(pool: Pool, store: Store) -> None:
+def test_held_out_tasks_and_other_tenants_are_never_used(pool: Pool, store: Store) -> None:
     for kind, changes in {"held": {"split": "heldout"}, "foreign": {"tenant": "bob"}}.items():
         bad = store(f"{kind}-old", kind, OLD, 0.0, **changes)
         good = store(f"{kind}-new", kind, NEW, 1.0, **changes)
@@ -120,7 +118,7 @@ def test_nothing_is_learned_from_held_out_tasks_or_of_other_tenants(pool: Pool, 
             Feedback(f"better-{kind}", "trajectory", bad.id, "correction", 1.0, refers_to=good.id),
         )
     assert _ends(pool) == []
-    assert thumbs(pool, tenant="default") == (
+    assert thumb_ratings(pool, tenant="default") == (
         (),
         {"undecided": 0, "dangling": 2, "unselected": 0, "tokenless": 0},
         (),
@@ -128,14 +126,14 @@ def test_nothing_is_learned_from_held_out_tasks_or_of_other_tenants(pool: Pool, 
     expected = ((), {"dangling": 2, "unselected": 0, "tokenless": 0, "unusable": 0}, ())
     assert correction_pairs(pool, tenant="default") == expected
     assert len(deployment_pairs(pool, tenant="bob", old=OLD, new=NEW).pairs) == 1
-    assert thumbs(pool, tenant="bob").rated == ()  # what the others said is not bob's
+    assert thumb_ratings(pool, tenant="bob").rated == ()  # other people's feedback is not bob's
     with pytest.raises(StoreError, match="held-out tasks are never trained on"):
         deployment_pairs(pool, tenant="default", old=OLD, new=NEW, selection=Selection(splits=("heldout",)))
     with pytest.raises(StoreError, match="held-out tasks are never trained on"):
-        thumbs(pool, tenant="default", selection=Selection(splits=("heldout",)))
+        thumb_ratings(pool, tenant="default", selection=Selection(splits=("heldout",)))
 
 
-def test_a_selection_narrows_what_is_compared(pool: Pool, store: Store) -> None:
+def test_a_selection_limits_the_comparison(pool: Pool, store: Store) -> None:
     store("a-old", "a", OLD, 0.0)
     store("a-new", "a", NEW, 1.0)
     assert _ends(pool, selection=Selection(families=("other",))) == []
@@ -150,7 +148,7 @@ def test_a_selection_narrows_what_is_compared(pool: Pool, store: Store) -> None:
         (Selection(environments=("elsewhere",)), False),
     ],
 )
-def test_what_is_said_of_attempts_that_are_not_meant_is_counted_by_itself(
+def test_feedback_on_unselected_trajectories_is_counted_separately(
     pool: Pool, store: Store, selection: Selection, *, taken: bool
 ) -> None:
     wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None)
@@ -161,7 +159,7 @@ def test_what_is_said_of_attempts_that_are_not_meant_is_counted_by_itself(
         Feedback("torn again", "trajectory", wrong.id, "thumbs", -1.0),
     )
     pairs = correction_pairs(pool, tenant="default", selection=selection)
-    rated = thumbs(pool, tenant="default", selection=selection)
+    rated = thumb_ratings(pool, tenant="default", selection=selection)
     assert (len(pairs.pairs), pairs.left_out["unselected"]) == (int(taken), int(not taken))
     assert (len(rated.rated), rated.left_out["unselected"]) == (int(taken), 0 if taken else 2)
     assert rated.left_out["undecided"] == int(taken)
@@ -177,13 +175,13 @@ def test_what_is_said_of_attempts_that_are_not_meant_is_counted_by_itself(
         ({"selection": Selection(agent_versions=("x@1",))}, "the selection names the versions 'x@1'"),
     ],
 )
-def test_comparisons_that_mean_nothing_are_refused(pool: Pool, changes: dict[str, object], message: str) -> None:
+def test_meaningless_comparisons_are_refused(pool: Pool, changes: dict[str, object], message: str) -> None:
     arguments: dict[str, object] = {"old": OLD, "new": NEW, **changes}
     with pytest.raises(StoreError, match=message):
         deployment_pairs(pool, tenant="default", **arguments)  # type: ignore[arg-type]
 
 
-def test_a_correction_beats_what_it_corrects(pool: Pool, store: Store) -> None:
+def test_a_correction_is_preferred_to_what_it_corrects(pool: Pool, store: Store) -> None:
     wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None)
     elsewhere = store("elsewhere", "b", "ann@1", None)
     pool.add_feedback(
@@ -201,7 +199,7 @@ def test_a_correction_beats_what_it_corrects(pool: Pool, store: Store) -> None:
     assert found.left_out == {"dangling": 3, "unselected": 0, "tokenless": 0, "unusable": 1}
 
 
-def test_what_a_person_did_waits_for_its_tokens(pool: Pool, store: Store) -> None:
+def test_pairs_without_tokens_are_returned_separately(pool: Pool, store: Store) -> None:
     wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None, rows=False)
     pool.add_feedback(Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id))
     found = correction_pairs(pool, tenant="default")
@@ -210,7 +208,7 @@ def test_what_a_person_did_waits_for_its_tokens(pool: Pool, store: Store) -> Non
     assert (waiting.chosen, waiting.rejected) == (right, wrong)
 
 
-def test_thumbs_are_added_up_and_ties_say_nothing(pool: Pool, store: Store) -> None:
+def test_thumbs_are_summed_and_ties_are_left_out(pool: Pool, store: Store) -> None:
     names = ("liked", "disliked", "torn", "unmarked", "bare")
     stored = {name: store(name, name, OLD, 1.0, rows=name != "bare") for name in names}
     said = [
@@ -226,7 +224,7 @@ def test_thumbs_are_added_up_and_ties_say_nothing(pool: Pool, store: Store) -> N
         Feedback("decision", "decision", "d", "thumbs", 1.0),
         Feedback("metric", "trajectory", stored["unmarked"].id, "minutes", 3.0),
     )
-    found = thumbs(pool, tenant="default")
+    found = thumb_ratings(pool, tenant="default")
     assert [(each.trajectory.id, each.is_desirable) for each in found.rated] == [
         ("trajectory-liked", True),
         ("trajectory-disliked", False),

@@ -56,14 +56,14 @@ def test_personal_data_and_secrets_are_found_and_replaced(text: str, expected: s
         "sha 0f8fad5b-d9cb-469f-a165-70867728950e",
     ],
 )
-def test_harmless_text_stays(text: str) -> None:
+def test_text_without_findings_stays_unchanged(text: str) -> None:
     assert findings(text) == []
     assert redact(text) == text
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="ab1234567890@.+-() \nskeyJAKI_", max_size=60))
-def test_redacting_leaves_nothing_to_find(text: str) -> None:
+def test_redacted_text_has_no_findings(text: str) -> None:
     once = redact(text)
     found = findings(text)
     assert all(earlier.stop <= later.start for earlier, later in pairwise(found))
@@ -76,7 +76,7 @@ def test_every_text_of_a_json_value_is_redacted_and_its_shape_stays() -> None:
     assert redacted(value) == {"to": ["<EMAIL>", 7, None, {"cc": "<EMAIL>"}], "n": 1.5, "b": True}
 
 
-def test_findings_are_looked_for_wherever_somebody_writes(make_point: MakePoint) -> None:
+def test_findings_are_searched_in_all_written_fields(make_point: MakePoint) -> None:
     task, trajectory, _ = make_point("a")
     secret = "ruth@gmail.com"
     turn = trajectory.turns[0]

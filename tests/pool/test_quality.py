@@ -39,7 +39,7 @@ def test_broken_trajectories_fail_their_gate(
 
 
 @pytest.mark.parametrize("outcome", ["finished", "step_limit", "token_limit", "time_limit"])
-def test_limits_end_an_attempt_without_breaking_it(make_point: MakePoint, outcome: Any) -> None:
+def test_limits_end_a_trajectory_without_breaking_it(make_point: MakePoint, outcome: Any) -> None:
     task, trajectory, evaluation = make_point("a")
     assert failed(Experience(task, replace(trajectory, outcome=outcome), evaluation)) == {}
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from upturn.config import ReadinessConfig
 from upturn.pool import Pool, PoolBatch, Selection
-from upturn.pool.readiness import judge, readiness, survey
+from upturn.pool.readiness import check, readiness, survey
 from upturn.records import Alternative, Decision, Evaluation, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -19,7 +19,7 @@ def fill(pool: Pool, make_point: MakePoint, tenant: str = "default") -> None:
     tasks, trajectories, evaluations = zip(*points, strict=True)
     choice = (Alternative("nano@1", 1.0, None),)
     decision = Decision(
-        f"d{tenant}", tasks[0].id, "a", tenant, "thompson", "hash", choice, "nano@1", 1.0, "only one"
+        f"d{tenant}", tasks[0].id, "a", tenant, "thompson", "hash", choice, "nano", "nano@1", 1.0, "only one"
     )
     pool.append(PoolBatch(tasks=tasks, trajectories=trajectories, evaluations=evaluations, decisions=[decision]))
 
@@ -49,7 +49,7 @@ def test_each_threshold_alone_stops_training(pool: Pool, make_point: MakePoint) 
         "clean_share": replace(SMALL, clean_share=0.81),
         "families": replace(SMALL, categories=3),
     }.items():
-        judged = judge(found, threshold)
+        judged = check(found, threshold)
         assert [check.name for check in judged.checks if not check.holds] == [name]
         assert not judged.is_ready
 
@@ -61,11 +61,11 @@ def test_one_private_point_stops_training_unless_privacy_is_not_checked(pool: Po
     pool.append(PoolBatch(tasks=[named], trajectories=[trajectory], evaluations=[evaluation]))
     found = survey(pool, tenant="default")
     assert found.private == 1
-    assert [check.name for check in judge(found, SMALL).checks if not check.holds] == ["private_points"]
-    assert judge(found, replace(SMALL, privacy=False)).is_ready
+    assert [check.name for check in check(found, SMALL).checks if not check.holds] == ["private_points"]
+    assert check(found, replace(SMALL, privacy=False)).is_ready
 
 
-def test_other_tenants_and_other_selections_do_not_count(pool: Pool, make_point: MakePoint) -> None:
+def test_other_tenants_and_selections_are_not_counted(pool: Pool, make_point: MakePoint) -> None:
     fill(pool, make_point, tenant="ada")
     fill(pool, make_point, tenant="bob")
     assert survey(pool, tenant="ada").points == 5

@@ -1,4 +1,4 @@
-"""Rows hold only what can be read back; what cannot is refused before anything is written."""
+"""Rows hold only readable values; others are refused before anything is written."""
 
 import math
 from collections.abc import Callable
@@ -43,9 +43,7 @@ TASK = Task("t", "do", "mail", "office")
 
 
 @pytest.mark.parametrize("value", NOT_JSON, ids=repr)
-def test_values_inside_free_json_that_could_not_be_read_back_are_refused(
-    pool: Pool, make_point: MakePoint, value: Any
-) -> None:
+def test_unreadable_values_inside_json_fields_are_refused(pool: Pool, make_point: MakePoint, value: Any) -> None:
     task, trajectory, _ = make_point("a")
     pool.add_tasks(task)
     action = Action("mail", "move", {"deep": [{"er": value}]})
@@ -61,7 +59,7 @@ def test_values_inside_free_json_that_could_not_be_read_back_are_refused(
 
 
 @pytest.mark.parametrize("usage", [Usage(seconds=math.inf), Usage(seconds=math.nan), Usage(prompt_tokens=math.inf)])  # type: ignore[arg-type]
-def test_usage_that_could_not_be_read_back_is_refused(make_point: MakePoint, usage: Usage) -> None:
+def test_unreadable_usage_is_refused(make_point: MakePoint, usage: Usage) -> None:
     _, trajectory, _ = make_point("a")
     with pytest.raises(RecordError, match=r"usage|prompt_tokens"):
         row_of(replace(trajectory, usage=usage))
@@ -72,7 +70,7 @@ def test_usage_that_could_not_be_read_back_is_refused(make_point: MakePoint, usa
     [
         replace(TASK, instruction=None),  # type: ignore[arg-type]
         replace(TASK, context={"large": 10**5000}),
-        Feedback("f", "task", "t", "thumbs", None),  # type: ignore[arg-type]
+        Feedback("f", "episode", "t", "thumbs", None),  # type: ignore[arg-type]
         Evaluation("e", "t", "j", "own/1", "great", (), {}, {}, None),  # type: ignore[arg-type]
         Evaluation("e", "t", "j", "own/1", "success", (), {}, {"error": None}, None),  # type: ignore[dict-item]
         AgentVersion("a", "1", "robot"),  # type: ignore[arg-type]
@@ -96,15 +94,13 @@ def test_records_with_values_of_other_types_are_refused(record: Any) -> None:
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_a_trajectory_that_could_not_be_read_back_is_refused(
-    make_point: MakePoint, changes: dict[str, Any]
-) -> None:
+def test_an_unreadable_trajectory_is_refused(make_point: MakePoint, changes: dict[str, Any]) -> None:
     _, trajectory, _ = make_point("a")
     with pytest.raises(RecordError):
         row_of(replace(trajectory, **changes))
 
 
-def test_numbers_of_numpy_are_kept_as_numbers(pool: Pool, make_point: MakePoint) -> None:
+def test_numpy_numbers_are_stored_as_numbers(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, _ = make_point("a")
     usage = Usage(np.int64(3), np.int64(2), np.float64(0.5))  # type: ignore[arg-type]
     pool.add_tasks(task)
@@ -114,10 +110,10 @@ def test_numbers_of_numpy_are_kept_as_numbers(pool: Pool, make_point: MakePoint)
 
 def test_a_number_too_large_for_its_column_is_refused_however_large() -> None:
     with pytest.raises(RecordError, match="value of 'f' must be at most 2147483647, got one of 1001 bits"):
-        row_of(Feedback("f", "task", "t", "thumbs", 2**1000))
+        row_of(Feedback("f", "episode", "t", "thumbs", 2**1000))
 
 
-def test_an_observation_that_is_no_text_is_refused(make_point: MakePoint) -> None:
+def test_an_observation_that_is_not_text_is_refused(make_point: MakePoint) -> None:
     _, trajectory, _ = make_point("a")
     with pytest.raises(
         RecordError, match=r"Trajectory 'trajectory-a' cannot be written as JSON: .*field_name='text'"

@@ -12,6 +12,7 @@ from sqlalchemy.schema import CreateTable
 import upturn.pool.schema
 from upturn.pool import Pool
 from upturn.pool.database import writing_engine
+from upturn.pool.row import digest
 from upturn.pool.schema import HEAD, metadata
 from upturn.records import Task
 
@@ -19,13 +20,13 @@ POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # S
 MIGRATIONS = Path(upturn.pool.schema.__file__).parent / "migrations"
 
 
-def upgraded(engine: Engine) -> None:
-    """Brings the file from nothing to the head by the revisions alone."""
+def upgraded(engine: Engine, revision: str = "head") -> None:
+    """Brings the file from nothing to the revision by the revisions alone."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
 
 
 def tables_of(engine: Engine) -> set[tuple[str, str]]:
@@ -58,6 +59,45 @@ def test_migrated_pool_opens_and_takes_records(tmp_path: Path) -> None:
     engine.dispose()
     with Pool.open(tmp_path / "migrated.db") as pool:
         assert pool.add_tasks(Task("t", "do", "mail", "office")) == 1
+
+
+OLD_DECISION = (
+    '{"id":"%s","task_id":"t","family":"mail","tenant":"default","policy":"uniform","policy_snapshot":"abc",'
+    '"alternatives":[{"agent_version":"%s","probability":0.1,"estimate":null,"excluded_by":""}],'
+    '"chosen":"%s","propensity":0.1,"reason":"größer","episode":null,"is_sticky":false,"release":null,"arm":null}'
+)
+"""As it was written before decisions named their agent."""
+
+
+def test_decisions_of_the_first_revision_get_their_agent(tmp_path: Path) -> None:
+    """A version's stored record says which agent it is of; the id of one that is not stored is split at its end."""
+    path = tmp_path / "pool.db"
+    engine = writing_engine(path)
+    upgraded(engine, "0001")
+    chosen = {"d1": "nano@home@1", "d2": "rules@2", "d3": "nano@home@1"}
+    insert = text(
+        "INSERT INTO decisions"
+        " (id, tenant, task_id, family, chosen, propensity, fields, digest, sequence, recorded_at)"
+        " VALUES (:id, 'default', 't', 'mail', :chosen, 0.1, :fields, :digest, :sequence, 5.0)"
+    )
+    with engine.begin() as connection:
+        for sequence, (name, version) in enumerate(chosen.items(), start=1):
+            fields = OLD_DECISION % (name, version, version)
+            row = {"id": name, "chosen": version, "fields": fields, "digest": digest(fields), "sequence": sequence}
+            connection.execute(insert, row)
+        connection.execute(
+            text("INSERT INTO agent_versions VALUES ('nano@home@1', 'nano', 'local_model', '{}', '', 4, 5.0)")
+        )
+    engine.dispose()
+    with Pool.open(path) as pool:
+        decisions = list(pool.decisions(tenant="default"))
+        assert [(found.agent, found.chosen) for found in decisions] == [
+            ("nano", "nano@home@1"),
+            ("rules", "rules@2"),
+            ("nano", "nano@home@1"),
+        ]
+        assert decisions[0].reason == "größer"
+        assert pool.add_decisions(*decisions) == 0, "they are the acknowledged decisions, not others of the same id"
 
 
 def test_head_is_the_last_revision() -> None:

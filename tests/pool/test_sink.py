@@ -24,7 +24,7 @@ def test_rollouts_are_found_by_run_and_iteration(pool: Pool, make_point: MakePoi
     assert counts(pool, tenant="default").tasks == 3
 
 
-def test_key_that_is_stored_is_left_as_it_is(pool: Pool, make_point: MakePoint) -> None:
+def test_a_stored_rollout_key_is_not_changed(pool: Pool, make_point: MakePoint) -> None:
     sink = PoolSink(pool)
     first = make_point("a")
     sink.append("run", 0, [first])

@@ -35,9 +35,7 @@ def test_same_selection_has_the_same_id_whatever_the_order_of_arrival(
     assert taken[0].trajectory_ids == ("trajectory-a", "trajectory-b", "trajectory-c")
 
 
-def test_trajectories_that_no_selection_describes_are_frozen_with_what_was_made_of_them(
-    pool: Pool, make_point: MakePoint
-) -> None:
+def test_a_snapshot_of_listed_trajectories_keeps_their_criteria(pool: Pool, make_point: MakePoint) -> None:
     add(pool, make_point("a"), make_point("b"), make_point("c"))
     names = ["trajectory-c", "trajectory-a", "trajectory-a"]
     taken = take_snapshot_of(pool, names, tenant="default", criteria='{"pairs": ["c > a"]}')

@@ -73,7 +73,7 @@ def test_pass_k_is_the_share_of_draws_that_all_succeed(pool: Pool, make_point: M
         assert entry.value == pytest.approx(sum(shares) / len(shares))
 
 
-def test_missing_evaluation_is_no_success_but_no_failure_either(pool: Pool, make_point: MakePoint) -> None:
+def test_missing_evaluation_is_neither_success_nor_failure(pool: Pool, make_point: MakePoint) -> None:
     add_group(pool, make_point, "a", "sm")
     add_group(pool, make_point, "b", "mm")
     add_group(pool, make_point, "c", "ssm")

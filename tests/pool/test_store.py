@@ -39,7 +39,17 @@ def add(pool: Pool, *points: Point) -> int:
 def decision(name: str, tenant: str = "default") -> Decision:
     seen = (Alternative("nano@1", 0.75, 0.5), Alternative("rules@1", 0.25, None))
     return Decision(
-        f"decision-{name}", f"task-{name}", "mail", tenant, "thompson", "hash", seen, "nano@1", 0.75, "best so far"
+        f"decision-{name}",
+        f"task-{name}",
+        "mail",
+        tenant,
+        "thompson",
+        "hash",
+        seen,
+        "nano",
+        "nano@1",
+        0.75,
+        "best so far",
     )
 
 
@@ -74,7 +84,7 @@ def test_every_kind_of_record_is_read_back_equal(pool: Pool, make_point: MakePoi
     assert pool.append(batch) == 0
 
 
-def test_evidence_is_there_after_reopening(tmp_path: Path, make_point: MakePoint) -> None:
+def test_evidence_survives_reopening(tmp_path: Path, make_point: MakePoint) -> None:
     points = [make_point(str(index)) for index in range(3)]
     with Pool.open(tmp_path / "pool.db") as pool:
         add(pool, *points[:2])
@@ -117,7 +127,7 @@ def test_same_id_twice_in_one_batch_must_be_the_same_record(pool: Pool) -> None:
     assert [stored.id for stored in pool.tasks(tenant="default")] == ["t"]
 
 
-def test_repeated_attempt_may_take_other_wall_clock_seconds(pool: Pool, make_point: MakePoint) -> None:
+def test_a_repeated_trajectory_may_differ_in_wall_clock_seconds(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
     add(pool, (task, trajectory, evaluation))
     assert pool.add_trajectories([replace(trajectory, usage=Usage(3, 3, 99.0))]) == 0
@@ -140,7 +150,7 @@ def test_trajectory_needs_its_task_and_evaluation_its_trajectory(pool: Pool, mak
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_could_not_be_read_back_is_refused(pool: Pool, make_point: MakePoint, value: float) -> None:
+def test_unreadable_values_are_refused(pool: Pool, make_point: MakePoint, value: float) -> None:
     task, trajectory, evaluation = make_point("a")
     pool.add_tasks(task)
     bad_row = replace(trajectory.rows[0], logprobs=(value, -1.0, -1.0))
@@ -157,7 +167,7 @@ def test_what_could_not_be_read_back_is_refused(pool: Pool, make_point: MakePoin
     assert counts(pool, tenant=ALL_TENANTS) == (1, 0, 0, 0, 0)
 
 
-def test_the_words_nan_and_infinity_are_stored(pool: Pool, make_point: MakePoint) -> None:
+def test_text_containing_nan_and_infinity_is_stored(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, _ = make_point("a")
     pool.add_tasks(replace(task, instruction="NaN to Infinity"))
     turn = replace(trajectory.turns[0], text="NaN")
@@ -165,7 +175,7 @@ def test_the_words_nan_and_infinity_are_stored(pool: Pool, make_point: MakePoint
     assert next(pool.trajectories(tenant="default")).turns[0].text == "NaN"
 
 
-def test_tenants_never_meet(pool: Pool, make_point: MakePoint) -> None:
+def test_tenants_are_isolated(pool: Pool, make_point: MakePoint) -> None:
     own, foreign = make_point("own", tenant="ada"), make_point("foreign", tenant="bob")
     add(pool, own, foreign)
     pool.add_decisions(decision("own", "ada"), decision("foreign", "bob"))
@@ -204,7 +214,7 @@ def test_agent_versions_are_frozen(pool: Pool) -> None:
         pool.put_agent_version(replace(version, prompt="be kind"))
 
 
-def test_the_evaluation_stored_last_is_the_one_that_counts(pool: Pool, make_point: MakePoint) -> None:
+def test_the_latest_evaluation_counts(pool: Pool, make_point: MakePoint) -> None:
     point = make_point("a", verdict="missing", score=None)
     add(pool, point)
     later = replace(point[2], id="later", verdict="success", score=1.0)
@@ -235,7 +245,7 @@ def test_the_evaluation_stored_last_is_the_one_that_counts(pool: Pool, make_poin
         (Selection(run="nobody"), ""),
     ],
 )
-def test_selection_means_what_its_fields_say(
+def test_each_selection_field_filters(
     pool: Pool, make_point: MakePoint, selection: Selection, expected: str
 ) -> None:
     add(
@@ -259,7 +269,7 @@ def test_contradictory_selections_are_refused() -> None:
         Selection(iteration=3)
 
 
-def test_long_reads_come_in_pages_and_end_where_they_began(pool: Pool) -> None:
+def test_long_reads_are_paged_and_ignore_later_writes(pool: Pool) -> None:
     pool.add_tasks(*(Task(f"t{index:04}", "do", "mail", "office") for index in range(1203)))
     reading = pool.tasks(tenant="default")
     first = next(reading)
@@ -338,7 +348,7 @@ def test_pool_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> No
             Pool.open(path, read_only=read_only)
 
 
-def test_threads_write_together_and_each_hears_of_its_own_failure(pool: Pool) -> None:
+def test_threads_share_a_commit_and_get_their_own_errors(pool: Pool) -> None:
     pool.add_tasks(Task("taken", "do", "mail", "office"))
 
     def write(index: int) -> Any:

@@ -1,4 +1,4 @@
-"""Every record goes to JSON and back exactly; anything else is refused with the reason."""
+"""Every record round-trips through JSON; invalid text is refused with the reason."""
 
 import json
 import math
@@ -16,6 +16,7 @@ from upturn.errors import RecordError
 from upturn.records import (
     RECORD_VERSION,
     Action,
+    Decision,
     Evaluation,
     Feedback,
     JsonValue,
@@ -101,7 +102,7 @@ def test_floats_keep_every_bit(value: float) -> None:
     assert math.copysign(1, back.value) == math.copysign(1, value)
 
 
-def test_true_stays_true_and_one_stays_one() -> None:
+def test_true_and_one_keep_their_types() -> None:
     task = Task("t", "do", "mail", "office", context={"flag": True, "count": 1, "share": 1.0, "none": None})
     context = from_json(Task, to_json(task)).context
     assert [type(value) for value in context.values()] == [bool, int, float, NoneType]
@@ -151,6 +152,10 @@ def changed(**changes: Any) -> str:
         (changed(value="1.0"), "value: Input should be a valid number"),
         (changed(value=True), "value: Input should be a valid number"),
         (changed(metric=None), "metric: Input should be a valid string"),
+        (
+            changed(subject_kind="task"),
+            "subject_kind: Input should be 'trajectory', 'decision' or 'episode', got 'task'",
+        ),
         (changed(value=None, id=3), "id: .*; value: "),
         ('{"kind":"Feedback","version":1,"record":{}}', "id: Field required; subject_kind: Field required"),
         ('{"kind":"Task","version":1,"record":{}}', "expected a Feedback, got kind 'Task'"),
@@ -161,9 +166,16 @@ def changed(**changes: Any) -> str:
         ("{", "not JSON"),
     ],
 )
-def test_anything_else_is_refused_with_the_reason(text: str, message: str) -> None:
+def test_invalid_text_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(RecordError, match=message):
         from_json(Feedback, text)
+
+
+def test_an_old_decision_without_agent_is_read_with_its_agent() -> None:
+    decision = Decision("d", "t", "mail", "acme", "uniform", "", (), "team@north", "team@north@2", 0.5, "drew it")
+    envelope = json.loads(to_json(decision))
+    del envelope["record"]["agent"]
+    assert from_json(Decision, json.dumps(envelope)) == decision
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
@@ -211,12 +223,12 @@ def test_names_that_are_not_unicode_are_refused_when_written() -> None:
         (Turn(Observation("hi"), "send", None, reward="1"), "reward"),  # type: ignore[arg-type]
     ],
 )
-def test_what_could_not_be_read_back_is_refused_when_written(record: object, message: str) -> None:
+def test_unreadable_values_are_refused_when_written(record: object, message: str) -> None:
     with pytest.raises(RecordError, match=f"cannot be written as JSON: .*{message}"):
         fields_json(record)
 
 
-def test_the_words_nan_and_infinity_in_text_are_fine() -> None:
+def test_text_containing_nan_and_infinity_round_trips() -> None:
     observation = Observation("NaN, Infinity and -Infinity")
     assert from_json(Observation, to_json(observation)) == observation
 

@@ -1,4 +1,4 @@
-"""A realistic report of a run that never happened: numbers made up here, for tests only."""
+"""A realistic report of an invented run, for tests only."""
 
 import math
 import random

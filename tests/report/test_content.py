@@ -1,4 +1,4 @@
-"""Content is a record: it survives JSON exactly and claims nothing without an interval."""
+"""Content is a record: it round-trips through JSON and claims nothing without an interval."""
 
 import dataclasses
 
@@ -9,11 +9,11 @@ from upturn.records import from_json, to_json
 from upturn.report import CoverageRow, Estimate, ReportContent
 
 
-def test_full_content_survives_json_exactly(content: ReportContent) -> None:
+def test_full_content_round_trips_through_json(content: ReportContent) -> None:
     assert from_json(ReportContent, to_json(content)) == content
 
 
-def test_bare_content_survives_json_exactly(bare: ReportContent) -> None:
+def test_minimal_content_round_trips_through_json(bare: ReportContent) -> None:
     assert from_json(ReportContent, to_json(bare)) == bare
 
 
@@ -47,7 +47,7 @@ def test_significance_needs_an_interval_that_leaves_zero_out(
     assert estimate.is_significant == (is_above or is_below)
 
 
-def test_coverage_of_nothing_holds_nothing() -> None:
+def test_coverage_of_nothing_does_not_hold() -> None:
     row = CoverageRow("evaluations", covered=0, total=0, bar=0.9)
     assert row.share is None
     assert not row.holds

@@ -1,4 +1,4 @@
-"""Numbers on the page: exact, and never better than they are."""
+"""Numbers on the page are exact and never rounded in their favour."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_percent_is_exact_to_a_tenth(share: float, text: str) -> None:
 
 
 @given(st.floats(min_value=0, max_value=1, exclude_min=True, exclude_max=True))
-def test_no_share_but_all_prints_as_100_percent_and_none_but_nothing_as_0(share: float) -> None:
+def test_only_exact_shares_print_as_100_or_0_percent(share: float) -> None:
     assert plain(percent(share)) not in {"0 %", "100 %", "0.0 %", "100.0 %"}
 
 
@@ -101,7 +101,7 @@ def test_signed_number_shows_plus_and_minus() -> None:
     ("seconds", "text"),
     [(8.13, "8.1 s"), (59.94, "59.9 s"), (59.96, "1 min 0 s"), (75.2, "1 min 15 s"), (3725, "1 h 2 min")],
 )
-def test_durations_read_naturally(seconds: float, text: str) -> None:
+def test_durations_are_readable(seconds: float, text: str) -> None:
     assert plain(duration(seconds)) == text
 
 
@@ -120,7 +120,7 @@ def test_estimates_without_interval_show_only_what_is_known() -> None:
         assert interval(Estimate(0.5, low=0.1)) == ""
 
 
-def test_interval_ends_beyond_print_are_marked() -> None:
+def test_interval_ends_too_close_to_a_limit_are_marked() -> None:
     assert plain(percent_interval(Estimate(0.99, 0.97, 0.9999))) == "97.0 % to > 99.9 %"
     assert points_interval(Estimate(0.01, -0.00001, 0.02)) == "−0.001 to +2.0"
 

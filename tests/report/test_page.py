@@ -1,4 +1,4 @@
-"""The page: complete, well formed, self-contained, and deaf to what agents and users write."""
+"""The page is complete, well formed and self-contained, and escapes text of agents and users."""
 
 import itertools
 import re
@@ -75,13 +75,13 @@ def visible(page: str) -> str:
     return " ".join(" ".join(outline(page).text).split()).replace("\u00a0", " ")
 
 
-def test_a_learning_curve_leads_to_its_run_s_own_page_where_there_is_one(content: ReportContent) -> None:
+def test_a_learning_curve_links_to_its_runs_page(content: ReportContent) -> None:
     few = replace(content, measurements=(), canaries=(), routing=None, changes=())
     linked = replace(few, curves=(replace(few.curves[0], page="training/grpo/report.html"),))
     assert [
         a["href"] for tag, a in outline(render(linked)).tags if tag == "a" and "training" in str(a["href"])
     ] == ["training/grpo/report.html"]
-    assert "Everything that was measured" not in visible(render(few))
+    assert "All metrics of this run" not in visible(render(few))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_headings_never_skip_a_level(page: str) -> None:
     assert all(later - earlier <= 1 for earlier, later in itertools.pairwise(headings))
 
 
-def test_links_within_the_page_lead_somewhere(page: str) -> None:
+def test_links_within_the_page_have_targets(page: str) -> None:
     parsed = outline(page)
     targets = {str(attributes["href"])[1:] for tag, attributes in parsed.tags if tag == "a"}
     assert targets == {"better", "learned", "released", "story", "evidence", "next"}
@@ -117,13 +117,13 @@ def test_every_figure_has_a_caption_and_a_label(page: str) -> None:
         assert re.search(r'role="img" aria-label="[^"]{20,}"', figure)
 
 
-def test_every_table_header_says_what_it_heads(page: str) -> None:
+def test_every_table_header_has_a_scope(page: str) -> None:
     headers = [attributes for tag, attributes in outline(page).tags if tag == "th"]
     assert headers
     assert {attributes.get("scope") for attributes in headers} == {"col", "row"}
 
 
-def test_page_needs_nothing_else_and_runs_nothing(page: str) -> None:
+def test_page_is_self_contained_and_runs_no_script(page: str) -> None:
     for tag, attributes in outline(page).tags:
         assert tag not in {"script", "link", "iframe", "img", "object", "embed"}
         assert not any(name.startswith("on") for name in attributes)
@@ -151,7 +151,7 @@ def test_tables_show_the_figures_of_the_summary(page: str) -> None:
     assert "no significant change" in text
 
 
-def test_transcripts_stand_side_by_side_with_gates_and_changes(page: str) -> None:
+def test_transcripts_are_side_by_side_with_gates_and_changes(page: str) -> None:
     text = visible(page)
     assert "before failure" in text
     assert "missing_parameter: parameter 'hours' is missing" in text
@@ -160,7 +160,7 @@ def test_transcripts_stand_side_by_side_with_gates_and_changes(page: str) -> Non
     assert "mail.inbox.m7.replied false true" in text
 
 
-def test_an_insignificant_gain_is_called_that(content: ReportContent, bare: ReportContent) -> None:
+def test_an_insignificant_gain_is_called_insignificant(content: ReportContent, bare: ReportContent) -> None:
     assert content.headline is not None
     flat = replace(content.headline, gain=Estimate(0.012, -0.02, 0.044, 450), gain_sft=None, gain_grpo=None)
     text = visible(render(replace(bare, headline=flat)))
@@ -173,7 +173,7 @@ def test_the_canary_threshold_is_the_releases_own(content: ReportContent, bare: 
     assert "at most one of 80 canaries" in text
 
 
-def test_bare_report_shows_what_there_is_and_invents_nothing(bare: ReportContent) -> None:
+def test_a_minimal_report_shows_only_its_content(bare: ReportContent) -> None:
     page = render(bare)
     text = visible(page)
     assert "My own agents" in text
@@ -190,7 +190,7 @@ def test_bare_report_shows_what_there_is_and_invents_nothing(bare: ReportContent
         "coverage", "floors", "guardrails", "results", "next_commands", "notes",
     ],
 )  # fmt: skip
-def test_any_one_part_alone_makes_a_page(content: ReportContent, bare: ReportContent, part: str) -> None:
+def test_a_page_with_any_single_part_renders(content: ReportContent, bare: ReportContent, part: str) -> None:
     alone = replace(bare, **{part: getattr(content, part)})
     parsed = outline(render(alone))
     assert len(parsed.headings) >= 1
@@ -206,8 +206,6 @@ def test_no_text_of_agents_or_users_becomes_markup(content: ReportContent) -> No
         attempt,
         stage=HOSTILE,
         agent_version=HOSTILE,
-        verdict=HOSTILE,
-        outcome=HOSTILE,
         turns=turns,
         gates=(GateResult(name=HOSTILE, is_passed=False, detail=HOSTILE),),
         changes=(StateChange(HOSTILE, HOSTILE, HOSTILE),),
@@ -220,7 +218,7 @@ def test_no_text_of_agents_or_users_becomes_markup(content: ReportContent) -> No
             facts=replace(content.facts, run=HOSTILE, machine=HOSTILE, command=HOSTILE),
             story=replace(content.story, instruction=HOSTILE, task_id=HOSTILE, family=HOSTILE, attempts=(hurt,)),
             measurements=(Measurement(HOSTILE, "sampled", Estimate(0.5), (family,), (family,)),),
-            lineage=(LineageStep(HOSTILE, HOSTILE, (HOSTILE,)),),
+            lineage=(LineageStep("run", HOSTILE, (HOSTILE,)),),
             notes=(HOSTILE,),
             curves=(),
             canaries=(),
@@ -239,7 +237,9 @@ def test_characters_that_html_forbids_are_replaced(bare: ReportContent) -> None:
     assert "tab\tand\nline stay" in page
 
 
-def test_overlong_text_is_cut_and_says_by_how_much(content: ReportContent, bare: ReportContent) -> None:
+def test_overlong_text_is_cut_with_the_number_of_characters_left_out(
+    content: ReportContent, bare: ReportContent
+) -> None:
     assert content.story is not None
     story = replace(content.story, instruction="x" * 5_000_000)
     page = render(replace(bare, story=story))
@@ -256,7 +256,7 @@ def test_saved_content_gives_the_same_page(content: ReportContent, tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
 
 
-def test_a_write_that_fails_leaves_the_old_report(bare: ReportContent, tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_report(bare: ReportContent, tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     target.write_text("old", encoding="utf-8")
     unwritable = replace(bare, title="a lone surrogate \ud800 cannot be written")

@@ -1,4 +1,4 @@
-"""Pictures: drawn only from figures that exist, the same bytes every time, leaving nothing behind."""
+"""Pictures are drawn only from existing figures, and are the same bytes every time."""
 
 import re
 from dataclasses import replace
@@ -63,7 +63,7 @@ def test_drawing_leaves_matplotlib_as_it_was(content: ReportContent) -> None:
     assert dict(mpl.rcParams) == before
 
 
-def test_figures_are_shown_as_they_are(pictures: tuple[Picture, ...]) -> None:
+def test_figures_are_shown_unrounded(pictures: tuple[Picture, ...]) -> None:
     kept = {picture.name: picture.svg for picture in pictures}
     for text in ("39.1 %", "64.3 %", "88.3 %"):
         assert text in kept["levels"]
@@ -74,13 +74,13 @@ def test_figures_are_shown_as_they_are(pictures: tuple[Picture, ...]) -> None:
     assert "nano@grpo-60  85.0 %" in kept["routing"]
 
 
-def test_bare_content_has_no_pictures(bare: ReportContent) -> None:
-    assert plans(bare) == ()
+def test_minimal_content_has_no_pictures(bare: ReportContent) -> None:
+    assert list(plans(bare)) == []
 
 
-def test_greedy_alone_draws_no_picture_of_serving_success(bare: ReportContent) -> None:
+def test_greedy_measurements_alone_have_no_success_picture(bare: ReportContent) -> None:
     greedy = Measurement(stage="before", sampling="greedy", overall=Estimate(0.5))
-    assert plans(replace(bare, measurements=(greedy,))) == ()
+    assert list(plans(replace(bare, measurements=(greedy,)))) == []
 
 
 def test_hostile_and_foreign_names_are_drawn_as_text(bare: ReportContent) -> None:
@@ -107,7 +107,7 @@ def test_one_stage_and_one_point_are_enough(content: ReportContent) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 3, 4, 5, 6])
-def test_figures_above_bars_do_not_touch(groups: int) -> None:
+def test_figures_above_bars_do_not_overlap(groups: int) -> None:
     stages = [
         Measurement(
             stage,

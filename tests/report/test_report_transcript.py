@@ -1,4 +1,4 @@
-"""Transcripts pair every action with its answer, and state changes name exactly what differs."""
+"""Transcripts pair every action with its observation; state changes name exactly the differences."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def trajectory() -> Trajectory:
     )
 
 
-def test_each_action_stands_beside_its_own_answer() -> None:
+def test_each_action_is_shown_with_its_observation() -> None:
     shown = transcript(trajectory(), None, stage="before")
     assert shown.turns == (
         TranscriptTurn("mail.read 1", "no such mail", "unknown_id"),
@@ -75,7 +75,7 @@ states = st.dictionaries(st.text(max_size=3), json_values, max_size=3)
 
 
 @given(states)
-def test_a_state_does_not_differ_from_itself(state: dict[str, JsonValue]) -> None:
+def test_equal_states_have_no_differences(state: dict[str, JsonValue]) -> None:
     assert state_changes(state, state) == ()
 
 
@@ -88,7 +88,7 @@ def test_swapping_the_states_swaps_before_and_after(
     assert there == back
 
 
-def test_state_that_is_a_difference_is_shown_as_one() -> None:
+def test_a_state_of_changes_is_shown_as_changes() -> None:
     final: dict[str, JsonValue] = {
         "changes": {"mail/m1/folder": "archive", "mail/+": [{"to": "ann"}]},
         "before": {"mail/m1/folder": "inbox"},

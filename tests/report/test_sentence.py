@@ -1,4 +1,4 @@
-"""Sentences say what the figures say: no gain without an interval above zero."""
+"""Sentences claim only what the figures show: no gain without an interval above zero."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ def test_difference_without_interval_claims_nothing() -> None:
     assert "nothing is claimed" in say.difference(Estimate(0.3))
 
 
-def test_change_says_what_is_shown_and_no_more() -> None:
+def test_change_claims_only_what_the_interval_shows() -> None:
     known = Estimate(1.0, n=5)
     assert say.change(Change("a", "reward", known, known)) == "not compared"
     assert say.change(Change("a", "reward", known, known, Estimate(0.3))) == "no interval, so nothing is claimed"
@@ -71,9 +71,7 @@ def test_change_caption_lists_only_significant_ones(content: ReportContent) -> N
     assert "tokens" not in say.change_caption(efforts)
     assert "No significant change in any" in say.change_caption(efforts[1:])
     uncompared = [Change("a", "effort", Estimate(1.0, n=5), Estimate(2.0, n=5))]
-    assert say.change_caption(uncompared).endswith(
-        "Not compared with each other: before and after, other tasks succeed."
-    )
+    assert say.change_caption(uncompared).endswith("Not compared: the tasks that succeed differ before and after.")
 
 
 def families(stage: str, *successes: Estimate) -> Measurement:
@@ -84,7 +82,7 @@ def families(stage: str, *successes: Estimate) -> Measurement:
 def test_family_caption_counts_intervals_that_lie_apart() -> None:
     before = families("before", Estimate(0.2, 0.1, 0.3), Estimate(0.5, 0.4, 0.6), Estimate(0.9, 0.8, 1.0))
     after = families("after", Estimate(0.5, 0.4, 0.6), Estimate(0.6, 0.5, 0.7), Estimate(0.5, 0.4, 0.6))
-    assert "In 1 of 3 families the interval after lies wholly above the one before; in 1 it lies wholly below." in (
+    assert "In 1 of 3 families the interval after lies above the one before; in 1 it lies below." in (
         say.family_caption((before, after))
     )
 
@@ -102,9 +100,7 @@ def test_level_caption_names_the_weakest_level(content: ReportContent) -> None:
 @pytest.mark.parametrize(
     ("last", "intervals"), [(Estimate(0.75, 0.7, 0.8, 100), " with 95 % intervals"), (Estimate(0.75), "")]
 )
-def test_curve_caption_says_what_was_watched_and_claims_no_interval_without_one(
-    last: Estimate, intervals: str
-) -> None:
+def test_curve_caption_names_its_measure_and_claims_no_missing_interval(last: Estimate, intervals: str) -> None:
     points = (CurvePoint(1, 0.25), CurvePoint(2, 0.5, last, tokens=1234))
     assert plain(say.curve_caption(LearningCurve("GRPO", points))) == (
         "GRPO, 2 iterations. Mean reward on training tasks went from 0.25 to 0.5. Dots are success on training "
@@ -133,7 +129,7 @@ def test_canary_caption_counts_both_arms(content: ReportContent) -> None:
         "in the control arm)."
     )
     undecided = replace(canary, release=replace(canary.release, state="canary"))
-    assert "is still in its canary after serving 50 tasks" in say.canary_caption(undecided)
+    assert "is still in canary after serving 50 tasks" in say.canary_caption(undecided)
     silent = replace(canary, release=replace(canary.release, evidence=()))
     assert "no evidence was recorded" in say.canary_caption(silent)
 
@@ -147,25 +143,32 @@ def test_guardrail_sentence_names_families_shown_worse() -> None:
     )
 
 
-def test_happenings_of_a_bare_run_are_empty(bare: ReportContent) -> None:
-    assert say.happenings(bare) == []
+def test_summary_tiles_of_a_minimal_run_are_empty(bare: ReportContent) -> None:
+    assert say.summary_tiles(bare) == []
 
 
-def test_happenings_follow_the_loop(content: ReportContent) -> None:
-    tiles = say.happenings(content)
-    assert [word for word, _, _ in tiles] == ["Routed", "Judged", "Trained", "Promoted", "Rolled back", "Checked"]
+def test_summary_tiles_follow_the_loop(content: ReportContent) -> None:
+    tiles = say.summary_tiles(content)
+    assert [word for word, _, _ in tiles] == [
+        "Routed",
+        "Evaluated",
+        "Trained",
+        "Promoted",
+        "Rolled back",
+        "Checked",
+    ]
     assert tiles[0][1:] == ("2,000", "tasks, to 5 agent versions")
     assert tiles[-1][1] == "6 of 7"
 
 
-def test_a_candidate_that_the_guardrail_kept_back_is_among_what_happened(content: ReportContent) -> None:
+def test_a_blocked_candidate_has_a_summary_tile(content: ReportContent) -> None:
     rows = (GuardrailRow("mail", Estimate(-0.2, -0.3, -0.1, 40), is_shown_worse=True),)
     kept_back = Guardrail(rows=rows, is_passed=False, rule="a rule", is_kept_back=True)
     others = (replace(kept_back, rows=()), replace(kept_back, is_kept_back=False))
-    tiles = say.happenings(replace(content, guardrails=(kept_back, *others)))
+    tiles = say.summary_tiles(replace(content, guardrails=(kept_back, *others)))
     assert tiles[3:5] == [
-        ("Kept back", "1", "candidate that got no canary: it is shown worse in mail"),
-        ("Kept back", "1", "candidate that got no canary: validation did not pass it"),
+        ("Blocked", "1", "candidate without a canary: it is shown worse in mail"),
+        ("Blocked", "1", "candidate without a canary: validation did not pass it"),
     ]
     assert tiles[5][0] == "Promoted"
 

@@ -1,6 +1,10 @@
-"""Who does a task: routing policies, the agents in service, capabilities, off-policy estimates, replay."""
+"""Routing: which agent does a task, and with what probability.
 
-from upturn.arbiter.capability import Capability, capabilities
+Here: routing policies, the registry of agents in service, capability profiles, off-policy estimates from logged
+decisions, and replay of policies on recorded outcomes. Not here: storing decisions (``pool``), running agents
+(``agents``) and deciding canaries (``deployment``). Start with ``router``, then ``policy``.
+"""
+
 from upturn.arbiter.checker import check_routing_policy
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
@@ -24,7 +28,7 @@ from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
 from upturn.arbiter.replay import Interval, Replay, ReplayOptions, learning_policies, replay
 from upturn.arbiter.router import Router, RunKey
-from upturn.arbiter.tally import Count, Tally
+from upturn.arbiter.tally import Capability, Count, Tally, capabilities
 
 __all__ = [
     "AgentRegistry",

@@ -1,7 +1,7 @@
-"""The contract of a routing policy, checked: for authors of policies, before the router meets them.
+"""The contract checker of routing policies, for authors of policies.
 
-Checked: probabilities (one per candidate, all above 0, sum 1), that they follow the candidates and not their
-places, that asking changes nothing, and that learning shows in the snapshot. Not checked: whether it routes well.
+Checked: probabilities (one per candidate, all above 0, sum 1); they depend on the candidates, not on their order;
+asking for them changes nothing; learning changes the snapshot. Not checked: whether the policy routes well.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ _REWARDS = (1.0, 0.0, 0.5, None)
 
 
 def check_routing_policy(make: Callable[[], RoutingPolicy]) -> list[str]:
-    """What breaks the contract, in words; empty = nothing. ``make`` gives a fresh policy with each call."""
+    """The violations of the contract, one sentence each. ``make`` returns a new policy with each call."""
     policy = make()
     task = Task(id="check", instruction="", family="check", environment="check")
     candidates = [Candidate(agent, f"{agent}@1") for agent in _AGENTS]
     problems = _check_choice(policy, task, candidates)
     for index, reward in enumerate(_REWARDS * 5):
-        decision = _decision(policy, f"check-{index}", candidates[index % 2].version)
+        decision = _decision(policy, f"check-{index}", candidates[index % 2])
         before = policy.snapshot()
         policy.learn(decision, RoutingOutcome(decision.id, reward))
         if reward is not None and policy.snapshot() == before:
@@ -33,12 +33,12 @@ def check_routing_policy(make: Callable[[], RoutingPolicy]) -> list[str]:
 def _check_choice(policy: RoutingPolicy, task: Task, candidates: Sequence[Candidate]) -> list[str]:
     problems: list[str] = []
     before = policy.snapshot()
-    given = list(policy.probabilities(task, candidates))
+    original = list(policy.probabilities(task, candidates))
     for subset in (candidates[:1], candidates[:2], candidates):
         problems += _check_numbers(list(policy.probabilities(task, subset)), len(subset))
     if problems:
         return problems
-    expected = {candidate.agent: probability for candidate, probability in zip(candidates, given, strict=True)}
+    expected = {candidate.agent: probability for candidate, probability in zip(candidates, original, strict=True)}
     for order in permutations(candidates):
         for candidate, probability in zip(order, policy.probabilities(task, order), strict=True):
             if not isclose(probability, expected[candidate.agent], abs_tol=1e-9):
@@ -62,7 +62,7 @@ def _check_numbers(probabilities: Sequence[float], count: int) -> list[str]:
     return problems
 
 
-def _decision(policy: RoutingPolicy, name: str, version: str) -> Decision:
+def _decision(policy: RoutingPolicy, name: str, chosen: Candidate) -> Decision:
     return Decision(
         id=name,
         task_id=name,
@@ -70,8 +70,9 @@ def _decision(policy: RoutingPolicy, name: str, version: str) -> Decision:
         tenant="default",
         policy=policy.name,
         policy_snapshot=policy.snapshot(),
-        alternatives=(Alternative(version, 1.0, None),),
-        chosen=version,
+        alternatives=(Alternative(chosen.version, 1.0, None),),
+        agent=chosen.agent,
+        chosen=chosen.version,
         propensity=1.0,
         reason="the contract is being checked",
     )

@@ -1,4 +1,4 @@
-"""Off-policy estimates: what another way of routing would have earned on the logged decisions.
+"""Off-policy estimates: the reward of another routing on the logged decisions.
 
 The weight of a decision is ``w = π_e(chosen) / propensity``, the propensity as logged when it was made. Estimates:
 
@@ -10,8 +10,8 @@ All decisions of an episode share its first decision's weight and count as one d
 effective sample size ``(Σ w)² / Σ w²`` and in the maximum weight. Outcomes whose reward is missing are left out and
 counted; that is unbiased only if what is missing does not depend on the outcome.
 
-No number is given (the estimate says why) when the target routes where the log could not have, when the effective
-sample size is below 100, or when a weight exceeds 100: such estimates look precise and are not.
+An estimate is refused, with the reason, when the target chooses versions that the log could not have chosen, when
+the effective sample size is below 100, or when a weight exceeds 100: such estimates look precise and are not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,26 +28,26 @@ MIN_EFFECTIVE_SAMPLES = 100
 MAX_WEIGHT = 100
 
 Target = Callable[[Decision], Mapping[str, float]]
-"""The routing to be estimated: for a decision the probability of each version it would choose; they sum to 1."""
+"""The routing to estimate: for a decision, the probability of each version; they sum to 1."""
 
 RewardModel = Callable[[Decision, str], float]
-"""The predicted reward of a version for a decision; must not have been fitted on the same outcomes."""
+"""The predicted reward of a version for a decision; must not be fitted on the same outcomes."""
 
 Method = Literal["ips", "snips", "dr"]
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedOutcome:
-    """A decision and what it earned."""
+    """A decision and its reward."""
 
     decision: Decision
     reward: float | None
-    """None = the judgement is missing."""
+    """None = no verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffPolicyEstimate:
-    """A figure with its uncertainty, or the reason why there is none."""
+    """An estimate with its uncertainty, or the reason for its refusal."""
 
     method: Method
     value: float | None
@@ -63,12 +63,12 @@ class OffPolicyEstimate:
     effective_samples: float
     max_weight: float
     refusal: str = ""
-    """Why no number is given; empty = one is."""
+    """Why there is no estimate; empty = there is."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Draws:
-    """The judged decisions as arrays, one place per decision."""
+    """The judged decisions as arrays, one element per decision."""
 
     weights: NDArray[np.float64]
     rewards: NDArray[np.float64]
@@ -87,24 +87,24 @@ def always(version: str) -> Target:
 
 def inverse_propensity(logged: Sequence[LoggedOutcome], target: Target) -> OffPolicyEstimate:
     """The IPS estimate of the target's mean reward."""
-    seen = _draws(logged, target)
-    return _estimate("ips", seen, len(logged), seen.weights * seen.rewards)
+    draws = _draws(logged, target)
+    return _estimate("ips", draws, len(logged), draws.weights * draws.rewards)
 
 
 def self_normalised(logged: Sequence[LoggedOutcome], target: Target) -> OffPolicyEstimate:
     """The SNIPS estimate of the target's mean reward; its standard error is that of the linearised ratio."""
-    seen = _draws(logged, target)
-    total = float(seen.weights.sum())
+    draws = _draws(logged, target)
+    total = float(draws.weights.sum())
     if not total:
-        return _estimate("snips", seen, len(logged), seen.weights)
-    value = float(seen.weights @ seen.rewards) / total
-    mean_weight = total / len(seen.weights)
-    return _estimate("snips", seen, len(logged), value + seen.weights * (seen.rewards - value) / mean_weight)
+        return _estimate("snips", draws, len(logged), draws.weights)
+    value = float(draws.weights @ draws.rewards) / total
+    mean_weight = total / len(draws.weights)
+    return _estimate("snips", draws, len(logged), value + draws.weights * (draws.rewards - value) / mean_weight)
 
 
 def doubly_robust(logged: Sequence[LoggedOutcome], target: Target, model: RewardModel) -> OffPolicyEstimate:
     """The DR estimate of the target's mean reward; ``model`` predicting 0 throughout gives IPS."""
-    seen = _draws(logged, target)
+    draws = _draws(logged, target)
     judged = [outcome.decision for outcome in logged if outcome.reward is not None]
     predicted = np.array([model(decision, decision.chosen) for decision in judged])
     expected = np.array(
@@ -113,7 +113,7 @@ def doubly_robust(logged: Sequence[LoggedOutcome], target: Target, model: Reward
             for decision in judged
         ]
     )
-    return _estimate("dr", seen, len(logged), expected + seen.weights * (seen.rewards - predicted))
+    return _estimate("dr", draws, len(logged), expected + draws.weights * (draws.rewards - predicted))
 
 
 def _draws(logged: Sequence[LoggedOutcome], target: Target) -> _Draws:
@@ -127,17 +127,17 @@ def _draws(logged: Sequence[LoggedOutcome], target: Target) -> _Draws:
         if outcome.reward is None:
             continue
         decision = outcome.decision
-        known = None if decision.episode is None else episodes.get((decision.tenant, decision.episode))
-        if known is None:
-            known = len(draw_weights)
+        draw = None if decision.episode is None else episodes.get((decision.tenant, decision.episode))
+        if draw is None:
+            draw = len(draw_weights)
             if decision.episode is not None:
-                episodes[decision.tenant, decision.episode] = known
-            wanted = _checked(target(decision))
-            possible = {seen.agent_version for seen in decision.alternatives if seen.probability > 0}
-            unsupported += any(share > 0 and version not in possible for version, share in wanted.items())
-            draw_weights.append(wanted.get(decision.chosen, 0.0) / decision.propensity)
-        draws.append(known)
-        weights.append(draw_weights[known])
+                episodes[decision.tenant, decision.episode] = draw
+            shares = _checked(target(decision))
+            possible = {version.agent_version for version in decision.alternatives if version.probability > 0}
+            unsupported += any(share > 0 and version not in possible for version, share in shares.items())
+            draw_weights.append(shares.get(decision.chosen, 0.0) / decision.propensity)
+        draws.append(draw)
+        weights.append(draw_weights[draw])
         rewards.append(outcome.reward)
     return _Draws(
         np.array(weights, dtype=np.float64),
@@ -148,39 +148,29 @@ def _draws(logged: Sequence[LoggedOutcome], target: Target) -> _Draws:
     )
 
 
-def _estimate(method: Method, seen: _Draws, logged: int, scores: NDArray[np.float64]) -> OffPolicyEstimate:
+def _estimate(method: Method, draws: _Draws, logged: int, scores: NDArray[np.float64]) -> OffPolicyEstimate:
     """The mean of the decisions' scores, with the standard error over independent draws, or a refusal."""
-    squares = float(seen.draw_weights @ seen.draw_weights)
-    effective = float(seen.draw_weights.sum()) ** 2 / squares if squares else 0.0
-    largest = float(seen.draw_weights.max(initial=0.0))
+    squares = float(draws.draw_weights @ draws.draw_weights)
+    effective = float(draws.draw_weights.sum()) ** 2 / squares if squares else 0.0
+    largest = float(draws.draw_weights.max(initial=0.0))
     count = len(scores)
-    refused = OffPolicyEstimate(
-        method,
-        None,
-        None,
-        None,
-        None,
-        count,
-        logged - count,
-        effective,
-        largest,
-        _refusal(seen, effective, largest),
-    )
-    if refused.refusal:
-        return refused
+    refusal = _refusal(draws, effective, largest)
+    estimate = OffPolicyEstimate(method, None, None, None, None, count, logged - count, effective, largest, refusal)
+    if refusal:
+        return estimate
     value = float(scores.mean())
-    independent = len(seen.draw_weights)
-    sums = np.bincount(seen.draws, weights=scores - value)
+    independent = len(draws.draw_weights)
+    sums = np.bincount(draws.draws, weights=scores - value)
     error = float(np.sqrt(sums @ sums * independent / (independent - 1))) / count
-    return replace(refused, value=value, standard_error=error, low=value - 1.96 * error, high=value + 1.96 * error)
+    return replace(estimate, value=value, standard_error=error, low=value - 1.96 * error, high=value + 1.96 * error)
 
 
-def _refusal(seen: _Draws, effective: float, largest: float) -> str:
-    if not len(seen.rewards):
+def _refusal(draws: _Draws, effective: float, largest: float) -> str:
+    if not len(draws.rewards):
         return "no decision has a judged outcome"
-    if seen.unsupported:
+    if draws.unsupported:
         return (
-            f"no support: in {seen.unsupported} of {len(seen.draw_weights)} draws the target chooses a version "
+            f"no support: in {draws.unsupported} of {len(draws.draw_weights)} draws the target chooses a version "
             "that could not have been chosen; log with exploration that reaches it, or narrow the target"
         )
     if largest > MAX_WEIGHT:
@@ -190,7 +180,7 @@ def _refusal(seen: _Draws, effective: float, largest: float) -> str:
     return ""
 
 
-def _checked(wanted: Mapping[str, float]) -> Mapping[str, float]:
-    if any(not share >= 0 for share in wanted.values()) or not abs(fsum(wanted.values()) - 1) < 1e-9:
-        raise ValueError(f"a target's probabilities must be 0 or more and sum to 1, got {dict(wanted)!r}")
-    return wanted
+def _checked(shares: Mapping[str, float]) -> Mapping[str, float]:
+    if any(not share >= 0 for share in shares.values()) or not abs(fsum(shares.values()) - 1) < 1e-9:
+        raise ValueError(f"a target's probabilities must be 0 or more and sum to 1, got {dict(shares)!r}")
+    return shares

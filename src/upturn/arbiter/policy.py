@@ -1,7 +1,7 @@
 """Routing policies: which agent should do a task, as probabilities.
 
-A policy only gives probabilities and learns; the router filters the candidates before and samples after, so no
-policy can choose an ineligible agent or forget to log its propensity.
+A policy computes probabilities and learns. The router filters the candidates before and samples after, so no policy
+can choose an ineligible agent or omit its propensity.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,16 +23,16 @@ class Candidate:
 
     agent: str
     version: str
-    """Id of the agent's incumbent version: during a canary the agent is judged by its incumbent's record."""
+    """Id of the agent's incumbent version: during a canary the incumbent's results stand for the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingOutcome:
-    """What a decision led to, as far as routing learns from it."""
+    """The outcome of a decision, as far as routing learns from it."""
 
     decision_id: str
     reward: float | None
-    """In [0, 1]; None = the judgement is missing (nothing is learned, the outcome is counted)."""
+    """In [0, 1]; None = no verdict (nothing is learned, the outcome is counted)."""
 
     @classmethod
     def of(cls, decision: Decision, evaluation: Evaluation | None) -> "RoutingOutcome":
@@ -47,7 +47,7 @@ class RoutingPolicy(Protocol):
 
     @property
     def name(self) -> str:
-        """What decisions and reports call the policy."""
+        """The policy's name in decisions and reports."""
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
         """One probability per candidate, each above 0, in the candidates' order; they sum to 1.
@@ -56,17 +56,17 @@ class RoutingPolicy(Protocol):
         """
 
     def learn(self, decision: Decision, outcome: RoutingOutcome) -> None:
-        """Take in the outcome of one decision; to be called once for each."""
+        """Update from the outcome of one decision; called once for each."""
 
     def belief(self, family: str, version: str) -> Posterior | None:
-        """What the policy believes about a version in a family; None = it keeps no such belief."""
+        """The policy's posterior of a version's success rate in a family; None = it has none."""
 
     def snapshot(self) -> str:
         """A hash of everything that ``probabilities`` depends on besides its arguments."""
 
 
 class _TallyPolicy:
-    """What policies share that learn success counts per version and family."""
+    """Base of the policies that learn success counts per version and family."""
 
     def __init__(self, name: str, tally: Tally | None, **settings: str | float) -> None:
         self.name = name
@@ -90,7 +90,7 @@ class _TallyPolicy:
         return self.tally.state()
 
     def restore(self, state: str) -> None:
-        """Go on from what ``state`` wrote; raises RecordError for anything else."""
+        """Replace the counts by those that ``state`` wrote; raises RecordError for any other text."""
         self.tally.restore(state)
         self._snapshot = None
 
@@ -125,7 +125,7 @@ class RuleBasedRouting(_TallyPolicy):
     """A fixed agent per family: the switch away from learned routing.
 
     It still explores with ``floor``, so its decisions stay usable for off-policy estimates, and still counts
-    outcomes: handed the tally of a learning policy, switching there and back loses no evidence.
+    outcomes: with the tally of a learning policy, switching to rules and back loses no evidence.
     """
 
     def __init__(
@@ -144,14 +144,14 @@ class RuleBasedRouting(_TallyPolicy):
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
         """All but the floor to the family's agent, else to the default; uniform where neither is eligible."""
         agents = [candidate.agent for candidate in candidates]
-        for wanted in (self.rules.get(task.family, self.default), self.default):
-            if wanted in agents:
-                return _with_floor([float(agent == wanted) for agent in agents], self.floor)
+        for preferred in (self.rules.get(task.family, self.default), self.default):
+            if preferred in agents:
+                return _with_floor([float(agent == preferred) for agent in agents], self.floor)
         return [1 / len(agents)] * len(agents)
 
 
 class Uniform(_TallyPolicy):
-    """Every candidate alike: the control arm of routing, and the smallest policy there is."""
+    """Equal probabilities: the control arm of routing, and the smallest policy."""
 
     def __init__(self, *, tally: Tally | None = None) -> None:
         super().__init__("uniform", tally)

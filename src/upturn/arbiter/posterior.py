@@ -1,6 +1,6 @@
-"""What is believed about a success rate, and how probable it is that each of several is the highest.
+"""Beta posteriors of success rates, and the probability that each of several rates is the highest.
 
-Everything here is exact arithmetic on Beta distributions: no sampling, so equal beliefs give equal probabilities.
+Exact arithmetic without sampling: equal posteriors give equal probabilities.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Shape = tuple[float, float]
 """The two parameters of a Beta distribution."""
 
 # Panel edges are placed at these quantiles of every arm and at their mirror images, so that the narrowest belief is
-# resolved as well as the widest; what lies outside of the outermost two is 2e-12 of an arm's mass.
+# resolved as well as the widest; 2e-12 of an arm's mass lies outside of the outermost two.
 _LEVELS = np.array([1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.08, 0.16, 0.26, 0.38, 0.5])
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
@@ -40,7 +40,7 @@ class Posterior:
 
     @property
     def weight(self) -> float:
-        """How many outcomes the belief is worth: discounted and borrowed ones count as what is left of them."""
+        """Number of outcomes behind the posterior; discounted and borrowed ones count in part."""
         return self.alpha + self.beta - 2
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
@@ -55,24 +55,24 @@ def probability_best(shapes: tuple[Shape, ...]) -> tuple[float, ...]:
     """For each Beta belief the probability that its rate is the highest; the results sum to 1.
 
     ``P(a is best) = ∫ pdf_a(x) Π_{b≠a} cdf_b(x) dx`` (the probability matching that Thompson sampling draws from),
-    by four-point Gauss–Legendre quadrature on panels cut at quantiles of all beliefs. A belief that lies below
-    another one altogether (but for 2e-12 of their mass) gets 0. Parameters must be at least 1: densities are then
-    bounded. The error stays below 1e-6 (tested against an independent integration).
+    by four-point Gauss–Legendre quadrature on panels cut at quantiles of all beliefs. A posterior that lies wholly
+    below another one (up to 2e-12 of their mass) gets 0. Parameters must be at least 1: densities are then bounded.
+    The error stays below 1e-6 (tested against an independent integration).
     """
     alpha, beta = np.array(shapes, dtype=np.float64).T[:, :, None]  # each (K, 1)
     lowest = special.betaincinv(alpha, beta, _LEVELS[0])
     is_contender = special.betainccinv(alpha, beta, _LEVELS[0])[:, 0] >= lowest.max()
     best = np.zeros(len(shapes))
-    best[is_contender] = _contest(alpha[is_contender], beta[is_contender], float(lowest.max()))
+    best[is_contender] = _probability_best(alpha[is_contender], beta[is_contender], float(lowest.max()))
     return tuple(best.tolist())
 
 
-def _contest(alpha: NDArray[np.float64], beta: NDArray[np.float64], start: float) -> NDArray[np.float64]:
-    """P(best) of the contenders, shape (K,): nobody's rate lies below ``start``. ``alpha``, ``beta`` are (K, 1)."""
+def _probability_best(alpha: NDArray[np.float64], beta: NDArray[np.float64], start: float) -> NDArray[np.float64]:
+    """P(best) of the contenders, shape (K,); no rate lies below ``start``. ``alpha``, ``beta`` are (K, 1)."""
     if len(alpha) == 1:
         return np.ones(1)
     quantiles = (special.betaincinv(alpha, beta, _LEVELS), special.betainccinv(alpha, beta, _LEVELS))
-    edges = np.unique(np.concatenate(([start, 1.0], *(each.ravel() for each in quantiles))))
+    edges = np.unique(np.concatenate(([start, 1.0], *(points.ravel() for points in quantiles))))
     edges = edges[edges >= start]
     half = np.diff(edges)[:, None] / 2
     points = ((edges[:-1, None] + edges[1:, None]) / 2 + half * _NODES).ravel()

@@ -2,8 +2,8 @@
 
 A file has a header; one column per model says whether it was correct (``True``/``False``, ``1``/``0`` or a number
 in [0, 1]). Optional: a family column, and for every model a column ``<model>_cost``. Other columns are ignored.
-Lines that cannot be used are set aside with their line number and the reason; a missing outcome is one of these,
-because it is neither a success nor a failure.
+Unusable lines are skipped and reported with line number and reason. A line with a missing outcome is unusable: the
+outcome is neither a success nor a failure.
 """
 
 import csv
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from upturn.errors import IngestError
 
 FAMILY_NAMES = ("family", "category", "subject", "eval_name")
-"""Names of a family column where the caller gives none, the first present wins."""
+"""Default names of the family column; the first present is used."""
 
 NO_FAMILY = "all"
-"""The family of every line of a file without a family column."""
+"""The family of all lines in a file without a family column."""
 
-_NEVER_MODELS = frozenset(
+_OTHER_COLUMNS = frozenset(
     {"", "id", "idx", "index", "sample_id", "prompt", "question", "query", "instruction", "input", "text"}
     | {"answer", "label", "target", "gold", "reference", "seed", "level", "difficulty", *FAMILY_NAMES}
 )
@@ -43,18 +43,18 @@ _OTHER_SUFFIXES = (
 )
 _MISSING = frozenset({"", "nan", "na", "n/a", "none", "null"})
 _SAMPLE = 1000
-"""Lines looked at to find the models' columns."""
+"""Lines read to detect the models' columns."""
 
 _MAX_COST = 1e100
-"""In any currency; sums of larger ones would leave the floats."""
+"""In any currency; sums of larger costs would overflow."""
 
 _MAX_CELL = 2**31 - 1
-"""Characters in one cell; the csv module's own limit of 128 KiB is below what models answer."""
+"""Characters in one cell; the csv module's own limit of 128 KiB is too small for model answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that was set aside."""
+    """A line that was skipped."""
 
     line: int
     """Its first physical line in the file, counted from 1."""
@@ -63,7 +63,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What every model earned on every usable line."""
+    """The reward of every model on every usable line."""
 
     models: tuple[str, ...]
     families: tuple[str, ...]
@@ -78,7 +78,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Which column is what, by index."""
+    """The meaning of the columns, by index."""
 
     header: tuple[str, ...]
     models: Mapping[str, int]
@@ -93,7 +93,7 @@ class _Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One record of the file: its cells, or what was wrong with it."""
+    """One record of the file: its cells, or why it cannot be read."""
 
     line: int
     cells: tuple[str, ...]
@@ -117,7 +117,7 @@ def read_recording(path: Path, *, models: Sequence[str] = (), family: str | None
 
 
 def _rows(path: Path) -> Iterator[_Row]:
-    """The file's non-empty records, the header first; bytes that are no text become replacement characters."""
+    """The file's non-empty records, the header first; invalid bytes become replacement characters."""
     limit = csv.field_size_limit(_MAX_CELL)
     try:
         with _opened(path) as stream:
@@ -160,7 +160,7 @@ def _layout(path: Path, sample: Sequence[_Row], models: Sequence[str], family: s
     if len(sample) == 1:
         raise IngestError(f"{str(path)!r} holds a header and no line; at least one is needed")
     family_place = _family_column(header, family)
-    chosen = _named(header, models) if models else _found(header, rows, family_place)
+    chosen = _named(header, models) if models else _detected(header, rows, family_place)
     if not chosen:
         raise IngestError(
             f"no column of {str(path)!r} holds outcomes (True/False, 1/0 or numbers in [0, 1]); columns: "
@@ -206,21 +206,21 @@ def _named(header: Sequence[str], models: Sequence[str]) -> dict[str, int]:
     return {name: header.index(name) for name in models}
 
 
-def _found(header: Sequence[str], rows: Sequence[Sequence[str]], family: int | None) -> dict[str, int]:
-    """Columns of which at least half of the filled cells are outcomes and whose name says nothing else."""
-    found: dict[str, int] = {}
+def _detected(header: Sequence[str], rows: Sequence[Sequence[str]], family: int | None) -> dict[str, int]:
+    """Columns of which at least half of the filled cells are outcomes, without well-known other names."""
+    detected: dict[str, int] = {}
     for place, name in enumerate(header):
         if place == family or _is_no_model(name) or _belongs_to_another(name, header):
             continue
         cells = [row[place] for row in rows if row[place].strip().lower() not in _MISSING]
         if cells and 2 * sum(_outcome(cell) is not None for cell in cells) >= len(cells):
-            found[name] = place
-    return found
+            detected[name] = place
+    return detected
 
 
 def _is_no_model(name: str) -> bool:
-    """True for names that say something else; ``Unnamed: 0`` is how pandas writes a row number."""
-    return name.lower() in _NEVER_MODELS or name.startswith("Unnamed:")
+    """True for well-known other columns; pandas writes row numbers as ``Unnamed: 0``."""
+    return name.lower() in _OTHER_COLUMNS or name.startswith("Unnamed:")
 
 
 def _belongs_to_another(name: str, header: Sequence[str]) -> bool:
@@ -277,7 +277,7 @@ def _problem(layout: _Layout, cells: Sequence[str]) -> str:
 
 
 def _outcome(cell: str) -> float | None:
-    """The reward a cell says, in [0, 1]; None = it says none."""
+    """The cell's reward, in [0, 1]; None = it holds none."""
     text = cell.strip().lower()
     if text in {"true", "false"}:
         return float(text == "true")

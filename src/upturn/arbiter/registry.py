@@ -1,7 +1,7 @@
-"""Which agent versions are in service, for whom, and at what share.
+"""Which agent versions are in service, for which tenants, and with which share of the tasks.
 
-Order of checks when a task is screened, the first that fails is the reason: tenant, capability, load cap. An agent
-is eligible where its incumbent is; its canary candidate is considered only where the agent is eligible.
+Order of checks in ``screen``, the first that fails is the reason: tenant, capability, load cap. An agent is
+eligible where its incumbent is; its canary candidate is considered only where the agent is eligible.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from upturn.records import AgentVersion, Task, fields_json, from_fields, record
 
 @record
 class ServedAgent:
-    """One agent in service. Never changed in place: every step of a release makes a new one."""
+    """One agent in service. Immutable: every step of a release makes a new one."""
 
     incumbent: AgentVersion
     max_concurrent: int | None = None
@@ -42,7 +42,7 @@ class RegistryState:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An eligible agent: what the router may choose and how it picks the version then."""
+    """An eligible agent, its versions in service and the canary's share."""
 
     agent: str
     incumbent: str
@@ -64,7 +64,7 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """Who may do a task and who may not; each version in service is in exactly one of the two."""
+    """The eligible agents and the excluded versions; each version in service is in exactly one of the two."""
 
     offers: tuple[Offer, ...]
     """By agent name."""
@@ -97,7 +97,7 @@ class Load:
 
 
 class AgentRegistry:
-    """The agents in service and the steps that change them."""
+    """The agents in service, and the changes of a release."""
 
     def __init__(self) -> None:
         self._agents: dict[str, ServedAgent] = {}
@@ -127,7 +127,7 @@ class AgentRegistry:
                 "promote it or roll it back first"
             )
         if candidate.id == served.incumbent.id:
-            raise ReleaseError(f"{candidate.id!r} is the incumbent; a candidate needs a version name of its own")
+            raise ReleaseError(f"{candidate.id!r} is the incumbent; a candidate needs another version name")
         self._agents[candidate.agent] = replace(
             served, candidate=candidate, weight=_checked_weight(weight), release=release
         )
@@ -160,11 +160,11 @@ class AgentRegistry:
         return dict(sorted(self._agents.items()))
 
     def screen(self, task: Task, load: Load) -> Screening:
-        """Who may do the task now, and for every other version in service why not."""
+        """The agents eligible for the task now, and why every other version in service is not."""
         offers: list[Offer] = []
         exclusions: list[Exclusion] = []
         for agent, served in sorted(self._agents.items()):
-            reason = _unfit(served.incumbent, task) or _overload(served, load)
+            reason = _ineligibility(served.incumbent, task) or _overload(served, load)
             if reason:
                 exclusions.append(Exclusion(served.incumbent.id, reason))
                 if served.candidate is not None:
@@ -172,9 +172,8 @@ class AgentRegistry:
                 continue
             offer = Offer(agent, served.incumbent.id)
             if served.candidate is not None:
-                unfit = _unfit(served.candidate, task)
-                if unfit:
-                    exclusions.append(Exclusion(served.candidate.id, unfit))
+                if reason := _ineligibility(served.candidate, task):
+                    exclusions.append(Exclusion(served.candidate.id, reason))
                 else:
                     offer = replace(
                         offer, candidate=served.candidate.id, weight=served.weight, release=served.release
@@ -193,12 +192,12 @@ class AgentRegistry:
     def _candidate(self, agent: str) -> AgentVersion:
         candidate = self.served(agent).candidate
         if candidate is None:
-            raise ReleaseError(f"agent {agent!r} has no version under canary; start_canary begins one")
+            raise ReleaseError(f"agent {agent!r} has no version under canary; start_canary starts one")
         return candidate
 
 
-def _unfit(version: AgentVersion, task: Task) -> str:
-    """Why a version may not do a task whatever its load; empty = it may."""
+def _ineligibility(version: AgentVersion, task: Task) -> str:
+    """Why a version may not do a task, apart from load; empty = it may."""
     if version.tenants is not None and task.tenant not in version.tenants:
         return f"may not serve tenant {task.tenant!r}"
     if version.capabilities and task.environment not in version.capabilities:

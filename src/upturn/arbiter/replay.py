@@ -1,12 +1,12 @@
-"""Routing policies replayed on recorded outcomes: what each would have earned had it routed the recorded lines.
+"""Routing policies replayed on recorded outcomes: the reward of each, had it routed the recorded lines.
 
-Every model's outcome is known for every line, so nothing is estimated but the spread: a policy sees the lines in a
-random order, ``wave`` at a time, chooses by its probabilities, and learns the outcomes of what it chose at the end
-of each wave. This is repeated over several orders. Baselines that need no learning: the single model that is best
-in hindsight, the best model for each line (the oracle) and, where costs are known, the cheapest model.
+Every model's outcome is known for every line, so only the spread is estimated: a policy reads the lines in a random
+order, ``wave`` at a time, chooses by its probabilities, and learns the outcomes of its choices at the end of each
+wave. This is repeated over several orders. Baselines that need no learning: the single model that is best in
+hindsight, the best model for each line (the oracle) and, where costs are known, the cheapest model.
 
 Intervals are 95 % percentile bootstraps over lines *and* orders; differences are taken line by line before. Not
-covered: the best-single baseline is chosen on the same lines that it is measured on, in its favour.
+covered: the best single model is chosen on the lines it is measured on, which favours it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +38,9 @@ class ReplayOptions:
     """How a recording is replayed."""
 
     seeds: int = 10
-    """Orders that each learning policy is replayed in."""
+    """Random orders of the lines for each learning policy."""
     wave: int = 8
-    """Lines decided between two rounds of learning."""
+    """Lines decided between two updates of the policy."""
     resamples: int = 2000
     """Bootstrap resamples of each interval."""
 
@@ -61,7 +61,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class PolicyReplay:
-    """What one policy earned."""
+    """The result of one policy."""
 
     name: str
     reward: Interval
@@ -71,7 +71,7 @@ class PolicyReplay:
     regret_oracle: Interval
     """Mean reward of the best model per line minus this policy's."""
     shares: Mapping[str, float]
-    """Part of the lines sent to each model."""
+    """Share of the lines sent to each model."""
     cost: float | None
     """Mean per line; None = the recording has no costs."""
 
@@ -87,7 +87,7 @@ class Replay:
 
 
 def learning_policies(discount: float = 0.995, epsilon: float = 0.1) -> dict[str, PolicyMaker]:
-    """The policies that are replayed by default, by name; each call of a value makes a fresh one."""
+    """The policies that are replayed by default, by name; each call of a value makes a new policy."""
     return {
         "discounted_thompson": lambda: DiscountedThompson(tally=Tally(discount=discount)),
         "epsilon_greedy": lambda: EpsilonGreedy(epsilon=epsilon, tally=Tally(discount=discount)),
@@ -138,7 +138,7 @@ def _oracle(recording: Recording) -> NDArray[np.int64]:
 
 
 def _choices(recording: Recording, policy: RoutingPolicy, seed: int, wave: int) -> NDArray[np.int64]:
-    """The model chosen for each line, shape (lines,) in the recording's order; the policy learns on the way."""
+    """The model chosen for each line, shape (lines,) in the recording's order; the policy learns along the way."""
     generator = np.random.default_rng(seed)
     count = len(recording.rewards)
     order = generator.permutation(count)
@@ -147,7 +147,7 @@ def _choices(recording: Recording, policy: RoutingPolicy, seed: int, wave: int) 
     chosen = np.empty(count, dtype=np.int64)
     for start in range(0, count, wave):
         lines = order[start : start + wave]
-        edges: dict[str, NDArray[np.float64]] = {}  # what was learned is frozen within a wave
+        edges: dict[str, NDArray[np.float64]] = {}  # a policy does not learn within a wave
         for line, uniform in zip(lines, uniforms[start : start + wave], strict=True):
             family = recording.families[line]
             if family not in edges:
@@ -165,7 +165,7 @@ def _task(family: str, line: int) -> Task:
 
 
 def _decision(policy: RoutingPolicy, recording: Recording, line: int, model: str) -> Decision:
-    """As much of a decision as a policy learns from; it is kept nowhere."""
+    """The part of a decision that a policy learns from; it is not stored."""
     return Decision(
         id=str(line),
         task_id=str(line),
@@ -174,6 +174,7 @@ def _decision(policy: RoutingPolicy, recording: Recording, line: int, model: str
         policy=policy.name,
         policy_snapshot="",
         alternatives=(),
+        agent=model,
         chosen=model,
         propensity=1.0,
         reason="replayed",

@@ -1,10 +1,10 @@
-"""The router: one decision per task, with its true propensity and a reason a person can read.
+"""The router: one decision per task, with its true propensity and a readable reason.
 
-Order of steps: reuse the episode's decision where it still may serve; screen the agents (tenant, capability, load);
-let the policy give probabilities over the eligible agents; sample one; while the chosen agent has a canary, throw a
-coin for its version. The draws depend only on (seed, task id), never on the order of tasks or on earlier draws, and
-the coin is independent of the family, of what was learned and of the draw that chose the agent. So the family mix
-cannot differ between the arms of a canary other than by chance.
+Order of steps: reuse the episode's decision while its version may still serve; screen the agents (tenant,
+capability, load); let the policy give probabilities over the eligible agents; sample one; while the chosen agent
+has a canary, throw a coin for its version. The draws depend only on (seed, task id), never on the order of tasks or
+on earlier draws, and the coin is independent of the family, of what was learned and of the draw that chose the
+agent. So the mix of families differs between the arms of a canary by chance only.
 
 Not covered: the router does not count its own decisions as load. Callers acquire the agent in ``load`` when they
 start a task and release it when it ends. A router is for one thread.
@@ -30,7 +30,7 @@ Purpose = Literal["agent", "version"]
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """What makes decisions reproducible and their ids unique."""
+    """Makes decisions reproducible and their ids unique."""
 
     run: str
     """Part of every decision id: the same task in another run is another decision."""
@@ -45,7 +45,7 @@ def draw(seed: int, task_id: str, purpose: Purpose) -> float:
 
 
 class Router:
-    """Decides who does a task and hands what came of it to the policy."""
+    """Chooses the agent version for a task and passes outcomes to the policy."""
 
     def __init__(
         self,
@@ -70,22 +70,22 @@ class Router:
         Within an ``episode`` (of one tenant) later tasks reuse the first decision as long as its version is in
         service and may do the task; the load cap does not break an episode. None: the task stands alone.
         """
-        if episode is not None and (earlier := self._earlier(task, episode)) is not None:
+        if episode is not None and (earlier := self._sticky_decision(task, episode)) is not None:
             return replace(
                 earlier,
                 id=self._decision_id(task),
                 task_id=task.id,
                 family=task.family,
                 is_sticky=True,
-                reason=f"{earlier.chosen} stays with episode {episode!r}, which it has begun",
+                reason=f"{earlier.chosen} serves episode {episode!r} already",
             )
-        decision = self._fresh(task, episode)
+        decision = self._new_decision(task, episode)
         if episode is not None:
             self.remember(decision)
         return decision
 
     def decide_many(self, tasks: Iterable[Task]) -> tuple[Decision, ...]:
-        """Decisions for a wave of tasks without episodes, in order, all from the present knowledge and load."""
+        """Decisions for a wave of tasks without episodes, in order, all from the present counts and load."""
         return tuple(self.decide(task) for task in tasks)
 
     def learn_many(self, decisions: Sequence[Decision], outcomes: Sequence[RoutingOutcome]) -> None:
@@ -94,7 +94,7 @@ class Router:
             self.policy.learn(decision, outcome)
 
     def remember(self, decision: Decision) -> None:
-        """Make a decision the one its episode sticks to, e.g. after a restart; no-op outside of an episode."""
+        """Make a decision its episode's sticky one, e.g. after a restart; no-op outside of an episode."""
         if decision.episode is None:
             return
         self._episodes[decision.tenant, decision.episode] = decision
@@ -102,24 +102,24 @@ class Router:
         while len(self._episodes) > self._max_episodes:
             self._episodes.popitem(last=False)
 
-    def _earlier(self, task: Task, episode: str) -> Decision | None:
-        """The episode's decision if its version may still do the task; None = decide afresh."""
+    def _sticky_decision(self, task: Task, episode: str) -> Decision | None:
+        """The episode's decision if its version may still do the task; None = decide anew."""
         decision = self._episodes.get((task.tenant, episode))
         if decision is None:
             return None
-        # A fresh Load: the cap keeps new work away, it does not cut an episode in two.
+        # An empty Load: the cap refuses new work, it does not end an episode.
         for offer in self.registry.screen(task, Load()).offers:
             if decision.chosen in (offer.incumbent, offer.candidate):
                 self._episodes.move_to_end((task.tenant, episode))
                 return decision
         return None
 
-    def _fresh(self, task: Task, episode: str | None) -> Decision:
+    def _new_decision(self, task: Task, episode: str | None) -> Decision:
         screening = self.registry.screen(task, self.load)
         if not screening.offers:
-            raise RoutingError(_nobody(task, screening))
+            raise RoutingError(_no_agent(task, screening))
         probabilities = self._probabilities(task, screening.offers)
-        index = _pick(probabilities, draw(self._key.seed, task.id, "agent"))
+        index = _sample(probabilities, draw(self._key.seed, task.id, "agent"))
         offer = screening.offers[index]
         is_candidate = offer.candidate is not None and draw(self._key.seed, task.id, "version") < offer.weight
         alternatives = self._alternatives(task, screening, probabilities)
@@ -137,8 +137,9 @@ class Router:
             policy=self.policy.name,
             policy_snapshot=self.policy.snapshot(),
             alternatives=alternatives,
+            agent=offer.agent,
             chosen=chosen,
-            propensity=next(seen.probability for seen in alternatives if seen.agent_version == chosen),
+            propensity=next(option.probability for option in alternatives if option.agent_version == chosen),
             reason=reason,
             episode=episode,
             release=offer.release,
@@ -146,7 +147,7 @@ class Router:
         )
 
     def _probabilities(self, task: Task, offers: Sequence[Offer]) -> Sequence[float]:
-        """The policy's probabilities, held to their contract."""
+        """The policy's probabilities; raises RoutingError where they break the contract."""
         candidates = [Candidate(offer.agent, offer.incumbent) for offer in offers]
         probabilities = self.policy.probabilities(task, candidates)
         total = fsum(probabilities)
@@ -161,7 +162,7 @@ class Router:
         self, task: Task, screening: Screening, probabilities: Sequence[float]
     ) -> tuple[Alternative, ...]:
         """Every version in service: eligible ones with their probability, the others with the reason."""
-        seen: list[Alternative] = []
+        alternatives: list[Alternative] = []
         for offer, probability in zip(screening.offers, probabilities, strict=True):
             shares = {offer.incumbent: 1 - offer.weight}
             if offer.candidate is not None:
@@ -170,15 +171,17 @@ class Router:
                 if share > 0:
                     belief = self.policy.belief(task.family, version)
                     mean = None if belief is None else belief.mean
-                    seen.append(Alternative(version, probability * share, mean))
+                    alternatives.append(Alternative(version, probability * share, mean))
                 else:
                     reason = f"release {offer.release}: {offer.candidate} takes all of the agent's tasks"
-                    seen.append(Alternative(version, 0.0, None, reason))
-        seen += [Alternative(excluded.version, 0.0, None, excluded.reason) for excluded in screening.exclusions]
-        return tuple(seen)
+                    alternatives.append(Alternative(version, 0.0, None, reason))
+        alternatives += [
+            Alternative(excluded.version, 0.0, None, excluded.reason) for excluded in screening.exclusions
+        ]
+        return tuple(alternatives)
 
     def _reason(self, task: Task, offers: Sequence[Offer], probabilities: Sequence[float], index: int) -> str:
-        """Why this agent, in one sentence, from the numbers that decided."""
+        """Why this agent was chosen, in one sentence with the deciding figures."""
         chosen = offers[index]
         described = self._described(task.family, chosen)
         if len(offers) == 1:
@@ -186,8 +189,8 @@ class Router:
         ranked = sorted(range(len(offers)), key=lambda place: -probabilities[place])
         leader, second = ranked[0], ranked[1]
         if probabilities[leader] == min(probabilities):
-            alike = f"{self.policy.name} gives all {len(offers)} agents equal chances for {task.family}"
-            return f"{alike}; drew {described}"
+            equal = f"{self.policy.name} gives all {len(offers)} agents equal chances for {task.family}"
+            return f"{equal}; drew {described}"
         probability = f"probability {probabilities[index]:.3f}"
         if index == leader or probabilities[index] == probabilities[leader]:
             other = offers[second if index == leader else leader]
@@ -211,7 +214,7 @@ class Router:
         return sha256(f"{self._key.run}\0{task.id}".encode()).hexdigest()[:24]
 
 
-def _pick(probabilities: Sequence[float], uniform: float) -> int:
+def _sample(probabilities: Sequence[float], uniform: float) -> int:
     """The index whose slice of [0, 1) holds ``uniform``."""
     edge = 0.0
     for index, probability in enumerate(probabilities):
@@ -221,7 +224,7 @@ def _pick(probabilities: Sequence[float], uniform: float) -> int:
     return len(probabilities) - 1  # rounding left the last edge a hair below 1
 
 
-def _nobody(task: Task, screening: Screening) -> str:
+def _no_agent(task: Task, screening: Screening) -> str:
     if not screening.exclusions:
         return f"no agent is in service for task {task.id!r}; add one to the registry"
     reasons = "; ".join(f"{excluded.version}: {excluded.reason}" for excluded in screening.exclusions)

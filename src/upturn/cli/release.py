@@ -13,7 +13,7 @@ import typer
 from upturn.cli.output import emit
 from upturn.cli.release_simulate import simulate
 from upturn.config import CanarySettings
-from upturn.deployment import Override, Validation, candidate_share, status_word, wilson_interval
+from upturn.deployment import Override, Validation, candidate_share, release_status, wilson_interval
 from upturn.deployment import release as lifecycle
 from upturn.errors import RecordError, ReleaseError, UnknownNameError
 from upturn.pool import Pool
@@ -73,7 +73,7 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
         if open_ones:
             raise ReleaseError(
                 f"agent {pair[0].agent!r} already has release {open_ones[0].id!r}, which is "
-                f"{status_word(open_ones[0])!r}; promote it or roll it back first"
+                f"{release_status(open_ones[0])!r}; promote it or roll it back first"
             )
         attempt = sum(known.incumbent == incumbent and known.candidate == candidate for known in releases)
         release = lifecycle.start(*pair, CanarySettings(), ground, attempt=attempt)
@@ -156,7 +156,7 @@ def _line(release: Release) -> dict[str, JsonValue]:
         "id": release.id,
         "incumbent": release.incumbent,
         "candidate": release.candidate,
-        "state": status_word(release),
+        "state": release_status(release),
         "share": candidate_share(release),
     }
 

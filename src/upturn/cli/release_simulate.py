@@ -14,11 +14,11 @@ def simulate(
 ) -> None:
     """Simulate canaries of identical, better and worse candidates with the rule that decides real ones."""
     from upturn.config import CanarySettings
-    from upturn.deployment import BLOCK_TASKS, SCENARIOS, bench
+    from upturn.deployment import BLOCK_TASKS, SCENARIOS, simulation_results
 
     settings = CanarySettings()
     with progress("canaries", len(SCENARIOS)) as ticker:
-        results = bench(settings, runs=runs, seed=seed, on_done=lambda _: ticker.advance())
+        results = simulation_results(settings, runs=runs, seed=seed, on_done=lambda _: ticker.advance())
     details = {
         "stages": settings.stages,
         "threshold": settings.threshold,

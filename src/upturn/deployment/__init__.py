@@ -1,4 +1,9 @@
-"""From candidate to service: validation on held-out tasks, the canary, releases, and the statistics under them."""
+"""From candidate to service: validation on held-out tasks, the canary and releases.
+
+Here: the validation gate, the canary's rule and state machine, a release's states and their traffic, the statistics
+under them, and a simulation of the rule. Not here: serving the canary's tasks (``loop``) and choosing agents
+(``arbiter``). Start with ``release``, then ``canary`` and ``rule``.
+"""
 
 from upturn.config import CanarySettings, ValidationSettings
 from upturn.deployment.canary import Block, Canary, Served
@@ -14,17 +19,17 @@ from upturn.deployment.release import (
     Override,
     RegistryTraffic,
     Traffic,
+    apply_traffic,
     candidate_share,
-    direct,
     hold,
     promote,
     release_id,
+    release_status,
     resume,
     rollback,
     start,
-    status_word,
 )
-from upturn.deployment.simulation import BLOCK_TASKS, SCENARIOS, bench
+from upturn.deployment.simulation import BLOCK_TASKS, SCENARIOS, simulation_results
 from upturn.deployment.validation import Comparison, Pair, Validation, ValidationVerdict, pairs_of, validate
 
 __all__ = [
@@ -44,20 +49,20 @@ __all__ = [
     "Validation",
     "ValidationSettings",
     "ValidationVerdict",
-    "bench",
+    "apply_traffic",
     "bootstrap_mean",
     "candidate_share",
     "clopper_pearson_interval",
-    "direct",
     "hold",
     "paired_bootstrap",
     "pairs_of",
     "promote",
     "release_id",
+    "release_status",
     "resume",
     "rollback",
+    "simulation_results",
     "start",
-    "status_word",
     "validate",
     "wilson_interval",
 ]

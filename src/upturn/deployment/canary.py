@@ -1,15 +1,15 @@
 """One release's canary as a pure state machine on records: ``step(release, block) -> release``.
 
-Everything the rule needs is read back from the release's own evidence, so a canary can be resumed anywhere and the
-next verdict depends on nothing else. A verdict is recorded once: a decided release takes no more blocks.
-At 100 % there is no control arm: with a watch configured, the promoted candidate is tested against the incumbent's
-recorded rates, taken as known (their sampling error is not in the test; every such block's reason says so).
+The release's evidence holds the rule's whole state, so a canary can be resumed at any block and the next verdict
+depends on nothing else. A verdict is recorded once: a decided release takes no more blocks. At 100 % there is no
+control arm: with a watch configured, the promoted candidate is tested against the incumbent's recorded rates, taken
+as known (their sampling error is not in the test; every such block's reason says so).
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, assert_never
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from upturn.config import CanarySettings
 from upturn.deployment.rule import HOLD, PROMOTE, ROLLBACK, CanaryState, Counts, Reason, advance, is_unusable
 from upturn.deployment.sequential import PRIOR_WEIGHT, one_arm_log_factor, posterior_mean
 from upturn.errors import ReleaseError
-from upturn.records import CanaryVerdict, Evaluation, Release, ReleaseEvidence, ReleaseState
-
-__all__ = ["Block", "Canary", "CanarySettings", "Served"]
+from upturn.records import Arm, CanaryVerdict, Evaluation, Release, ReleaseEvidence, ReleaseState
 
 _VERDICTS: dict[int, CanaryVerdict] = {HOLD: "hold", PROMOTE: "promote", ROLLBACK: "rollback"}
 
@@ -27,7 +25,7 @@ _VERDICTS: dict[int, CanaryVerdict] = {HOLD: "hold", PROMOTE: "promote", ROLLBAC
 class Served(NamedTuple):
     """One task served while a canary ran."""
 
-    arm: Literal["candidate", "control"]
+    arm: Arm
     """As the arbiter's decision recorded it."""
     evaluation: Evaluation | None
     """None: not judged. An evaluation with the verdict ``missing`` counts the same."""
@@ -76,7 +74,7 @@ class Block:
 
 
 class Canary:
-    """Moves releases forward under one set of settings; keeps nothing itself."""
+    """Advances releases under one set of settings; stateless."""
 
     def __init__(self, settings: CanarySettings) -> None:
         self.settings = settings
@@ -104,10 +102,11 @@ class Canary:
         state = canary_state(release, settings)
         moved, verdicts, reasons = advance(state, _counts(block), settings)
         verdict, reason, stage = int(verdicts[0]), Reason(int(reasons[0])), int(moved.stage[0])
-        words = _words(reason, moved, settings)
+        explanation = _explain(reason, moved, settings)
         if release.is_held and reason not in (Reason.WORSE, Reason.UNSAFE):
-            verdict, stage, words = HOLD, release.stage, f"held by an operator; otherwise: {words}"
-        evidence = _evidence(release, moved, _VERDICTS[verdict], words)
+            verdict, stage = HOLD, release.stage
+            explanation = f"held by an operator; otherwise: {explanation}"
+        evidence = _evidence(release, moved, _VERDICTS[verdict], explanation)
         after: ReleaseState = "canary"
         if verdict == PROMOTE:
             after = "watch" if settings.watch_tasks else "promoted"
@@ -135,37 +134,39 @@ class Canary:
         enough = math.log(settings.threshold)
         verdict: CanaryVerdict = "hold"
         after: ReleaseState = "watch"
-        words = f"watched for {served} tasks"
+        explanation = f"watched for {served} tasks"
         if log_e_worse >= enough or log_e_unsafe >= enough:
             verdict, after = "rollback", "rolled_back"
-            fell = "less successful" if log_e_worse >= enough else "less safe"
-            words = f"shown {fell} than before: E = {_e(max(log_e_worse, log_e_unsafe))} after {served} tasks"
+            harm = "less successful" if log_e_worse >= enough else "less safe"
+            explanation = f"shown {harm} than before: E = {_e(max(log_e_worse, log_e_unsafe))} after {served} tasks"
         elif served >= settings.watch_tasks:
             after = "promoted"
-            words = f"the watch ended after {served} tasks without a fall; the promotion stands"
+            explanation = f"the watch ended after {served} tasks without a drop; the promotion stands"
         rate = start.control_successes / max(start.control_tasks, 1)
-        totals = _totals(last).plus(_counts(block))
+        totals = _counts(last).plus(_counts(block))
         state = replace(
             canary_state(release, settings),
             totals=totals,
             log_e_worse=np.array([log_e_worse]),
             log_e_unsafe=np.array([log_e_unsafe]),
         )
-        words += f" (against the incumbent's recorded {rate:.3f} of {start.control_tasks} tasks, taken as known)"
+        explanation += (
+            f" (against the incumbent's recorded {rate:.3f} of {start.control_tasks} tasks, taken as known)"
+        )
         return replace(
-            release, state=after, evidence=(*release.evidence, _evidence(release, state, verdict, words))
+            release, state=after, evidence=(*release.evidence, _evidence(release, state, verdict, explanation))
         )
 
 
 def canary_state(release: Release, settings: CanarySettings) -> CanaryState:
-    """What the rule knows about a release, read back from its evidence; arrays of length one."""
+    """The rule's state of a release, from its evidence; arrays of length one."""
     if not release.evidence:
         return CanaryState.start(1)
     last = release.evidence[-1]
     return CanaryState(
-        totals=_totals(last),
+        totals=_counts(last),
         stage=np.array([release.stage]),
-        stage_start=_totals(_stage_start(release)),
+        stage_start=_counts(_stage_start(release)),
         log_e_better=np.array([last.log_e_better]),
         log_e_worse=np.array([last.log_e_worse]),
         log_e_unsafe=np.array([last.log_e_unsafe]),
@@ -174,22 +175,22 @@ def canary_state(release: Release, settings: CanarySettings) -> CanaryState:
     )
 
 
-_NOTHING = ReleaseEvidence(-1, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, "hold", "")
+_NO_EVIDENCE = ReleaseEvidence(-1, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, "hold", "")
 """Totals before the first block."""
 
 
 def _stage_start(release: Release) -> ReleaseEvidence:
     """The evidence with which the release entered its present stage."""
     earlier = [evidence for evidence in release.evidence if evidence.stage < release.stage]
-    return earlier[-1] if earlier else _NOTHING
+    return earlier[-1] if earlier else _NO_EVIDENCE
 
 
 def _unusable_streak(evidence: Sequence[ReleaseEvidence], settings: CanarySettings) -> int:
     """Unusable blocks in a row at the end of the evidence."""
     streak = 0
-    before = (_NOTHING, *evidence[:-1])
+    before = (_NO_EVIDENCE, *evidence[:-1])
     for last, now in zip(reversed(before), reversed(evidence), strict=True):
-        block = _totals(now).minus(_totals(last))
+        block = _counts(now).minus(_counts(last))
         if not is_unusable(block, np.array([now.log_e_mismatch]), settings)[0]:
             break
         streak += 1
@@ -197,9 +198,9 @@ def _unusable_streak(evidence: Sequence[ReleaseEvidence], settings: CanarySettin
 
 
 def _watched_factor(block: tuple[int, int], past: tuple[int, int], reference: tuple[int, int]) -> float:
-    """Log factor of (tasks, bad ones) against the reference's rate; 0 unless the past already was worse than it.
+    """Log factor of (tasks, bad ones) against the reference's rate; 0 unless the past was worse than the reference.
 
-    The guess starts at the reference, so that the first block is no evidence, as between two arms.
+    The guess starts at the reference, so that the first block is no evidence, as with two arms.
     """
     known = float(posterior_mean(reference[1], reference[0]))
     weight = 2.0 * PRIOR_WEIGHT
@@ -207,55 +208,28 @@ def _watched_factor(block: tuple[int, int], past: tuple[int, int], reference: tu
     return float(one_arm_log_factor(block[0], block[1], guess, known)) if guess > known else 0.0
 
 
-def _counts(block: Block) -> Counts:
-    return Counts(
-        candidate_tasks=np.array([float(block.candidate_tasks)]),
-        candidate_successes=np.array([float(block.candidate_successes)]),
-        candidate_violations=np.array([float(block.candidate_violations)]),
-        control_tasks=np.array([float(block.control_tasks)]),
-        control_successes=np.array([float(block.control_successes)]),
-        control_violations=np.array([float(block.control_violations)]),
-        missing=np.array([float(block.missing)]),
-    )
-
-
-def _totals(evidence: ReleaseEvidence) -> Counts:
-    return _counts(
-        Block(
-            candidate_tasks=evidence.candidate_tasks,
-            candidate_successes=evidence.candidate_successes,
-            control_tasks=evidence.control_tasks,
-            control_successes=evidence.control_successes,
-            missing=evidence.missing,
-            candidate_violations=evidence.candidate_violations,
-            control_violations=evidence.control_violations,
-        )
-    )
+def _counts(totals: Block | ReleaseEvidence) -> Counts:
+    """The record's counts as arrays of length one."""
+    return Counts(*(np.array([float(getattr(totals, field.name))]) for field in fields(Counts)))
 
 
 def _evidence(release: Release, state: CanaryState, verdict: CanaryVerdict, reason: str) -> ReleaseEvidence:
-    totals = state.totals
+    counts = {field.name: int(getattr(state.totals, field.name)[0]) for field in fields(Counts)}
     return ReleaseEvidence(
         block=len(release.evidence),
         stage=release.stage,
-        candidate_tasks=int(totals.candidate_tasks[0]),
-        candidate_successes=int(totals.candidate_successes[0]),
-        control_tasks=int(totals.control_tasks[0]),
-        control_successes=int(totals.control_successes[0]),
-        missing=int(totals.missing[0]),
         log_e_better=float(state.log_e_better[0]),
         log_e_worse=float(state.log_e_worse[0]),
         log_e_mismatch=float(state.log_e_mismatch[0]),
+        log_e_unsafe=float(state.log_e_unsafe[0]),
         verdict=verdict,
         reason=reason,
-        candidate_violations=int(totals.candidate_violations[0]),
-        control_violations=int(totals.control_violations[0]),
-        log_e_unsafe=float(state.log_e_unsafe[0]),
+        **counts,
     )
 
 
 def _e(log_e: float) -> str:
-    """An e-value for people; beyond 1e300 only its size is told."""
+    """An e-value for people; beyond 1e300 only that it is larger."""
     return f"{math.exp(log_e):.3g}" if log_e < 690 else ">1e300"
 
 
@@ -279,8 +253,8 @@ _SENTENCES: dict[Reason, str] = {
 }
 
 
-def _words(reason: Reason, state: CanaryState, settings: CanarySettings) -> str:
-    """The reason of a block's verdict for people, with the figures it rests on."""
+def _explain(reason: Reason, state: CanaryState, settings: CanarySettings) -> str:
+    """The reason of a block's verdict for people, with its figures."""
     return _SENTENCES[reason].format(
         tasks=int(state.totals.candidate_tasks[0]),
         better=_e(float(state.log_e_better[0])),

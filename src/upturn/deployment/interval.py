@@ -1,6 +1,6 @@
-"""Intervals with a fixed sample: Wilson's for a rate, the bootstrap over tasks for means and paired differences.
+"""Fixed-sample intervals: Wilson's for a rate, the bootstrap over tasks for means and paired differences.
 
-For evidence that is looked at again and again use ``sequential``.
+For evidence under continuous monitoring use ``sequential``.
 """
 
 from typing import NamedTuple
@@ -59,7 +59,7 @@ def bootstrap_mean(
 ) -> Interval:
     """Percentile bootstrap of the mean of ``values`` (n,): one value a task, tasks resampled.
 
-    Raises ValueError for no values. Equal values give an interval without width: read ``n`` before believing it.
+    Raises ValueError for no values. Equal values give an interval of width 0, whatever ``n``.
     """
     observed = np.asarray(values, dtype=np.float64)
     if observed.ndim != 1 or observed.size == 0 or not np.isfinite(observed).all():
@@ -85,7 +85,7 @@ def paired_worse_p(differences: npt.ArrayLike, seed: int, resamples: int = RESAM
     """One-sided p-value of "the mean difference is below 0" by flipping the signs of paired differences.
 
     Exact (the sign test, McNemar's on pairs of successes and failures) where all differences that are not 0 have
-    one size; otherwise by ``resamples`` random flips, with the observed one counted so that it is never 0.
+    one size; otherwise by ``resamples`` random flips, including the observed one, so that it is never 0.
     1.0 where nothing differs.
     """
     moved = np.asarray(differences, dtype=np.float64)

@@ -1,36 +1,38 @@
-"""A release's life: begun on a passed validation or an audited override, moved by its canary or by an operator.
+"""A release's states: it starts on a passed validation or an audited override; its canary or an operator moves it.
 
-Every function takes a release and returns the next one; ``direct`` then makes the traffic follow. Storing the
-release and carrying out the routing are the caller's and the registry's business.
+Every function takes a release and returns the next one; ``apply_traffic`` then routes traffic accordingly. Callers
+store the release, the registry routes.
 """
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from upturn.arbiter import AgentRegistry
 from upturn.config import CanarySettings
 from upturn.deployment.validation import Validation
 from upturn.errors import ReleaseError
-from upturn.records import AgentVersion, Release
+from upturn.records import AgentVersion, Release, ReleaseState
+
+ReleaseStatus = ReleaseState | Literal["held"]
 
 
 class Override(NamedTuple):
-    """An operator's decision against or beside the evidence; both parts are recorded."""
+    """An operator's decision regardless of the evidence; both parts are recorded."""
 
     who: str
     why: str
 
-    def words(self, act: str) -> str:
-        """``act by who: why``; raises ReleaseError when either is empty."""
+    def note(self, action: str) -> str:
+        """``action by who: why``; raises ReleaseError when either is empty."""
         if not self.who.strip() or not self.why.strip():
-            raise ReleaseError(f"{act} needs who did it and why, got who={self.who!r} why={self.why!r}")
-        return f"{act} by {self.who.strip()}: {self.why.strip()}"
+            raise ReleaseError(f"{action} needs who did it and why, got who={self.who!r} why={self.why!r}")
+        return f"{action} by {self.who.strip()}: {self.why.strip()}"
 
 
 class Traffic(Protocol):
-    """What a release may do to routing. Both calls may be repeated without effect."""
+    """A release's control of routing. Both calls are idempotent."""
 
     def set_canary(self, release: Release, share: float) -> None:
         """Let the release's candidate serve ``share`` of its agent's tasks."""
@@ -40,7 +42,7 @@ class Traffic(Protocol):
 
 
 class RegistryTraffic:
-    """Traffic carried out on the arbiter's registry; ``version_of`` finds an agent version by its id."""
+    """Traffic through the arbiter's registry; ``version_of`` finds an agent version by its id."""
 
     def __init__(self, registry: AgentRegistry, version_of: Callable[[str], AgentVersion]) -> None:
         self._registry = registry
@@ -54,7 +56,8 @@ class RegistryTraffic:
             self._registry.start_canary(release.id, self._version_of(release.candidate), share)
 
     def set_incumbent(self, release: Release, version: str) -> None:
-        """Ends the release's canary in favour of ``version``; leaves an agent alone that has moved on since."""
+        """Ends the release's canary in favour of ``version``; does nothing where the agent has another release by
+        now."""
         served = self._registry.served(release.agent)
         if served.release == release.id:
             if served.incumbent.id == version:
@@ -62,7 +65,7 @@ class RegistryTraffic:
             else:
                 self._registry.promote(release.agent)
         elif served.incumbent.id != version and served.incumbent.id in (release.incumbent, release.candidate):
-            # Back from a watch: the candidate is the incumbent already. A later release's incumbent stays.
+            # After a watch the candidate is the incumbent already. A later release's incumbent stays.
             self._registry.start_canary(release.id, self._version_of(version), 1.0)
             self._registry.promote(release.agent)
 
@@ -77,11 +80,11 @@ def start(
     incumbent: AgentVersion,
     candidate: AgentVersion,
     settings: CanarySettings,
-    ground: Validation | Override,
+    basis: Validation | Override,
     *,
     attempt: int = 0,
 ) -> Release:
-    """A canary at its first stage, on the ground of a passed validation or of an operator's override.
+    """A canary at its first stage, on the basis of a passed validation or of an operator's override.
 
     Raises ReleaseError for a validation that did not pass, an override without who or why, versions of two agents,
     or a candidate that is the incumbent. ``attempt`` counts earlier releases of the same pair.
@@ -92,14 +95,14 @@ def start(
             "a release replaces a version of one agent"
         )
     if candidate.id == incumbent.id:
-        raise ReleaseError(f"candidate {candidate.id!r} is the incumbent itself; give the new version its own name")
-    if isinstance(ground, Override):
-        validation, reason = "skipped", ground.words("validation skipped")
-    elif ground.verdict == "pass":
-        validation, reason = ground.words, ""
+        raise ReleaseError(f"candidate {candidate.id!r} is the incumbent itself; give the new version another name")
+    if isinstance(basis, Override):
+        validation, reason = "skipped", basis.note("validation skipped")
+    elif basis.verdict == "pass":
+        validation, reason = basis.summary, ""
     else:
         raise ReleaseError(
-            f"candidate {candidate.id!r} did not pass validation ({ground.words}); "
+            f"candidate {candidate.id!r} did not pass validation ({basis.summary}); "
             "only --skip-validation with who and why starts its canary"
         )
     return Release(
@@ -111,15 +114,15 @@ def start(
         state="canary",
         stage=0,
         validation=validation,
-        is_validation_skipped=isinstance(ground, Override),
+        is_validation_skipped=isinstance(basis, Override),
         reason=reason,
     )
 
 
 def promote(release: Release, override: Override) -> Release:
-    """The release promoted by an operator, whatever the evidence says; raises ReleaseError if it is decided."""
+    """The release promoted by an operator, regardless of the evidence; raises ReleaseError if it is decided."""
     if release.state != "canary":
-        raise _refuse(release, "promote")
+        raise _final_error(release, "promote")
     return replace(
         _noted(release, override, "promoted"), state="promoted", stage=len(release.stages) - 1, is_held=False
     )
@@ -128,26 +131,28 @@ def promote(release: Release, override: Override) -> Release:
 def rollback(release: Release, override: Override) -> Release:
     """The release rolled back by an operator; raises ReleaseError if it is decided."""
     if release.state not in ("canary", "watch"):
-        raise _refuse(release, "roll back")
+        raise _final_error(release, "roll back")
     return replace(_noted(release, override, "rolled back"), state="rolled_back", is_held=False)
 
 
 def hold(release: Release, override: Override) -> Release:
-    """The canary kept at its stage until ``resume``; raises ReleaseError if it is held already or over."""
+    """The canary held at its stage until ``resume``; raises ReleaseError if it is held already or decided."""
     if release.state != "canary" or release.is_held:
-        raise ReleaseError(f"only a running canary can be held; release {release.id!r} is {status_word(release)!r}")
+        raise ReleaseError(
+            f"only a running canary can be held; release {release.id!r} is {release_status(release)!r}"
+        )
     return replace(_noted(release, override, "held"), is_held=True)
 
 
 def resume(release: Release, override: Override) -> Release:
-    """A held canary left to its evidence again; raises ReleaseError if it is not held."""
+    """A held canary that may advance again; raises ReleaseError if it is not held."""
     if not release.is_held:
-        raise ReleaseError(f"release {release.id!r} is not held; it is {status_word(release)!r}")
+        raise ReleaseError(f"release {release.id!r} is not held; it is {release_status(release)!r}")
     return replace(_noted(release, override, "resumed"), is_held=False)
 
 
-def status_word(release: Release) -> str:
-    """``canary``, ``held``, ``watch``, ``promoted`` or ``rolled_back``."""
+def release_status(release: Release) -> ReleaseStatus:
+    """The release's state; ``held`` while an operator keeps its canary at its stage."""
     return "held" if release.is_held else release.state
 
 
@@ -158,20 +163,21 @@ def candidate_share(release: Release) -> float:
     return 0.0 if release.state == "rolled_back" else 1.0
 
 
-def direct(release: Release, traffic: Traffic) -> None:
-    """Makes the traffic follow the release's state; repeating it changes nothing."""
+def apply_traffic(release: Release, traffic: Traffic) -> None:
+    """Routes traffic by the release's state; idempotent."""
     if release.state == "canary":
         traffic.set_canary(release, candidate_share(release))
     else:
         traffic.set_incumbent(release, release.incumbent if release.state == "rolled_back" else release.candidate)
 
 
-def _refuse(release: Release, act: str) -> ReleaseError:
+def _final_error(release: Release, action: str) -> ReleaseError:
     return ReleaseError(
-        f"cannot {act} release {release.id!r}: it is {release.state!r} and a verdict is final; start a new release"
+        f"cannot {action} release {release.id!r}: it is {release.state!r} and a verdict is final; "
+        "start a new release"
     )
 
 
-def _noted(release: Release, override: Override, act: str) -> Release:
-    note = override.words(act)
+def _noted(release: Release, override: Override, action: str) -> Release:
+    note = override.note(action)
     return replace(release, reason=f"{release.reason}; {note}" if release.reason else note)

@@ -1,23 +1,24 @@
 """The canary's rule, for many canaries at once: arrays in, arrays out.
 
 ``advance`` is the only place where a canary is decided. A recorded release runs it with arrays of length one
-(``canary``), a simulation with thousands (``simulation``): they cannot disagree.
+(``canary``), a simulation with thousands (``simulation``), so the two agree.
 
 Order of checks for each block, first match wins:
 
 1. shown worse, or shown less safe → ``rollback``
 2. unusable block (nothing evaluated, too much missing, traffic not split as configured) → ``hold``; the
    ``patience_blocks``-th in a row → ``rollback``
-3. shown better, enough candidate tasks, effect and safety as asked → ``promote``
+3. shown better, enough candidate tasks, effect and safety as required → ``promote``
 4. ``max_candidate_tasks`` reached without a verdict → ``rollback``
 5. otherwise ``hold``; a stage below the last comparison stage with enough tasks moves up
 
-Two one-sided e-processes gather the evidence, each multiplying only blocks before which the *past* pointed its way;
-both carry across stages. Each false alarm has a chance of at most alpha/2, however often one looks.
+Two one-sided e-processes accumulate the evidence; each multiplies only the blocks before which the *past* favoured
+its direction, and both continue across stages. Each false alarm has a probability of at most alpha/2 at any number
+of looks.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -54,9 +55,9 @@ class Reason(IntEnum):
     MISSING = 6
     MISMATCH = 7
     TOO_FEW = 8
-    """hold: shown better, on fewer tasks than asked for."""
+    """hold: shown better, on fewer tasks than required."""
     SMALL_EFFECT = 9
-    """hold: shown better, not by the effect asked for."""
+    """hold: shown better, not by the required effect."""
     SAFETY_OPEN = 10
     """hold: shown better, while the candidate's violations lie above the control's."""
     PATIENCE = 11
@@ -89,11 +90,11 @@ class Counts:
 
     def where(self, mask: BoolArray, other: "Counts") -> "Counts":
         """These counts where ``mask`` is True, the other's elsewhere."""
-        return self._combine(other, lambda mine, theirs: np.where(mask, mine, theirs))
+        return self._combine(other, lambda left, right: np.where(mask, left, right))
 
     def _combine(self, other: "Counts", operation: Callable[[FloatArray, FloatArray], FloatArray]) -> "Counts":
         pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
-        return Counts(*(operation(mine, theirs) for mine, theirs in pairs))
+        return Counts(*(operation(left, right) for left, right in pairs))
 
     @classmethod
     def zeros(cls, runs: int) -> "Counts":
@@ -103,7 +104,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class CanaryState:
-    """What R canaries know; each array is (R,)."""
+    """The evidence of R canaries; each array is (R,)."""
 
     totals: Counts
     stage: IntArray
@@ -134,31 +135,23 @@ class Step(NamedTuple):
 
 
 def advance(state: CanaryState, block: Counts, settings: CanarySettings) -> Step:
-    """Every canary one block further; the inputs are not changed. Stages beyond the last comparison are refused."""
+    """Every canary one block further; the inputs are not changed. Raises ValueError for the last stage."""
     if (state.stage > settings.last_comparison).any():
         raise ValueError("the canary's rule compares two arms; the last stage has none to compare with")
-    known = _with_evidence(state, block, settings)
-    verdict, reason = _verdict(known, block, settings)
-    enough = known.totals.candidate_tasks - known.stage_start.candidate_tasks >= settings.min_candidate_tasks
-    rises = (verdict == HOLD) & (reason == Reason.OPEN) & (known.stage < settings.last_comparison) & enough
-    moved = CanaryState(
-        totals=known.totals,
-        stage=known.stage + rises,
-        stage_start=known.totals.where(rises, known.stage_start),
-        log_e_better=known.log_e_better,
-        log_e_worse=known.log_e_worse,
-        log_e_unsafe=known.log_e_unsafe,
-        log_e_mismatch=known.log_e_mismatch,
-        unusable=known.unusable,
-    )
+    updated = _with_evidence(state, block, settings)
+    verdict, reason = _verdict(updated, block, settings)
+    enough = updated.totals.candidate_tasks - updated.stage_start.candidate_tasks >= settings.min_candidate_tasks
+    rises = (verdict == HOLD) & (reason == Reason.OPEN) & (updated.stage < settings.last_comparison) & enough
+    stage_start = updated.totals.where(rises, updated.stage_start)
+    moved = replace(updated, stage=updated.stage + rises, stage_start=stage_start)
     return Step(moved, verdict, np.where(rises, int(Reason.ADVANCED), reason))
 
 
 def is_unusable(block: Counts, log_e_mismatch: FloatArray, settings: CanarySettings) -> BoolArray:
-    """True (R,) where a block can carry no verdict: nothing evaluated, too much missing, or a wrong split."""
-    seen = block.candidate_tasks + block.control_tasks
-    is_missing = block.missing > settings.max_missing_share * (seen + block.missing)
-    return np.asarray((seen == 0) | is_missing | (log_e_mismatch >= np.log(1.0 / settings.mismatch_alpha)))
+    """True (R,) where a block cannot give a verdict: nothing evaluated, too much missing, or a wrong split."""
+    evaluated = block.candidate_tasks + block.control_tasks
+    is_missing = block.missing > settings.max_missing_share * (evaluated + block.missing)
+    return np.asarray((evaluated == 0) | is_missing | (log_e_mismatch >= np.log(1.0 / settings.mismatch_alpha)))
 
 
 def _with_evidence(state: CanaryState, block: Counts, settings: CanarySettings) -> CanaryState:
@@ -183,10 +176,9 @@ def _with_evidence(state: CanaryState, block: Counts, settings: CanarySettings) 
         - mismatch_log_e(before.candidate_tasks, before.control_tasks, share)
     )
     unusable = is_unusable(block, log_e_mismatch, settings)
-    return CanaryState(
+    return replace(
+        state,
         totals=totals,
-        stage=state.stage,
-        stage_start=state.stage_start,
         log_e_better=state.log_e_better + np.where(rates[0] > rates[1], quality, 0.0),
         log_e_worse=state.log_e_worse + np.where(rates[0] < rates[1], quality, 0.0),
         log_e_unsafe=state.log_e_unsafe + np.where(harms[0] > harms[1], harm, 0.0),
@@ -196,10 +188,10 @@ def _with_evidence(state: CanaryState, block: Counts, settings: CanarySettings) 
 
 
 def _verdict(state: CanaryState, block: Counts, settings: CanarySettings) -> tuple[IntArray, IntArray]:
-    """Verdict and reason codes (R,), by the order of checks at the top of this module."""
+    """Verdict and reason codes (R,), in the order of checks at the top of this module."""
     enough_evidence = np.log(settings.threshold)
     totals = state.totals
-    seen = block.candidate_tasks + block.control_tasks
+    evaluated = block.candidate_tasks + block.control_tasks
     is_bad = state.unusable > 0
     is_better = state.log_e_better >= enough_evidence
     cases: list[tuple[BoolArray, int, Reason]] = [
@@ -208,7 +200,7 @@ def _verdict(state: CanaryState, block: Counts, settings: CanarySettings) -> tup
         (state.unusable >= settings.patience_blocks, ROLLBACK, Reason.PATIENCE),
         (is_bad & (state.log_e_mismatch >= np.log(1.0 / settings.mismatch_alpha)), HOLD, Reason.MISMATCH),
         (is_bad & (block.missing > 0), HOLD, Reason.MISSING),
-        (is_bad & (seen == 0), HOLD, Reason.NO_DATA),
+        (is_bad & (evaluated == 0), HOLD, Reason.NO_DATA),
     ]
     is_short = totals.candidate_tasks < settings.min_candidate_tasks
     is_small = effect_lower_limit(totals, settings) <= (settings.minimum_effect or 0.0)
@@ -233,7 +225,7 @@ def effect_lower_limit(totals: Counts, settings: CanarySettings) -> FloatArray:
     n_a, n_b = totals.candidate_tasks, totals.control_tasks
     p_a, p_b = posterior_mean(totals.candidate_successes, n_a), posterior_mean(totals.control_successes, n_b)
     error = np.sqrt(p_a * (1.0 - p_a) / np.maximum(n_a, 1.0) + p_b * (1.0 - p_b) / np.maximum(n_b, 1.0))
-    # Planned for half the allowance in each arm: where a verdict on a small effect is most likely to fall.
+    # Tightest at half of max_candidate_tasks in each arm, where a verdict on a small effect is most likely.
     half = asymptotic_half_width(
         error, n_a + n_b, alpha=settings.alpha, planned_n=float(settings.max_candidate_tasks)
     )

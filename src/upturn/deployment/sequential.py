@@ -1,22 +1,21 @@
-"""Evidence that stays valid however often one looks: e-processes, betting, mixtures and confidence sequences.
+"""Evidence that stays valid under continuous monitoring: e-processes, betting and confidence sequences.
 
-An e-process starts at 1 and, while the null holds, cannot be expected to grow: the chance that it *ever* reaches
-``1/alpha`` is at most ``alpha`` (Ville's inequality). So one may look after every block and act on the first
-crossing. Everything here is in natural logarithms, is pure, and takes numbers or arrays alike (element by element).
+Under the null an e-process starts at 1 and has expectation at most 1: the chance that it *ever* reaches ``1/alpha``
+is at most ``alpha`` (Ville's inequality). So the test may look after every block and act on the first crossing. All
+values are natural logarithms; all functions are pure and take numbers or arrays (element by element).
 
-Not here: what to do with the evidence (``rule``), and anything with a fixed horizon (``interval``).
+Not here: decisions on the evidence (``rule``), and fixed-sample intervals (``interval``).
 
 Sources: two-arm plug-in e-process: Turner, Ly, Grünwald 2021 (safestats); traffic mismatch: Lindon and Malek 2020;
-betting: Waudby-Smith and Ramdas 2023; normal mixtures: Howard, Ramdas, McAuliffe, Sekhon 2021 (confseq); asymptotic
-confidence sequence: Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas 2021.
+betting: Waudby-Smith and Ramdas 2023; asymptotic confidence sequence: Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas
+2021.
 """
 
 import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.special import betaln, log_ndtr
+from scipy.special import betaln
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -62,9 +61,10 @@ def two_arm_log_factor(
 def one_arm_log_factor(
     tasks: npt.ArrayLike, successes: npt.ArrayLike, rate: npt.ArrayLike, reference: npt.ArrayLike
 ) -> FloatArray:
-    """Log of one block's factor against a known ``reference`` rate: the two-arm factor with endless control tasks.
+    """Log of one block's factor against a known ``reference`` rate: the two-arm factor with infinitely many control
+    tasks.
 
-    Valid as far as the reference is the truth: the uncertainty of a measured reference is not in it.
+    Valid if the reference is exact: the uncertainty of a measured reference is not included.
     """
     n, y, guess, known = (np.asarray(value, dtype=np.float64) for value in (tasks, successes, rate, reference))
     return _log_ratio(n, y, guess, known)
@@ -81,7 +81,7 @@ def mismatch_log_e(
     share: npt.ArrayLike,
     weight: float = MISMATCH_WEIGHT,
 ) -> FloatArray:
-    """Log e-value against "every task went to the candidate with probability ``share``", by counts so far.
+    """Log e-value against "every task went to the candidate with probability ``share``", from the counts so far.
 
     Lindon and Malek's multinomial test for two arms: the alternative mixes the candidate's probability over
     Beta(a, b); the mixed likelihood is B(a + S, b + F) / B(a, b) and the null's share^S (1 − share)^F, where S
@@ -111,42 +111,6 @@ def hedged_log_capital(scores: npt.ArrayLike, mean: float, alpha: float, truncat
     up = np.cumsum(np.log1p(np.minimum(bet, truncation / mean) * (x - mean)), axis=-1)
     down = np.cumsum(np.log1p(-np.minimum(bet, truncation / (1.0 - mean)) * (x - mean)), axis=-1)
     return np.asarray(np.maximum(up, down) - math.log(2.0))
-
-
-def mixture_rho(v_opt: float, alpha: float) -> float:
-    """The normal mixture's parameter that makes its bound tightest near intrinsic time ``v_opt``.
-
-    For the one-sided mixture pass ``2 * alpha``.
-    """
-    log_odds = 2.0 * math.log(1.0 / alpha)
-    return v_opt / (log_odds + math.log1p(log_odds))
-
-
-def two_sided_normal_log_mixture(s: float, v: float, rho: float) -> float:
-    """Log of the two-sided normal mixture supermartingale (mSPRT) at sum ``s`` and intrinsic time ``v``."""
-    return 0.5 * math.log(rho / (v + rho)) + s * s / (2.0 * (v + rho))
-
-
-def two_sided_normal_bound(v: float, log_threshold: float, rho: float) -> float:
-    """The sum beyond which, in either direction, the two-sided mixture at time ``v`` exceeds exp(log_threshold)."""
-    return math.sqrt((v + rho) * (math.log1p(v / rho) + 2.0 * log_threshold))
-
-
-def one_sided_normal_log_mixture(s: float, v: float, rho: float) -> float:
-    """Log of the one-sided normal mixture supermartingale: only positive sums are evidence."""
-    spread = v + rho
-    return 0.5 * math.log(4.0 * rho / spread) + s * s / (2.0 * spread) + float(log_ndtr(s / math.sqrt(spread)))
-
-
-def one_sided_normal_bound(v: float, log_threshold: float, rho: float) -> float:
-    """The sum beyond which the one-sided mixture at time ``v`` exceeds exp(log_threshold) (found numerically)."""
-
-    def excess(s: float) -> float:
-        return one_sided_normal_log_mixture(s, v, rho) - log_threshold
-
-    # Φ ≤ 1 and 4ρ > ρ: the two-sided bound for twice the time and threshold lies safely above.
-    high = 2.0 * two_sided_normal_bound(v, log_threshold, rho)
-    return float(brentq(excess, -high, high, xtol=1e-10))
 
 
 def asymptotic_half_width(

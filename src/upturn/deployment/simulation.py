@@ -1,7 +1,7 @@
-"""How often the canary errs and how fast it decides, measured by running its own rule on simulated tasks.
+"""The canary's error rates and speed, measured by its own rule on simulated tasks.
 
-Many canaries run side by side as arrays through ``rule.advance``: the code that decides real releases. Nothing is
-approximated but the tasks, which succeed independently at fixed rates.
+Many canaries run as arrays through ``rule.advance``, the code that decides real releases. Only the tasks are
+simplified: they succeed independently at fixed rates.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,35 +23,35 @@ from upturn.deployment.rule import (
     Reason,
     advance,
 )
-from upturn.deployment.sequential import FloatArray, posterior_mean, two_arm_log_factor
+from upturn.deployment.sequential import FloatArray
 from upturn.records import Result
 
 Assignment = Literal["coin", "dealt"]
-"""``coin``: each task's version is thrown for, as the arbiter does. ``dealt``: every block is split exactly."""
+"""``coin``: each task's version is drawn at random, as in the arbiter. ``dealt``: every block is split exactly."""
 
 BLOCK_TASKS = 10
 """Tasks of both arms between two looks."""
 
 
 class Published(NamedTuple):
-    """Figures that this rule was planned with, to stand beside the measured ones."""
+    """Published figures of this rule, reported beside the measured ones."""
 
     verdict_share: float
     median_tasks: int
     tasks_95: int | None = None
-    """None = not stated."""
+    """None = not published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """True success rates of a canary, and what is asked of its outcome."""
+    """True success rates of a canary, and the expected outcome."""
 
     incumbent: float
     candidate: float
     assignment: Assignment
     expected: Literal["promote", "rollback", "neither"]
     published: Published | None = None
-    """None: nothing was stated for it."""
+    """None: none are published."""
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ SCENARIOS = (
     Scenario(0.88, 0.73, "dealt", "rollback", Published(1.0, 115, 360)),
     Scenario(0.90, 0.85, "dealt", "rollback", Published(0.92, 800)),
 )
-"""The first four carry the bars; the others stand beside published figures, which were made with dealt blocks."""
+"""The first four have bars; the others have published figures, which were made with dealt blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,13 @@ class Outcome:
 
     scenario: Scenario
     verdicts: IntArray
-    """HOLD never occurs: every canary ends."""
+    """Never HOLD: every canary ends."""
     reasons: IntArray
     candidate_tasks: FloatArray
     """Served by the candidate until the verdict."""
 
     def decided(self, verdict: int) -> BoolArray:
-        """True (R,) where the verdict fell on shown evidence rather than for want of it."""
+        """True (R,) where evidence, not a lack of it, gave the verdict."""
         shown = (self.reasons == Reason.BETTER) | (self.reasons == Reason.WORSE)
         return np.asarray((self.verdicts == verdict) & shown)
 
@@ -100,7 +100,7 @@ def simulate(
     running = np.ones(runs, dtype=np.bool_)
     while running.any():
         block = _draw(scenario, np.asarray(settings.stages)[state.stage], block_tasks, rng)
-        # Decided canaries run along unread: masking them would cost more than it saves.
+        # Decided canaries continue but are not read: masking them costs more than it saves.
         state, verdict, reason = advance(state, block, settings)
         ended = running & (verdict != HOLD)
         verdicts[ended], reasons[ended] = verdict[ended], reason[ended]
@@ -128,7 +128,7 @@ def _draw(scenario: Scenario, share: FloatArray, block_tasks: int, rng: np.rando
     )
 
 
-def bench(
+def simulation_results(
     settings: CanarySettings,
     *,
     runs: int,
@@ -175,38 +175,13 @@ def _quantile(scenario: Scenario, tasks: FloatArray, what: str, quantile: float)
 
 
 def _published(main: Result, scenario: Scenario) -> list[Result]:
-    stated = scenario.published
-    if stated is None:
+    published = scenario.published
+    if published is None:
         return []
     rows = [
-        Result(f"{main.name}_published", stated.verdict_share, "share"),
-        Result(f"{scenario.name}_median_tasks_published", float(stated.median_tasks), "candidate tasks"),
+        Result(f"{main.name}_published", published.verdict_share, "share"),
+        Result(f"{scenario.name}_median_tasks_published", float(published.median_tasks), "candidate tasks"),
     ]
-    if stated.tasks_95 is not None:
-        rows.append(Result(f"{scenario.name}_tasks_95_published", float(stated.tasks_95), "candidate tasks"))
+    if published.tasks_95 is not None:
+        rows.append(Result(f"{scenario.name}_tasks_95_published", float(published.tasks_95), "candidate tasks"))
     return rows
-
-
-class PlugInRun(NamedTuple):
-    """Simulated two-arm comparisons without a canary around them; arrays are (R,)."""
-
-    crossed: BoolArray
-    """True where the e-process reached 1/alpha."""
-    stopped_at: IntArray
-    """Pairs seen when it did; the number simulated where it did not."""
-
-
-def simulate_plug_in(rates: tuple[float, float], *, pairs: int, runs: int, alpha: float, seed: int) -> PlugInRun:
-    """The two-sided plug-in e-process looked at after every pair of tasks, one in each arm."""
-    rng = np.random.default_rng(seed)
-    log_e, s_a, s_b = np.zeros(runs), np.zeros(runs), np.zeros(runs)
-    crossed, stopped_at = np.zeros(runs, dtype=np.bool_), np.full(runs, pairs, dtype=np.int64)
-    for seen in range(pairs):
-        guesses = posterior_mean(s_a, seen), posterior_mean(s_b, seen)
-        y_a, y_b = rng.random(runs) < rates[0], rng.random(runs) < rates[1]
-        log_e = log_e + two_arm_log_factor((1, 1), (y_a, y_b), guesses)
-        s_a, s_b = s_a + y_a, s_b + y_b
-        first = ~crossed & (log_e >= np.log(1.0 / alpha))
-        stopped_at[first] = seen + 1
-        crossed |= first
-    return PlugInRun(crossed, stopped_at)

@@ -6,10 +6,10 @@ Order of checks; the first group with a finding gives the verdict:
 2. harm → ``fail``: a family shown worse (Holm over families), the pooled difference over the families in which the
    incumbent succeeds at ``strong_rate`` or more with its lower limit under −``forgetting_margin``, or safety costs
    shown higher or with their upper limit over ``safety_margin``
-3. no improvement shown, or less than the effect asked for → ``hold``; otherwise ``pass``
+3. no improvement shown, or less than the required effect → ``hold``; otherwise ``pass``
 
-A missing evaluation is a failure in every rate here, and is counted; a gain that only stands because the
-incumbent's missing ones count as failures is no gain. Not here: deciding on live traffic (``canary``).
+A missing evaluation counts as a failure in every rate, and is reported; a gain that exists only because the
+incumbent's missing evaluations count as failures is no gain. Not here: decisions on live traffic (``canary``).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,38 +26,23 @@ from upturn.deployment.interval import (
     holm,
     paired_bootstrap,
     paired_worse_p,
-    wilson_interval,
 )
 from upturn.records import Evaluation, Task, record
-
-__all__ = [
-    "Comparison",
-    "Interval",
-    "Pair",
-    "Validation",
-    "ValidationSettings",
-    "ValidationVerdict",
-    "bootstrap_mean",
-    "paired_bootstrap",
-    "pairs_of",
-    "validate",
-    "wilson_interval",
-]
 
 ValidationVerdict = Literal["pass", "fail", "hold"]
 
 
 class Pair(NamedTuple):
-    """One held-out task done by both versions."""
+    """One held-out task with both versions' results."""
 
     task_id: str
     family: str
     level: int
     incumbent: float | None
-    """Success share of the incumbent's attempts, in [0, 1]; None = evaluation missing."""
+    """Success rate of the incumbent's trajectories, in [0, 1]; None = evaluation missing."""
     candidate: float | None
     incumbent_cost: float = 0.0
-    """Mean safety cost of the attempts."""
+    """Mean safety cost of the trajectories."""
     candidate_cost: float = 0.0
 
 
@@ -81,7 +66,7 @@ class Comparison:
 
 @record
 class Validation:
-    """The outcome, with everything it rests on."""
+    """The verdict, with its evidence."""
 
     verdict: ValidationVerdict
     reasons: tuple[str, ...]
@@ -103,7 +88,7 @@ class Validation:
     cost_high: float | None = None
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The verdict and its reasons in one line."""
         return f"{self.verdict}: {'; '.join(self.reasons)}"
 
@@ -116,21 +101,21 @@ def pairs_of(
 ) -> tuple[Pair, ...]:
     """Pairs from both sides' evaluations by task id, one for each task, also where a side has none.
 
-    A task with several attempts counts with its share of successes. ``safety_costs`` names the cost components that
+    A task with several trajectories counts with its success rate. ``safety_costs`` names the cost components that
     count (None = all).
     """
     paired = []
     for task in tasks:
-        ours, theirs = incumbent.get(task.id, ()), candidate.get(task.id, ())
+        old, new = incumbent.get(task.id, ()), candidate.get(task.id, ())
         paired.append(
             Pair(
                 task_id=task.id,
                 family=task.family,
                 level=task.level,
-                incumbent=_rate(ours),
-                candidate=_rate(theirs),
-                incumbent_cost=_cost(ours, safety_costs),
-                candidate_cost=_cost(theirs, safety_costs),
+                incumbent=_rate(old),
+                candidate=_rate(new),
+                incumbent_cost=_cost(old, safety_costs),
+                candidate_cost=_cost(new, safety_costs),
             )
         )
     return tuple(paired)
@@ -139,10 +124,10 @@ def pairs_of(
 def validate(pairs: Sequence[Pair], settings: ValidationSettings, *, seed: int) -> Validation:
     """The verdict on a candidate version; the same pairs, settings and seed give the same record.
 
-    Raises ValueError when a task occurs twice: attempts at one task belong into one pair.
+    Raises ValueError when a task occurs twice: all evaluations of a task belong in one pair.
     """
     if len({pair.task_id for pair in pairs}) != len(pairs):
-        raise ValueError("a task occurs in several pairs; put all attempts at a task into one")
+        raise ValueError("a task occurs in several pairs; put all evaluations of a task into one")
     missing = sum(pair.incumbent is None or pair.candidate is None for pair in pairs)
     if not any(pair.incumbent is not None and pair.candidate is not None for pair in pairs):
         reason = f"no data: none of {len(pairs)} held-out tasks is judged on both sides"
@@ -157,8 +142,8 @@ def validate(pairs: Sequence[Pair], settings: ValidationSettings, *, seed: int) 
         resamples=settings.resamples,
     )
     harms = [*_forgotten(families, strong, settings), *_less_safe(cost, settings)]
-    unlucky = [pair._replace(incumbent=1.0) if pair.incumbent is None else pair for pair in pairs]
-    verdict, reasons = _judge(overall, _compare("worst case", unlucky, settings, seed).low, harms, settings)
+    worst_case = [pair._replace(incumbent=1.0) if pair.incumbent is None else pair for pair in pairs]
+    verdict, reasons = _judge(overall, _compare("worst case", worst_case, settings, seed).low, harms, settings)
     return Validation(
         verdict=verdict,
         reasons=tuple(reasons),
@@ -190,8 +175,8 @@ def _judge(
     if overall.high < 0:
         return "fail", [f"shown worse: {shown}"]
     if overall.low <= settings.minimum_effect:
-        asked = f" above {_points(settings.minimum_effect)} points" if settings.minimum_effect else ""
-        return "hold", [f"no significant improvement{asked}: {shown}"]
+        bar = f" above {_points(settings.minimum_effect)} points" if settings.minimum_effect else ""
+        return "hold", [f"no significant improvement{bar}: {shown}"]
     if worst_low <= settings.minimum_effect:
         return "hold", [f"the gain rests on missing evaluations of the incumbent: {shown}"]
     return "pass", [shown]
@@ -200,20 +185,20 @@ def _judge(
 def _forgotten(
     families: Sequence[Comparison], strong: Comparison | None, settings: ValidationSettings
 ) -> list[str]:
-    """What the guardrail against forgetting finds."""
-    found = [
+    """The findings of the guardrail against forgetting."""
+    findings = [
         f"family {family.name} is shown worse: {_points(family.difference)} points, "
         f"p={family.worse_p:.2g} (Holm), n={family.n}"
         for family in families
         if family.worse_p <= settings.alpha
     ]
     if strong is not None and strong.low < -settings.forgetting_margin:
-        found.append(
+        findings.append(
             f"families at {settings.strong_rate:.0%} or more may have lost over "
             f"{100 * settings.forgetting_margin:g} points: {_points(strong.difference)}, "
             f"lower limit {_points(strong.low)}, n={strong.n}"
         )
-    return found
+    return findings
 
 
 def _less_safe(cost: Interval, settings: ValidationSettings) -> list[str]:

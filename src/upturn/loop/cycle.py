@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.deployment import Override, RegistryTraffic, Validation, direct, start
+from upturn.deployment import Override, RegistryTraffic, Validation, apply_traffic, start
 from upturn.deployment import canary as canaries
 from upturn.loop.canary_traffic import Reserved
 from upturn.loop.evaluation import ExamResult, compare, examine
@@ -146,7 +146,7 @@ def release(
         earlier = {past.evidence for past in context.pool.states(Release, state.id)}
         remember = _remember_new(context, earlier)
         remember(state)
-        direct(state, traffic)
+        apply_traffic(state, traffic)
         context.progress.stage(f"Canary of {candidate.id}", settings.max_candidate_tasks)
         rule = canaries.Canary(settings)
         while state.state in ("canary", "watch"):
@@ -158,7 +158,7 @@ def release(
             ]
             state = rule.step(state, canaries.Block.of(ours, safety_costs=("safety",)))
             remember(state)
-            direct(state, traffic)
+            apply_traffic(state, traffic)
             last = state.evidence[-1]
             context.progress.advance(
                 sum(each.arm == "candidate" for each in ours),
@@ -240,7 +240,7 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
     told = f"; {trained.practice}" if trained.practice else ""
     validation = compare(context, f"{prefix}validation", trained.before, trained.after)
     if validation.verdict != "pass":
-        words = f"not released, validation {validation.words}{told}"
+        words = f"not released, validation {validation.summary}{told}"
         return CycleOutcome(number, words, report, trained, validation)
     versions = (trained.incumbent, trained.candidate)
     released = release(context, f"{prefix}release", versions, validation)

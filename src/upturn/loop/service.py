@@ -63,7 +63,7 @@ class Service:
         try:
             for task in tasks:
                 decision = self.router.decide(task)
-                agents.append(decision.chosen.rsplit("@", 1)[0])
+                agents.append(decision.agent)
                 self.router.load.acquire(agents[-1])
                 decisions.append(decision)
         finally:

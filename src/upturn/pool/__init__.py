@@ -1,7 +1,8 @@
-"""The pool: the evidence of everything that was asked, decided, done and judged.
+"""The pool: the durable store of tasks, decisions, trajectories, evaluations and feedback.
 
-Import the store from here; statistics, readiness, snapshots and import have modules of their own
-(``upturn.pool.statistics``, ``.readiness``, ``.snapshot``, ``.importer``).
+Here: the store and its reads, import and export, preference data, quality gates, readiness, statistics, coverage,
+snapshots, privacy findings and the schema's migrations. Not here: what the records mean (``records``) and training
+on them (``loop``). Start with ``store``, then ``reader`` and ``selection``.
 """
 
 from upturn.pool.batch import PoolBatch, RolloutKey
@@ -10,15 +11,14 @@ from upturn.pool.database import POOL_ENDINGS, integrity_problems
 from upturn.pool.exporter import export
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.importer import IngestOptions, check_source, ingest
-from upturn.pool.preference import correction_pairs, deployment_pairs, thumbs
+from upturn.pool.preference import correction_pairs, deployment_pairs, thumb_ratings
 from upturn.pool.quality import inspect
 from upturn.pool.reader import Experience, Selected
 from upturn.pool.readiness import readiness
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
-from upturn.pool.sink import PoolSink
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.pool.statistics import counts, statistics
-from upturn.pool.store import Pool
+from upturn.pool.store import Pool, PoolSink
 
 __all__ = [
     "ALL_TENANTS",
@@ -51,5 +51,5 @@ __all__ = [
     "statistics",
     "take_snapshot",
     "take_snapshot_of",
-    "thumbs",
+    "thumb_ratings",
 ]

@@ -1,14 +1,14 @@
-"""What is written together: a batch of records, all of it or nothing.
+"""A batch of records, written in one transaction: all of it or nothing.
 
-Order inside one transaction: tasks, decisions, trajectories, evaluations, feedback, agent versions, snapshots,
-then releases and runs, then the books. A trajectory belongs to its task's tenant and an evaluation to its
-trajectory's, so those must be stored already or stand in the same batch.
+Order: tasks, decisions, trajectories, evaluations, feedback, agent versions, snapshots, then releases and runs,
+then the rollout key and the import. A trajectory belongs to its task's tenant and an evaluation to its
+trajectory's, so those must be stored already or be in the same batch.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Table, func, insert, select, update
 
@@ -27,6 +27,8 @@ from upturn.records import (
     Trajectory,
 )
 
+ItemT = TypeVar("ItemT")
+
 _IDS_PER_QUERY = 500
 """SQLite allows 999 parameters in a query; PostgreSQL more."""
 
@@ -39,15 +41,34 @@ class RolloutKey(NamedTuple):
 
 
 class Quarantined(NamedTuple):
-    """A line of an imported file that was not taken in."""
+    """A line of an imported file that was not stored."""
 
     line: int
     """Line of a JSONL file or item of a JSON array, from 1."""
     reason: str
 
 
+def store_page(
+    append: Callable[[Sequence[ItemT]], int], page: Sequence[tuple[int, ItemT]]
+) -> tuple[int, list[Quarantined]]:
+    """Stores a page of (line, item) by ``append``, which returns how many are new; item by item after a conflict.
+
+    Returns how many are new in all, and the conflicting lines.
+    """
+    try:
+        return append([item for _, item in page]), []
+    except StoreConflictError:
+        added, conflicts = 0, []
+        for line, item in page:
+            try:
+                added += append([item])
+            except StoreConflictError as exc:
+                conflicts.append(Quarantined(line, str(exc)))
+        return added, conflicts
+
+
 class Imported(NamedTuple):
-    """The books of one imported file."""
+    """The record of one imported file."""
 
     tenant: str
     source: str
@@ -77,7 +98,7 @@ class PoolBatch:
     """The key that ``trajectories`` and ``evaluations`` (in the same order) belong to; None = no training rollout.
     Where the key is stored already, the whole batch is a no-op."""
     imported: Imported | None = None
-    """The books of a file whose last records these are; None = none is finished here."""
+    """The file that this batch completes; None = it completes none."""
 
 
 @dataclass(slots=True)
@@ -88,7 +109,7 @@ class BatchWriter:
     _sequence: int = field(default=0, init=False)
 
     def start_after(self, connection: Connection) -> None:
-        """Continue the order of arrival where the pool stands."""
+        """Continue the sequence numbers after the pool's last one."""
         tops = [connection.execute(select(func.max(table.c.sequence))).scalar() for table in schema.LEDGER]
         tops.append(connection.execute(select(func.max(schema.history.c.sequence))).scalar())
         self._sequence = max((top for top in tops if top is not None), default=0)
@@ -96,8 +117,8 @@ class BatchWriter:
     def apply(self, connection: Connection, batch: "PreparedBatch") -> int:
         """Stores the batch; returns how many of its records are new.
 
-        Raises StoreConflictError, with nothing stored, where an id stands for other content than before, or a
-        trajectory's task or an evaluation's trajectory is unknown.
+        Raises StoreConflictError, with nothing stored, where an id is stored with other content, or a trajectory's
+        task or an evaluation's trajectory is unknown.
         """
         if batch.rollout is not None and _is_appended(connection, batch.rollout):
             return 0
@@ -107,16 +128,16 @@ class BatchWriter:
             new += self._insert_new(connection, table, rows)
         for table, rows in batch.states.items():
             new += self._put_states(connection, table, rows)
-        self._write_books(connection, batch)
+        self._write_keys(connection, batch)
         return new
 
     def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:
-        known = _column_by_id(connection, table, "digest", [row["id"] for row in rows])
+        digests = _column_by_id(connection, table, "digest", [row["id"] for row in rows])
         fresh: list[Values] = []
         for row in rows:
-            stored = known.get(row["id"])
+            stored = digests.get(row["id"])
             if stored is None:
-                known[row["id"]] = row["digest"]
+                digests[row["id"]] = row["digest"]
                 fresh.append(row | self._stamp())
             elif stored != row["digest"]:
                 raise StoreConflictError(
@@ -146,7 +167,7 @@ class BatchWriter:
             changed += 1
         return changed
 
-    def _write_books(self, connection: Connection, batch: "PreparedBatch") -> None:
+    def _write_keys(self, connection: Connection, batch: "PreparedBatch") -> None:
         if batch.rollout is not None and batch.rollout_ids:
             places = [
                 {"run": batch.rollout.run, "iteration": batch.rollout.iteration, "position": position}
@@ -177,12 +198,12 @@ class BatchWriter:
 
 @dataclass(frozen=True, slots=True)
 class PreparedBatch:
-    """A batch as rows: made in the caller's thread, so that the writing thread only writes."""
+    """A batch as rows, prepared in the caller's thread, so that the writing thread only writes."""
 
     rows: Mapping[Table, Sequence[Values]]
     """Records that never change, by table, in the order of writing."""
     states: Mapping[Table, Sequence[Values]]
-    """Records whose state moves on: releases and runs."""
+    """Records whose state changes: releases and runs."""
     rollout: RolloutKey | None
     rollout_ids: Sequence[tuple[str, str]]
     """Trajectory and evaluation id of each place of the rollout."""
@@ -190,7 +211,7 @@ class PreparedBatch:
 
 
 def prepare(batch: PoolBatch) -> PreparedBatch:
-    """The batch as rows; raises RecordError for what could not be read back, StoreConflictError for an uneven
+    """The batch as rows; raises RecordError for values that cannot be read back, StoreConflictError for an uneven
     rollout.
     """
     evidence = (batch.tasks, batch.decisions, batch.trajectories, batch.evaluations, batch.feedback)
@@ -222,7 +243,7 @@ def _is_appended(connection: Connection, key: RolloutKey) -> bool:
 
 
 def _complete(connection: Connection, table: Table, rows: Sequence[Values]) -> None:
-    """Fill in the tenant of rows that know it only through what they belong to."""
+    """Fill in the tenant of rows that inherit it from their task or trajectory."""
     if table is schema.trajectories:
         _inherit_tenant(connection, rows, schema.tasks, "task_id")
     elif table is schema.evaluations:
@@ -249,9 +270,9 @@ def _inherit_tenant(connection: Connection, rows: Sequence[Values], owners: Tabl
 
 def _column_by_id(connection: Connection, table: Table, column: str, ids: Sequence[Any]) -> dict[Any, Any]:
     """One column of the rows with these ids, by id; ids that are not stored are left out."""
-    found: dict[Any, Any] = {}
+    values: dict[Any, Any] = {}
     for start in range(0, len(ids), _IDS_PER_QUERY):
         part = ids[start : start + _IDS_PER_QUERY]
         rows = connection.execute(select(table.c.id, table.c[column]).where(table.c.id.in_(part)))
-        found.update((row[0], row[1]) for row in rows)
-    return found
+        values.update((row[0], row[1]) for row in rows)
+    return values

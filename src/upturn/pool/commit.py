@@ -1,7 +1,7 @@
 """Group commit: writers that wait at the same time share one transaction, and one flush to the disk.
 
-Each piece of work runs in a savepoint of its own: one that fails is undone and its caller told, its neighbours
-go in. Where the database itself gave up the whole transaction (a full disk), all of its callers are told. A caller
+Each piece of work runs in its own savepoint: a failed one is undone and its caller gets the error, the others are
+committed. Where the database aborts the whole transaction (a full disk), all callers get the error. A caller
 returns only after the commit.
 """
 
@@ -20,7 +20,7 @@ from upturn.pool.database import has_transaction
 ResultT = TypeVar("ResultT")
 
 _LARGEST_GROUP = 256
-"""Pieces of work in one transaction: keeps the wait of the first one short when many arrive."""
+"""Pieces of work in one transaction: bounds the wait of the first one when many arrive."""
 
 
 class _Work(NamedTuple):
@@ -52,7 +52,7 @@ class GroupCommitter:
         return future.result()
 
     def close(self) -> None:
-        """Finish what is waiting, then stop the thread. Closing twice is allowed."""
+        """Finish the waiting work, then stop the thread. Closing twice is allowed."""
         with self._gate:
             if self._is_open:
                 self._is_open = False
@@ -67,7 +67,7 @@ class GroupCommitter:
                 self._commit(group)
 
     def _next_group(self) -> tuple[list[_Work], bool]:
-        """Waits for work, then takes what else is there; True when nothing follows."""
+        """Waits for work, then takes all that is queued; True when nothing follows."""
         first = self._queue.get()
         if first is None:
             return [], True
@@ -91,7 +91,7 @@ class GroupCommitter:
                     try:
                         result = work.run(connection)
                         savepoint.commit()
-                    except Exception as exc:  # the boundary: the caller gets it, its neighbours go on
+                    except Exception as exc:  # the boundary: the caller gets it, the others continue
                         if not has_transaction(connection):
                             raise StoreError(
                                 f"the database gave up, nothing of the write is stored: {exc}"
@@ -100,7 +100,7 @@ class GroupCommitter:
                         work.future.set_exception(_for_caller(exc))
                     else:
                         finished.append((work.future, result))
-        except Exception as exc:  # noqa: BLE001  the boundary: nothing was committed, every caller hears of it
+        except Exception as exc:  # noqa: BLE001  the boundary: nothing was committed, every caller gets it
             for work in group:
                 if not work.future.done():
                     work.future.set_exception(_for_caller(exc))
@@ -110,7 +110,7 @@ class GroupCommitter:
 
 
 def _for_caller(exc: Exception) -> Exception:
-    """What the caller is to see: the database's own errors as StoreError, everything else as it is."""
+    """The error for the caller: the database's own errors as StoreError, all others unchanged."""
     if not isinstance(exc, SQLAlchemyError):
         return exc
     reason = exc.orig if isinstance(exc, StatementError) else exc

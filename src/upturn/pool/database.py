@@ -1,4 +1,4 @@
-"""Opening the SQLite file: settings, schema revision, and what can be wrong with it.
+"""Opening the SQLite file: settings, schema revision and errors.
 
 Settings and their reasons: WAL, so that readers never wait for the writer; ``synchronous=FULL``, so that a
 commit is on the disk before it is acknowledged and survives a power cut as well as ``kill -9`` (``NORMAL``
@@ -41,10 +41,10 @@ def writing_engine(path: Path) -> Engine:
 
 
 def reading_engine(path: Path) -> Engine:
-    """Connections that cannot write; as many as ask at the same time.
+    """Read-only connections, without a limit on their number.
 
-    In a folder that cannot be written, a pool that nobody writes is read as one that never changes: SQLite could
-    not open it otherwise. Not covered: a process with more rights that begins to write it meanwhile.
+    In a read-only folder, a pool without a writer is opened as immutable: SQLite could not open it otherwise. Not
+    covered: a process with more rights that starts to write it meanwhile.
     """
 
     def connect() -> sqlite3.Connection:
@@ -67,9 +67,9 @@ def _configure(engine: Engine, path: Path, pragmas: tuple[str, ...], begin: str)
         connection.exec_driver_sql(begin)
 
     def on_error(context: ExceptionContext) -> None:
-        """Turns the database's complaints about the file into StoreErrors that name it."""
+        """Turns the database's errors about the file into StoreErrors that name it."""
         error = context.original_exception
-        if type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError):  # other types are mistakes of ours
+        if type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError):  # other types are our own bugs
             raise StoreError(f"{str(path)!r} cannot be used as a pool: {error}; {_advice(error)}") from error
 
     event.listen(engine, "connect", on_connect)
@@ -83,36 +83,36 @@ def _advice(error: Any) -> str:  # Any: the name is set by SQLite alone
 
 
 def has_transaction(connection: Connection) -> bool:
-    """False when SQLite gave up the transaction by itself; what was written in it is gone."""
+    """False when SQLite aborted the transaction by itself; its writes are lost."""
     driver: Any = connection.connection.dbapi_connection
     return bool(driver.in_transaction)
 
 
 def bring_to_head(engine: Engine, path: Path) -> None:
-    """Create or upgrade the tables; raises StoreError for a file that is no pool, or a newer one."""
+    """Create or upgrade the tables; raises StoreError for a file that is not a pool, or is newer."""
     with engine.begin() as connection:
-        found = _revision(connection)
-        if found == HEAD:
+        revision = _revision(connection)
+        if revision == HEAD:
             return
-        if found is None and inspect(connection).get_table_names():
+        if revision is None and inspect(connection).get_table_names():
             raise _foreign(path)
-        if found is None:
+        if revision is None:
             _create(connection)
         else:
-            _upgrade(connection, path, found)
+            _upgrade(connection, path, revision)
 
 
 def check_head(engine: Engine, path: Path) -> None:
     """Raises StoreError unless the file is a pool that this version can read as it is."""
     with engine.connect() as connection:
-        found = _revision(connection)
-    if found is None:
+        revision = _revision(connection)
+    if revision is None:
         raise _foreign(path)
-    if found > HEAD:
-        raise _newer(path, found)
-    if found != HEAD:
+    if revision > HEAD:
+        raise _newer(path, revision)
+    if revision != HEAD:
         raise StoreError(
-            f"{str(path)!r} has the older schema revision {found!r}, this version reads {HEAD!r}; "
+            f"{str(path)!r} has the older schema revision {revision!r}, this version reads {HEAD!r}; "
             "open it once for writing to upgrade it, such as with `upturn ingest`"
         )
 
@@ -121,9 +121,9 @@ def _foreign(path: Path) -> StoreError:
     return StoreError(f"{str(path)!r} is a database, but not a pool; choose another path")
 
 
-def _newer(path: Path, found: str) -> StoreError:
+def _newer(path: Path, revision: str) -> StoreError:
     return StoreError(
-        f"{str(path)!r} has schema revision {found!r}, this version knows up to {HEAD!r}; "
+        f"{str(path)!r} has schema revision {revision!r}, this version knows up to {HEAD!r}; "
         "use the version of Upturn that wrote it"
     )
 
@@ -135,13 +135,13 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _create(connection: Connection) -> None:
-    """All tables at once: what every revision in turn would make, without the 0.3 s that Alembic takes."""
+    """All tables at once: the result of all revisions, without the 0.3 s that Alembic takes."""
     metadata.create_all(connection)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
     connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 
-def _upgrade(connection: Connection, path: Path, found: str) -> None:
+def _upgrade(connection: Connection, path: Path, revision: str) -> None:
     # Imported here: 0.2 s that only the upgrade of a pool should cost.
     from alembic import command
     from alembic.config import Config
@@ -153,14 +153,14 @@ def _upgrade(connection: Connection, path: Path, found: str) -> None:
     try:
         command.upgrade(config, "head")
     except CommandError as exc:
-        raise _newer(path, found) from exc
+        raise _newer(path, revision) from exc
 
 
 def integrity_problems(engine: Engine) -> list[str]:
-    """What the database's own integrity check finds; empty = nothing."""
+    """The findings of the database's own integrity check."""
     try:
         with engine.connect() as connection:
-            found = [str(line) for line in connection.execute(text("PRAGMA integrity_check")).scalars()]
+            problems = [str(line) for line in connection.execute(text("PRAGMA integrity_check")).scalars()]
     except StoreError as exc:
         return [str(exc)]
-    return [] if found == ["ok"] else found
+    return [] if problems == ["ok"] else problems

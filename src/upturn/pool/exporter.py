@@ -1,9 +1,8 @@
-"""Evidence out of the pool, one record a line, anonymised unless it is asked for as it is.
+"""Export of evidence, one record a line, anonymised by default.
 
-Anonymising replaces every privacy finding (``upturn.pool.privacy`` says what that covers and what not) in texts
-that people, agents and environments wrote. A trajectory in which something was replaced also loses its token
-rows, for they spell the same text. Ids, names of agents, families and tenants stay, so that records still
-belong together.
+Anonymising replaces every privacy finding (see ``upturn.pool.privacy`` for what is covered) in texts of people,
+agents and environments. A trajectory with a replacement also loses its token rows, which spell the same text. Ids,
+names of agents, families and tenants stay, so that records still refer to each other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,18 +19,18 @@ from upturn.records import to_json as record_line
 
 RecordT = TypeVar("RecordT")
 
-_WRITTEN: Mapping[type[Any], tuple[str, ...]] = {
+_TEXT_FIELDS: Mapping[type[Any], tuple[str, ...]] = {
     Task: ("instruction", "context"),
     Decision: ("reason",),
     Trajectory: ("turns", "final_observation", "final_state", "error"),
     Evaluation: ("gates",),
     Feedback: ("comment",),
 }
-"""The fields of each record that hold what somebody or something wrote."""
+"""The fields of each record that hold text of people, agents or environments."""
 
 
 class Exported(NamedTuple):
-    """One record on its way out."""
+    """One exported record."""
 
     line: str
     """Versioned JSON, as ``records.from_json`` reads it."""
@@ -40,13 +39,13 @@ class Exported(NamedTuple):
 
 
 def anonymise(record: RecordT) -> RecordT:
-    """The record without privacy findings; the very same record where there are none."""
+    """The record without privacy findings; the same object where there are none."""
     fields = from_json(fields_json(record))
-    clean = fields | {name: redacted(fields[name]) for name in _WRITTEN[type(record)]}
+    clean = fields | {name: redacted(fields[name]) for name in _TEXT_FIELDS[type(record)]}
     if clean == fields:
         return record
-    built = from_fields(type(record), to_json(clean))
-    return replace(built, rows=()) if isinstance(built, Trajectory) else built
+    anonymous = from_fields(type(record), to_json(clean))
+    return replace(anonymous, rows=()) if isinstance(anonymous, Trajectory) else anonymous
 
 
 def export(
@@ -57,16 +56,16 @@ def export(
     A task comes before its first trajectory.
     """
     for record in _records(pool, tenant, selection):
-        written = anonymise(record) if is_anonymised else record
-        yield Exported(record_line(written), written is not record)
+        exported = anonymise(record) if is_anonymised else record
+        yield Exported(record_line(exported), exported is not record)
 
 
 def _records(pool: PoolReader, tenant: str, selection: Selection) -> Iterator[object]:
     yield from pool.decisions(tenant=tenant)
-    seen: set[str] = set()
+    exported: set[str] = set()
     for task, trajectory, evaluation in pool.experiences(selection, tenant=tenant):
-        if task.id not in seen:
-            seen.add(task.id)
+        if task.id not in exported:
+            exported.add(task.id)
             yield task
         yield trajectory
         if evaluation is not None:

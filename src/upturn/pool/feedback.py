@@ -1,33 +1,35 @@
-"""What people said of attempts, from a file into the pool: thumbs, corrections and other values.
+"""Import of feedback from a file: thumbs, corrections and other values.
 
-JSON lines, one thing said each:
+JSON lines, one feedback value a line:
 
     {"trajectory": "<id>", "thumbs": 1}
     {"trajectory": "<id>", "correction": "<id of the trajectory that is better>"}
     {"decision": "<id>", "metric": "minutes saved", "value": 12.5}
 
-Optional: ``comment``, and ``id``, the name that the source gives to what was said: lines without one that say the
-same are one, in whatever order their keys stand. A line that cannot be used is quarantined with the reason, and the
-others go in. The same file twice adds nothing twice.
+Optional: ``comment``, and ``id``, the source's name for the value. Lines without ``id`` and with equal keys and
+values are one value. An unusable line is quarantined with the reason, the others are stored. Importing a file again
+adds nothing.
 """
 
 import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic_core import from_json, to_json
 
-from upturn.errors import IngestError, RecordError, StoreConflictError
-from upturn.pool.batch import Quarantined
+from upturn.errors import IngestError, RecordError
+from upturn.pool.batch import Quarantined, store_page
 from upturn.pool.formats import LineError, text_lines
 from upturn.pool.preference import CORRECTION, THUMBS
 from upturn.pool.row import digest
 from upturn.pool.store import Pool
-from upturn.records import Feedback, fields_json
+from upturn.records import Feedback, FeedbackSubject, fields_json
 
-SUBJECTS = ("trajectory", "decision", "episode")
+KeyT = TypeVar("KeyT", bound=str)
+
+SUBJECTS: tuple[FeedbackSubject, ...] = get_args(FeedbackSubject)
 _VALUES = (THUMBS, CORRECTION, "metric")
 _KEYS = frozenset({*SUBJECTS, *_VALUES, "value", "comment", "id"})
 _LINES_PER_BATCH = 200
@@ -36,39 +38,34 @@ _ID_LENGTH = 32
 
 
 class FeedbackReport(NamedTuple):
-    """What became of a file."""
+    """The result of importing a file."""
 
     path: str
     lines: int
     added: int
     """Feedback that is new."""
     known: int
-    """Feedback that was stored already, or stood in the file twice."""
+    """Feedback that was stored already, or is repeated in the file."""
     quarantined: tuple[Quarantined, ...]
 
 
-class _Said(NamedTuple):
-    line: int
-    feedback: Feedback
-
-
 def ingest_feedback(pool: Pool, path: Path, *, tenant: str = "default") -> FeedbackReport:
-    """Takes the file in. What is said of trajectories must be of such as the tenant has, and a correction must be
-    an attempt at the same task. Raises IngestError for a file that cannot be read, or that says nothing.
+    """Imports the file. Feedback on a trajectory needs that trajectory in the tenant's pool, and a correction one
+    of the same task. Raises IngestError for a file that cannot be read, or holds no feedback.
     """
-    tasks = {each.trajectory_id: each.task_id for each in pool.selected(tenant=tenant)}
+    tasks = {row.trajectory_id: row.task_id for row in pool.selected(tenant=tenant)}
     quarantined: list[Quarantined] = []
     lines = added = known = 0
     try:
-        found = _parsed(path, tenant, tasks)
-        while page := list(islice(found, _LINES_PER_BATCH)):
+        parsed_lines = _parsed(path, tenant, tasks)
+        while page := list(islice(parsed_lines, _LINES_PER_BATCH)):
             lines += len(page)
-            quarantined += (each for each in page if isinstance(each, Quarantined))
-            said = [each for each in page if isinstance(each, _Said)]
-            fresh, refused = _stored(pool, said)
-            quarantined += refused
-            added += fresh
-            known += len(said) - len(refused) - fresh
+            quarantined += (line for line in page if isinstance(line, Quarantined))
+            parsed = [line for line in page if not isinstance(line, Quarantined)]
+            new, conflicts = store_page(lambda values: pool.add_feedback(*values), parsed)
+            quarantined += conflicts
+            added += new
+            known += len(parsed) - len(conflicts) - new
     except OSError as exc:
         raise IngestError(f"{str(path)!r} cannot be read: {exc.strerror}; name a file that exists") from exc
     if not lines:
@@ -76,27 +73,13 @@ def ingest_feedback(pool: Pool, path: Path, *, tenant: str = "default") -> Feedb
     return FeedbackReport(str(path), lines, added, known, tuple(quarantined))
 
 
-def _stored(pool: Pool, page: list[_Said]) -> tuple[int, list[Quarantined]]:
-    """How many are new, and those that contradict what is stored."""
-    try:
-        return pool.add_feedback(*(said.feedback for said in page)), []
-    except StoreConflictError:
-        added, refused = 0, []
-        for said in page:
-            try:
-                added += pool.add_feedback(said.feedback)
-            except StoreConflictError as exc:
-                refused.append(Quarantined(said.line, str(exc)))
-        return added, refused
-
-
-def _parsed(path: Path, tenant: str, tasks: Mapping[str, str]) -> Iterator[_Said | Quarantined]:
-    """``tasks``: of the tenant's trajectories."""
+def _parsed(path: Path, tenant: str, tasks: Mapping[str, str]) -> Iterator[tuple[int, Feedback] | Quarantined]:
+    """``tasks``: task ids by the tenant's trajectory ids."""
     for number, text in text_lines(path):
         try:
             if isinstance(text, LineError):
                 raise text
-            yield _Said(number, _feedback(text, tenant, tasks))
+            yield number, _feedback(text, tenant, tasks)
         except (LineError, RecordError) as exc:
             yield Quarantined(number, str(exc))
 
@@ -117,16 +100,16 @@ def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str]) -> Feedback:
         raise LineError(f"the tenant has no trajectory {subject!r}; store it first, or look at the tenant")
     metric, value, refers_to = _value(raw)
     if metric in (THUMBS, CORRECTION) and kind != "trajectory":
-        raise LineError(f"{metric} are said of trajectories, this line names a {kind}")
+        raise LineError(f"{metric} is feedback on a trajectory, this line names a {kind}")
     if refers_to is not None and tasks.get(refers_to) != tasks[subject]:
         raise LineError(
-            f"the correction {refers_to!r} is no attempt at task {tasks[subject]!r} that the tenant has, as "
-            f"{subject!r} is; store it first"
+            f"the tenant has no trajectory {refers_to!r} of task {tasks[subject]!r}, the task of {subject!r}; "
+            "store it first"
         )
     name = raw.get("id")
-    said = to_json(dict(sorted(raw.items()))).decode() if name is None else _text(name, "id")
+    key = to_json(dict(sorted(raw.items()))).decode() if name is None else _text(name, "id")
     feedback = Feedback(
-        id=f"imported:{digest(tenant, '' if name is None else 'id', said)[:_ID_LENGTH]}",
+        id=f"imported:{digest(tenant, '' if name is None else 'id', key)[:_ID_LENGTH]}",
         subject_kind=kind,
         subject_id=subject,
         metric=metric,
@@ -139,24 +122,27 @@ def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str]) -> Feedback:
     return feedback
 
 
-def _one_of(raw: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, str]:
-    """The one of these keys that the line has, and its text."""
-    found = [key for key in keys if key in raw]
-    if len(found) != 1:
-        raise LineError(f"a line names exactly one of {', '.join(keys)}, got {', '.join(found) or 'none'}")
-    return found[0], _text(raw[found[0]], found[0])
+def _one_of(raw: Mapping[str, Any], keys: tuple[KeyT, ...]) -> tuple[KeyT, str]:
+    """The only one of these keys in the line, and its text."""
+    key = _only_key(raw, keys, "names")
+    return key, _text(raw[key], key)
+
+
+def _only_key(raw: Mapping[str, Any], keys: tuple[KeyT, ...], verb: str) -> KeyT:
+    present = [key for key in keys if key in raw]
+    if len(present) != 1:
+        raise LineError(f"a line {verb} exactly one of {', '.join(keys)}, got {', '.join(present) or 'none'}")
+    return present[0]
 
 
 def _value(raw: Mapping[str, Any]) -> tuple[str, float, str | None]:
     """Metric, value and what it refers to."""
-    found = [key for key in _VALUES if key in raw]
-    if len(found) != 1:
-        raise LineError(f"a line says exactly one of {', '.join(_VALUES)}, got {', '.join(found) or 'none'}")
-    if (found[0] == "metric") != ("value" in raw):
+    key = _only_key(raw, _VALUES, "has")
+    if (key == "metric") != ("value" in raw):
         raise LineError("metric and value belong together; give both or neither")
-    if found[0] == CORRECTION:
+    if key == CORRECTION:
         return CORRECTION, 1.0, _text(raw[CORRECTION], CORRECTION)
-    if found[0] == THUMBS:
+    if key == THUMBS:
         return THUMBS, _number(raw[THUMBS], THUMBS), None
     metric = _text(raw["metric"], "metric")
     if metric in (THUMBS, CORRECTION):

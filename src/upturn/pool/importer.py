@@ -1,8 +1,8 @@
-"""Recorded conversations into the pool: real evidence before the first own run.
+"""Import of recorded conversations: evidence before the first run.
 
-Everything gets an id made of its content, so that a file read twice, or two files that overlap, add nothing
-twice. A line that cannot be used is quarantined with its number and the reason, and the others go in. A file
-that went in completely is noted; where the import was killed, the next one adds what is missing.
+Ids are hashes of the content, so that importing a file twice, or overlapping files, adds nothing twice. An unusable
+line is quarantined with its number and the reason, the others are stored. A completely imported file is recorded;
+after an interrupted import, the next one adds the missing lines.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from upturn.errors import ConfigError, IngestError, RecordError, StoreConflictError, UnknownNameError
+from upturn.errors import ConfigError, IngestError, RecordError, UnknownNameError
 from upturn.pool import schema
-from upturn.pool.batch import Imported, PoolBatch, Quarantined
+from upturn.pool.batch import Imported, PoolBatch, Quarantined, store_page
 from upturn.pool.coverage import IMPORTED
-from upturn.pool.formats import A_NAME, READERS, Conversation, Defaults, Line, LineError, is_name
+from upturn.pool.formats import NAME_RULE, READERS, Conversation, Defaults, Line, LineError, is_name
 from upturn.pool.row import digest
 from upturn.pool.store import Pool
 from upturn.records import Evaluation, Task, Trajectory, fields_json, from_fields
@@ -30,7 +30,7 @@ _ID_LENGTH = 32
 
 
 class IngestOptions(NamedTuple):
-    """How a file is read and whose it becomes."""
+    """How a file is read, and for which tenant."""
 
     format: str
     tenant: str = "default"
@@ -41,28 +41,27 @@ class IngestOptions(NamedTuple):
 
 
 class IngestReport(NamedTuple):
-    """What became of a file."""
+    """The result of importing a file."""
 
     path: str
     lines: int
     added: int
     """Trajectories that are new."""
     known: int
-    """Trajectories that were stored already, or stood in the file twice."""
+    """Trajectories that were stored already, or are repeated in the file."""
     quarantined: tuple[Quarantined, ...]
     is_repeated: bool
-    """True: exactly this file went in before; ``quarantined`` is what was found then."""
+    """True: this file was imported before; ``quarantined`` is the earlier result."""
 
 
-class _Point(NamedTuple):
-    line: int
+class _Record(NamedTuple):
     task: Task
     trajectory: Trajectory
     evaluation: Evaluation
 
 
 def ingest(pool: Pool, path: Path, options: IngestOptions) -> IngestReport:
-    """Takes the file in; raises what ``check_source`` raises."""
+    """Imports the file; raises as ``check_source``."""
     check_source(path, options)
     try:
         source = digest(_file_hash(path), options.format, options.family or "", options.agent or "")
@@ -76,7 +75,7 @@ def ingest(pool: Pool, path: Path, options: IngestOptions) -> IngestReport:
 
 
 def check_source(path: Path, options: IngestOptions) -> None:
-    """Raises before anything is made or stored.
+    """Raises before anything is stored.
 
     UnknownNameError for a format, ConfigError for unusable names, IngestError for a file that cannot be read or is
     of a kind that no format has.
@@ -88,7 +87,7 @@ def check_source(path: Path, options: IngestOptions) -> None:
         )
     named = {"tenant": options.tenant, "family": options.family, "agent": options.agent}
     problems = [
-        f"{name} must be {A_NAME}, got {value!r:.100}"
+        f"{name} must be {NAME_RULE}, got {value!r:.100}"
         for name, value in named.items()
         if value is not None and not is_name(value)
     ]
@@ -99,9 +98,9 @@ def check_source(path: Path, options: IngestOptions) -> None:
             start = file.read(16)
     except OSError as exc:
         raise _unreadable(path, exc) from exc
-    for beginning, found in _OTHER_KINDS.items():
+    for beginning, kind in _OTHER_KINDS.items():
         if start.startswith(beginning):
-            raise IngestError(f"{_shown(path)!r} is {found}")
+            raise IngestError(f"{_shown(path)!r} is {kind}")
 
 
 _OTHER_KINDS = {
@@ -113,7 +112,7 @@ _OTHER_KINDS = {
     b"\xff\xfe": "UTF-16 text; save it as UTF-8 first",
     b"\xfe\xff": "UTF-16 text; save it as UTF-8 first",
 }
-"""Kinds of files by how they begin: told apart here, because line by line they would be quarantined whole."""
+"""Other kinds of files by their first bytes: without this check all of their lines would be quarantined."""
 
 
 def _unreadable(path: Path, exc: OSError) -> IngestError:
@@ -131,18 +130,19 @@ def _file_hash(path: Path) -> str:
 
 
 def _earlier(pool: Pool, path: Path, tenant: str, source: str) -> IngestReport | None:
-    books, bad = schema.imports, schema.quarantine
+    imports, bad = schema.imports, schema.quarantine
     with pool.engine.connect() as connection:
-        found = connection.execute(select(books).where(books.c.tenant == tenant, books.c.source == source)).first()
-        if found is None:
+        query = select(imports).where(imports.c.tenant == tenant, imports.c.source == source)
+        earlier = connection.execute(query).first()
+        if earlier is None:
             return None
         query = select(bad.c.line, bad.c.reason).where(bad.c.tenant == tenant, bad.c.source == source)
         quarantined = tuple(Quarantined(*row) for row in connection.execute(query.order_by(bad.c.line)))
-    return IngestReport(_shown(path), found.lines, 0, found.accepted, quarantined, True)
+    return IngestReport(_shown(path), earlier.lines, 0, earlier.accepted, quarantined, True)
 
 
 class _Import:
-    """One file on its way in; single use."""
+    """The import of one file; single use."""
 
     def __init__(self, pool: Pool, path: Path, options: IngestOptions, source: str) -> None:
         self._pool, self._path, self._options, self._source = pool, path, options, source
@@ -153,29 +153,29 @@ class _Import:
     def run(self, lines: Iterator[Line]) -> IngestReport:
         while page := list(islice(lines, _LINES_PER_BATCH)):
             self._lines += len(page)
-            self._store(self._points(page))
+            self._store(self._records(page))
         if not self._lines:
             raise IngestError(f"{_shown(self._path)!r} holds no conversations; check the file and its format")
         quarantined = tuple(self._quarantined)
-        accepted = self._added + self._known
-        books = Imported(self._options.tenant, self._source, _shown(self._path), self._lines, accepted, quarantined)
-        self._pool.append(PoolBatch(imported=books))
-        return IngestReport(_shown(self._path), self._lines, self._added, self._known, quarantined, False)
+        options, path, accepted = self._options, _shown(self._path), self._added + self._known
+        imported = Imported(options.tenant, self._source, path, self._lines, accepted, quarantined)
+        self._pool.append(PoolBatch(imported=imported))
+        return IngestReport(path, self._lines, self._added, self._known, quarantined, False)
 
-    def _points(self, page: Sequence[Line]) -> list[_Point]:
-        points: list[_Point] = []
+    def _records(self, page: Sequence[Line]) -> list[tuple[int, _Record]]:
+        records: list[tuple[int, _Record]] = []
         for line in page:
             if isinstance(line.content, LineError):
                 self._refuse(line.number, str(line.content))
                 continue
             try:
-                points.append(self._point(line.number, line.content))
+                records.append((line.number, self._record(line.content)))
             except RecordError as exc:
                 self._refuse(line.number, str(exc))
-        return points
+        return records
 
-    def _point(self, line: int, conversation: Conversation) -> _Point:
-        """The conversation as records; raises RecordError where they could not be read back."""
+    def _record(self, conversation: Conversation) -> _Record:
+        """The conversation as records; raises RecordError where they cannot be read back."""
         options = self._options
         task = Task(
             id=f"imported:{digest(options.tenant, conversation.family, conversation.task_key)[:_ID_LENGTH]}",
@@ -201,10 +201,10 @@ class _Import:
         )
         for record in (task, trajectory, evaluation):
             from_fields(type(record), fields_json(record))
-        return _Point(line, task, trajectory, evaluation)
+        return _Record(task, trajectory, evaluation)
 
     def _trajectory(self, task_id: str, conversation: Conversation) -> Trajectory:
-        """Attempts that the recording does not number are numbered among equal conversations of this file."""
+        """Trajectories without a number in the recording are numbered among equal conversations of this file."""
         version = f"imported:{conversation.agent.replace('@', '_')}@{self._options.format}"
         bare = Trajectory(
             id="",
@@ -223,34 +223,29 @@ class _Import:
             self._repeated[content] += 1
         return replace(bare, id=f"imported:{digest(content, str(attempt))[:_ID_LENGTH]}", attempt=attempt)
 
-    def _store(self, points: Sequence[_Point]) -> None:
-        try:
-            self._append(points)
-        except StoreConflictError:
-            # One of them contradicts what is stored: the others go in alone.
-            for point in points:
-                try:
-                    self._append([point])
-                except StoreConflictError as exc:
-                    self._refuse(point.line, str(exc))
+    def _store(self, records: Sequence[tuple[int, _Record]]) -> None:
+        new, conflicts = store_page(self._append, records)
+        self._added += new
+        self._known += len(records) - len(conflicts) - new
+        self._quarantined += conflicts
 
-    def _append(self, points: Sequence[_Point]) -> None:
-        """A task that is stored already stays as it is: its attempts may be recorded with other opening words."""
+    def _append(self, records: Sequence[_Record]) -> int:
+        """Returns how many trajectories are new. A stored task is not changed: recordings of it may open
+        differently."""
         tasks: dict[str, Task] = {}
-        for point in points:
-            tasks.setdefault(point.task.id, point.task)
+        for record in records:
+            tasks.setdefault(record.task.id, record.task)
         tasks.update({task.id: task for task in self._pool.tasks(tenant=self._options.tenant, ids=list(tasks))})
-        trajectories = {point.trajectory.id: point.trajectory for point in points}
-        fresh = len(trajectories) - self._stored(list(trajectories))
+        trajectories = {record.trajectory.id: record.trajectory for record in records}
+        new = len(trajectories) - self._stored(list(trajectories))
         self._pool.append(
             PoolBatch(
                 tasks=list(tasks.values()),
                 trajectories=list(trajectories.values()),
-                evaluations=[point.evaluation for point in points],
+                evaluations=[record.evaluation for record in records],
             )
         )
-        self._added += fresh
-        self._known += len(points) - fresh
+        return new
 
     def _stored(self, trajectory_ids: Sequence[str]) -> int:
         table = schema.trajectories

@@ -1,7 +1,7 @@
-"""What the evidence says of better and worse: pairs of attempts from deployments and corrections, and thumbs.
+"""Preference data from the pool: pairs of trajectories from deployments and corrections, and thumb ratings.
 
-All reads are one tenant's, and held-out tasks are left out: nothing may be trained on them. What cannot be compared
-is left out and counted by cause, never taken for a difference of 0.
+All reads are one tenant's and leave out held-out tasks, which are never trained on. What cannot be compared is left
+out and counted by cause, never treated as a difference of 0.
 """
 
 import math
@@ -26,40 +26,40 @@ from upturn.records import (
 THUMBS = "thumbs"
 """Metric of feedback on a trajectory: above 0 = good, below 0 = bad."""
 CORRECTION = "correction"
-"""Metric of feedback on a trajectory: the one that it refers to is better."""
+"""Metric of feedback on a trajectory: the trajectory in ``refers_to`` is better."""
 
 
 class Preferences(NamedTuple):
-    """Pairs, and what could not become one."""
+    """Preference pairs, and the comparisons that give none."""
 
     pairs: tuple[PreferencePair, ...]
     left_out: Mapping[str, int]
     """How many comparisons, by cause."""
     tokenless: tuple[PreferencePair, ...] = ()
-    """Those with a side that holds no written tokens, as what people and rules did: fit to be learned from once its
-    text has been rendered to token rows. Counted under ``tokenless`` too."""
+    """Pairs with a side without written tokens, such as work of people and rules: trainable once its text is
+    rendered to token rows. Counted under ``tokenless`` too."""
 
 
 class Ratings(NamedTuple):
-    """Rated attempts, and feedback that rates none."""
+    """Rated trajectories, and the feedback that rates none."""
 
     rated: tuple[RatedTrajectory, ...]
     left_out: Mapping[str, int]
     """How many, by cause."""
     tokenless: tuple[RatedTrajectory, ...] = ()
-    """Rated attempts without written tokens, as for pairs."""
+    """Rated trajectories without written tokens, as for pairs."""
 
 
 def deployment_pairs(
     pool: PoolReader, *, tenant: str, old: str, new: str, min_margin: float = 0.0, selection: Selection = EVERYTHING
 ) -> Preferences:
-    """Attempts of two agent versions at the same tasks, the better-scored side chosen, whichever version it is of.
+    """Trajectories of two agent versions on the same tasks; the better-scored one is chosen, from either version.
 
-    Of a task, the versions' first attempts are compared, then the second ones, and so on, so that neither version
-    is judged by its luckiest. Left out: ``one_sided`` (attempts without a counterpart), ``unjudged`` (a score is
-    missing), ``equal`` (scores that differ by ``min_margin`` or less), ``failed`` (the better-scored side failed,
-    the other did not: a gate is no weight), ``tokenless``, ``unusable`` (see ``pair_problem``). Raises StoreError
-    for two versions that are one, for a margin that is no distance, and for a selection of versions or of held-out
+    Of each task, the versions' first trajectories are compared, then the second ones, and so on, so that no version
+    is represented by its luckiest. Left out: ``one_sided`` (trajectories without a counterpart), ``unjudged`` (a
+    score is missing), ``equal`` (scores that differ by ``min_margin`` or less), ``failed`` (the better-scored side
+    failed, the other did not: a gate is no weight), ``tokenless``, ``unusable`` (see ``pair_problem``). Raises
+    StoreError for equal versions, for a negative or infinite margin, and for a selection of versions or of held-out
     tasks.
     """
     if old == new:
@@ -71,31 +71,31 @@ def deployment_pairs(
             f"the selection names the versions {', '.join(map(repr, selection.agent_versions))}, old={old!r} and "
             f"new={new!r} do so too; leave them out of the selection"
         )
-    chosen = replace(selection, agent_versions=(old, new), splits=_trainable(selection))
-    attempts: dict[str, dict[str, list[Experience]]] = {}
-    for experience in pool.experiences(chosen, tenant=tenant):
-        sides = attempts.setdefault(experience.task.id, {old: [], new: []})
+    both = replace(selection, agent_versions=(old, new), splits=_training_splits(selection))
+    by_task: dict[str, dict[str, list[Experience]]] = {}
+    for experience in pool.experiences(both, tenant=tenant):
+        sides = by_task.setdefault(experience.task.id, {old: [], new: []})
         sides[experience.trajectory.agent_version].append(experience)
     left_out: Counter[str] = Counter(one_sided=0, unjudged=0, equal=0, failed=0)
     pairs: list[PreferencePair] = []
-    for sides in attempts.values():
+    for sides in by_task.values():
         left_out["one_sided"] += abs(len(sides[old]) - len(sides[new]))
         for first, second in zip(sides[old], sides[new], strict=False):
-            pairs += _judged(first, second, min_margin, left_out)
-    return _sorted_out(pairs, left_out)
+            pairs += _score_pair(first, second, min_margin, left_out)
+    return _preferences(pairs, left_out)
 
 
-def _trainable(selection: Selection) -> tuple[Split, ...]:
+def _training_splits(selection: Selection) -> tuple[Split, ...]:
     """Raises StoreError for a selection of held-out tasks."""
     if "heldout" in selection.splits:
         raise StoreError("held-out tasks are never trained on; leave 'heldout' out of the selection's splits")
     return ("train",)
 
 
-def _judged(
+def _score_pair(
     first: Experience, second: Experience, min_margin: float, left_out: Counter[str]
 ) -> Iterator[PreferencePair]:
-    scores = [None if each.evaluation is None else each.evaluation.score for each in (first, second)]
+    scores = [None if side.evaluation is None else side.evaluation.score for side in (first, second)]
     if scores[0] is None or scores[1] is None:
         left_out["unjudged"] += 1
         return
@@ -103,11 +103,10 @@ def _judged(
     better, worse = (first, second) if margin > 0 else (second, first)
     if abs(margin) <= min_margin:
         left_out["equal"] += 1
-        return
-    if _failed(better) and not _failed(worse):
+    elif _failed(better) and not _failed(worse):
         left_out["failed"] += 1
-        return
-    yield _pair(better.trajectory, worse.trajectory, "deployment", abs(margin))
+    else:
+        yield _pair(better.trajectory, worse.trajectory, "deployment", abs(margin))
 
 
 def _failed(experience: Experience) -> bool:
@@ -120,7 +119,8 @@ def _pair(
     return PreferencePair(f"{chosen.id} > {rejected.id}", chosen, rejected, source, margin)
 
 
-def _sorted_out(pairs: Iterable[PreferencePair], left_out: Mapping[str, int]) -> Preferences:
+def _preferences(pairs: Iterable[PreferencePair], left_out: Mapping[str, int]) -> Preferences:
+    """The pairs sorted into usable, tokenless and unusable ones."""
     usable, tokenless, unusable = list[PreferencePair](), list[PreferencePair](), 0
     for pair in pairs:
         if not (_has_tokens(pair.chosen) and _has_tokens(pair.rejected)):
@@ -138,72 +138,70 @@ def _has_tokens(trajectory: Trajectory) -> bool:
 
 
 def correction_pairs(pool: PoolReader, *, tenant: str, selection: Selection = EVERYTHING) -> Preferences:
-    """Attempts that somebody corrected: the corrected one, which is stored as a trajectory of its own at the same
-    task, against the one that it corrects.
+    """Corrected trajectories: the correction, stored as another trajectory of the same task, against the original.
 
-    Read from feedback on a trajectory with the metric ``correction`` and ``refers_to``. A correction that is given
-    twice counts once. Left out: ``dangling`` (feedback on something else, or an end that is not among the tenant's
-    training tasks), ``unselected`` (an end that the selection does not mean), ``tokenless``, ``unusable`` (see
+    Read from feedback on a trajectory with the metric ``correction`` and ``refers_to``. A repeated correction
+    counts once. Left out: ``dangling`` (feedback on another subject, or an end that is not among the tenant's
+    training tasks), ``unselected`` (an end outside of the selection), ``tokenless``, ``unusable`` (see
     ``pair_problem``). Raises StoreError for a selection of held-out tasks.
     """
     left_out: Counter[str] = Counter(dangling=0, unselected=0)
-    ends: dict[tuple[str, str], None] = {}
-    for said in _said(pool, tenant, CORRECTION, left_out):
-        if said.refers_to is None:
+    links: dict[tuple[str, str], None] = {}
+    for feedback in _trajectory_feedback(pool, tenant, CORRECTION, left_out):
+        if feedback.refers_to is None:
             left_out["dangling"] += 1
         else:
-            ends[said.refers_to, said.subject_id] = None
-    known, meant = _known(pool, tenant), _known(pool, tenant, selection)
-    left_out["dangling"] += sum(not set(each) <= known for each in ends)
-    linked = [each for each in ends if set(each) <= meant]
-    left_out["unselected"] += sum(set(each) <= known for each in ends) - len(linked)
-    stored = _stored(pool, tenant, [name for each in linked for name in each])
-    return _sorted_out(
-        (_pair(stored[better], stored[worse], "correction", None) for better, worse in linked), left_out
+            links[feedback.refers_to, feedback.subject_id] = None
+    trainable, selected = _trajectory_ids(pool, tenant), _trajectory_ids(pool, tenant, selection)
+    left_out["dangling"] += sum(not trainable.issuperset(link) for link in links)
+    usable = [link for link in links if selected.issuperset(link)]
+    left_out["unselected"] += sum(trainable.issuperset(link) for link in links) - len(usable)
+    stored = _trajectories(pool, tenant, [end for link in usable for end in link])
+    return _preferences(
+        (_pair(stored[better], stored[worse], "correction", None) for better, worse in usable), left_out
     )
 
 
-def thumbs(pool: PoolReader, *, tenant: str, selection: Selection = EVERYTHING) -> Ratings:
-    """Attempts that people thought well of, or not, by the sum of all thumbs on each.
+def thumb_ratings(pool: PoolReader, *, tenant: str, selection: Selection = EVERYTHING) -> Ratings:
+    """Trajectories that people rated good or bad, by the sum of all thumbs on each.
 
-    Read from feedback on a trajectory with the metric ``thumbs``. Left out: ``undecided`` (attempts whose thumbs
-    add up to 0), ``dangling`` (feedback on something else, or on nothing among the tenant's training tasks),
-    ``unselected`` (attempts that the selection does not mean), ``tokenless``. Raises StoreError for a selection of
-    held-out tasks.
+    Read from feedback on a trajectory with the metric ``thumbs``. Left out: ``undecided`` (thumbs that sum to 0),
+    ``dangling`` (feedback on another subject, or on none of the tenant's training tasks), ``unselected``
+    (trajectories outside of the selection), ``tokenless``. Raises StoreError for a selection of held-out tasks.
     """
     left_out: Counter[str] = Counter(undecided=0, dangling=0, unselected=0)
     sums: dict[str, float] = {}
-    for said in _said(pool, tenant, THUMBS, left_out):
-        sums[said.subject_id] = sums.get(said.subject_id, 0.0) + said.value
-    known, selected = _known(pool, tenant), _known(pool, tenant, selection)
-    left_out["dangling"] += sum(name not in known for name in sums)
-    left_out["unselected"] += sum(name in known and name not in selected for name in sums)
+    for feedback in _trajectory_feedback(pool, tenant, THUMBS, left_out):
+        sums[feedback.subject_id] = sums.get(feedback.subject_id, 0.0) + feedback.value
+    trainable, selected = _trajectory_ids(pool, tenant), _trajectory_ids(pool, tenant, selection)
+    left_out["dangling"] += sum(name not in trainable for name in sums)
+    left_out["unselected"] += sum(name in trainable and name not in selected for name in sums)
     left_out["undecided"] += sum(name in selected and value == 0 for name, value in sums.items())
-    meant = [name for name, value in sums.items() if name in selected and value != 0]
-    stored = _stored(pool, tenant, meant)
-    rated = [RatedTrajectory(stored[name], sums[name] > 0) for name in meant]
-    tokenless = tuple(each for each in rated if not _has_tokens(each.trajectory))
-    usable = tuple(each for each in rated if _has_tokens(each.trajectory))
+    decided = [name for name, value in sums.items() if name in selected and value != 0]
+    stored = _trajectories(pool, tenant, decided)
+    rated = [RatedTrajectory(stored[name], sums[name] > 0) for name in decided]
+    usable = tuple(rating for rating in rated if _has_tokens(rating.trajectory))
+    tokenless = tuple(rating for rating in rated if not _has_tokens(rating.trajectory))
     return Ratings(usable, {**left_out, "tokenless": len(tokenless)}, tokenless)
 
 
-def _said(pool: PoolReader, tenant: str, metric: str, left_out: Counter[str]) -> Iterator[Feedback]:
-    """Feedback on trajectories, in the order of arrival."""
-    for said in pool.feedback(tenant=tenant):
-        if said.metric != metric:
+def _trajectory_feedback(pool: PoolReader, tenant: str, metric: str, left_out: Counter[str]) -> Iterator[Feedback]:
+    """Feedback on trajectories with this metric, in the order of arrival."""
+    for feedback in pool.feedback(tenant=tenant):
+        if feedback.metric != metric:
             continue
-        if said.subject_kind == "trajectory":
-            yield said
+        if feedback.subject_kind == "trajectory":
+            yield feedback
         else:
             left_out["dangling"] += 1
 
 
-def _known(pool: PoolReader, tenant: str, selection: Selection = EVERYTHING) -> set[str]:
-    """The tenant's trajectories that are meant and may be trained on."""
-    chosen = replace(selection, splits=_trainable(selection))
-    return {each.trajectory_id for each in pool.selected(chosen, tenant=tenant)}
+def _trajectory_ids(pool: PoolReader, tenant: str, selection: Selection = EVERYTHING) -> set[str]:
+    """The tenant's selected trajectories of training tasks."""
+    trainable = replace(selection, splits=_training_splits(selection))
+    return {row.trajectory_id for row in pool.selected(trainable, tenant=tenant)}
 
 
-def _stored(pool: PoolReader, tenant: str, ids: Sequence[str]) -> dict[str, Trajectory]:
-    found = pool.experiences_of(list(dict.fromkeys(ids)), tenant=tenant)
-    return {each.trajectory.id: each.trajectory for each in found}
+def _trajectories(pool: PoolReader, tenant: str, ids: Sequence[str]) -> dict[str, Trajectory]:
+    experiences = pool.experiences_of(list(dict.fromkeys(ids)), tenant=tenant)
+    return {experience.trajectory.id: experience.trajectory for experience in experiences}

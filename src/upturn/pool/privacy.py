@@ -1,14 +1,14 @@
-"""A first honest look for personal data and secrets in what people and agents wrote.
+"""Personal data and secrets in texts of people and agents, found by pattern.
 
-Found by pattern: e-mail addresses, telephone numbers in international (+…) or North American form, payment card
-numbers (issuer prefix and Luhn checksum) and the keys of common services. Not found: names, postal addresses,
+Covered: e-mail addresses, telephone numbers in international (+…) or North American form, payment card
+numbers (issuer prefix and Luhn checksum) and the keys of common services. Not covered: names, postal addresses,
 dates of birth, account numbers, numbers that are JSON numbers and not text, telephone numbers written without +
-in other countries' forms, anything in pictures or spelled out in words. No finding therefore does not prove
-that a text is free of personal data.
+in other countries' forms, anything in pictures or spelled out in words. A text without findings may
+still hold personal data.
 
 Addresses in domains that the standards reserve for examples (RFC 2606 and 6761: .example, .test, .invalid,
 .localhost, example.com, .net, .org) and North American numbers reserved for fiction (555-0100 to 555-0199) are
-no findings: nobody can own them.
+no findings.
 """
 
 import re
@@ -21,7 +21,7 @@ FindingKind = Literal["email", "phone", "card", "key"]
 
 
 class Finding(NamedTuple):
-    """Where something personal or secret stands in a text."""
+    """The place of personal data or a secret in a text."""
 
     kind: FindingKind
     start: int
@@ -36,7 +36,7 @@ _PHONE = re.compile(
 _CARD = re.compile(r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d{2,6}){2,4}(?![\w-])")
 _KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:"
-    r"sk-(?:[A-Za-z]+-)*[A-Za-z0-9_-]{20,200}"  # OpenAI, Anthropic and what imitates them
+    r"sk-(?:[A-Za-z]+-)*[A-Za-z0-9_-]{20,200}"  # OpenAI, Anthropic and imitations
     r"|sk_live_[A-Za-z0-9]{16,200}"  # Stripe
     r"|gh[oprsu]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{22,255}"
     r"|glpat-[A-Za-z0-9_-]{20,100}"  # GitLab
@@ -58,24 +58,24 @@ _PHONE_DIGITS = range(8, 16)
 
 
 def findings(text: str) -> list[Finding]:
-    """What was found, ascending and disjoint: where two overlap, the earlier and then the longer stays."""
-    found = [*_emails(text), *_cards(text), *_phones(text)]
-    found += [Finding("key", match.start(), match.end()) for match in _KEY.finditer(text)]
-    found.sort(key=lambda finding: (finding.start, -finding.stop))
+    """The findings, ascending and disjoint: of two that overlap, the earlier and then the longer one."""
+    matches = [*_emails(text), *_cards(text), *_phones(text)]
+    matches += [Finding("key", match.start(), match.end()) for match in _KEY.finditer(text)]
+    matches.sort(key=lambda finding: (finding.start, -finding.stop))
     kept: list[Finding] = []
-    for finding in found:
+    for finding in matches:
         if not kept or finding.start >= kept[-1].stop:
             kept.append(finding)
     return kept
 
 
 def redact(text: str) -> str:
-    """The text with every finding replaced by its kind in angle brackets, ``<EMAIL>``; nothing is left to find."""
-    # What stood beside a finding can be one itself once that is gone; each pass leaves fewer digits and @ signs.
-    while found := findings(text):
+    """The text with every finding replaced by its kind in angle brackets, ``<EMAIL>``; it has no findings left."""
+    # A replacement can leave a new finding beside it; each pass leaves fewer digits and @ signs.
+    while matches := findings(text):
         pieces: list[str] = []
         end = 0
-        for finding in found:
+        for finding in matches:
             pieces += [text[end : finding.start], f"<{finding.kind.upper()}>"]
             end = finding.stop
         text = "".join([*pieces, text[end:]])
@@ -94,7 +94,7 @@ def redacted(value: JsonValue) -> JsonValue:
 
 
 def has_findings(task: Task, trajectory: Trajectory) -> bool:
-    """True when the task's instruction or context, or anything seen or written in the trajectory, has a finding."""
+    """True when the task's instruction or context, or any text in the trajectory, has a finding."""
     return any(findings(text) for text in _texts(task, trajectory))
 
 

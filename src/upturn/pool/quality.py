@@ -1,7 +1,7 @@
-"""Quality gates of a data point: what must be true before it may teach anyone.
+"""Quality gates of a data point: the conditions for training on it.
 
-Order of checks: complete, evaluated, tokens, finite. A data point is clean when all hold. That a decision led
-to it is no gate: training rollouts and imported trajectories have none (see ``coverage``).
+Order of checks: complete, evaluated, tokens, finite. A data point is clean when all pass. A logged decision is no
+gate: training rollouts and imported trajectories have none (see ``coverage``).
 """
 
 import math
@@ -29,7 +29,7 @@ class Inspected(NamedTuple):
 
 
 def inspect(experience: Experience) -> Inspected:
-    """The data point's gates, in their order; each failed one says what is wrong."""
+    """The data point's gates, in their order; each failed one names the problem."""
     trajectory, evaluation = experience.trajectory, experience.evaluation
     problems = {
         "complete": _incompleteness(trajectory),
@@ -37,7 +37,9 @@ def inspect(experience: Experience) -> Inspected:
         "tokens": _token_problem(trajectory),
         "finite": _nonfinite(trajectory, evaluation),
     }
-    return Inspected(trajectory.id, tuple(GateResult(name, not found, found) for name, found in problems.items()))
+    return Inspected(
+        trajectory.id, tuple(GateResult(name, not problem, problem) for name, problem in problems.items())
+    )
 
 
 def _incompleteness(trajectory: Trajectory) -> str:
@@ -56,9 +58,8 @@ def _token_problem(trajectory: Trajectory) -> str:
     if trajectory.origin == "sampled" and not trajectory.rows:
         return "sampled, but no token rows"
     for index, row in enumerate(trajectory.rows):
-        found = _row_problem(row, trajectory)
-        if found:
-            return f"row {index}: {found}"
+        if problem := _row_problem(row, trajectory):
+            return f"row {index}: {problem}"
     return ""
 
 
@@ -79,7 +80,7 @@ def _row_problem(row: TokenRow, trajectory: Trajectory) -> str:
 
 def _nonfinite(trajectory: Trajectory, evaluation: Evaluation | None) -> str:
     for row in trajectory.rows:
-        # A sum is finite only where every number is: one pass in C instead of one test for each token.
+        # A sum is finite only if every number is: one pass in C instead of one test for each token.
         if not math.isfinite(sum(row.logprobs)) or max(row.logprobs, default=0.0) > _LOGPROB_SLACK:
             return "a log-probability is not a finite number of at most 0"
     if not all(math.isfinite(turn.reward) for turn in trajectory.turns):

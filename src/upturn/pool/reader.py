@@ -1,7 +1,7 @@
 """Reading the pool. Every read names its tenant; ALL_TENANTS is the operator's.
 
-Long reads come in pages, so that a slow consumer holds no transaction open; evidence that arrives after the
-first page is not part of the answer.
+Long reads are paged, so that a slow consumer holds no transaction open; evidence that arrives after the first page
+is not returned.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Engine, Select, Table, func, select
 from upturn.errors import RecordError, StoreError
 from upturn.pool import schema
 from upturn.pool.row import KINDS, trajectory_of
-from upturn.pool.selection import EVERYTHING, Scope, Selection, chosen, in_scope, latest_evaluation
+from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope, latest_evaluation, select_trajectories
 from upturn.records import (
     AgentVersion,
     Decision,
@@ -37,16 +37,16 @@ _PAGE = 500
 
 
 class Experience(NamedTuple):
-    """One data point: a trajectory with what it was about and how it was judged."""
+    """One data point: a trajectory with its task and evaluation."""
 
     task: Task
     trajectory: Trajectory
     evaluation: Evaluation | None
-    """The one that was stored last; None = none is stored."""
+    """The latest one; None = none is stored."""
 
 
 class Selected(NamedTuple):
-    """A selected trajectory, in as few words as the database has for it."""
+    """A selected trajectory, without its content."""
 
     trajectory_id: str
     task_id: str
@@ -85,7 +85,7 @@ class PoolReader:
         return self._records(Decision, tenant, extra, _among_ids(schema.decisions.c.task_id, task_ids))
 
     def feedback(self, *, tenant: Scope, subject_id: str | None = None) -> Iterator[Feedback]:
-        """Feedback in the order of arrival; with ``subject_id``, only what was said about it."""
+        """Feedback in the order of arrival; with ``subject_id``, only feedback on it."""
         extra = [] if subject_id is None else [schema.feedback.c.subject_id == subject_id]
         return self._records(Feedback, tenant, extra, [None])
 
@@ -99,15 +99,15 @@ class PoolReader:
     def experiences(
         self, selection: Selection = EVERYTHING, *, tenant: Scope, has_tokens: bool = True
     ) -> Iterator[Experience]:
-        """The selected trajectories with task and last evaluation, in the order of arrival."""
+        """The selected trajectories with task and latest evaluation, in the order of arrival."""
         until = self._now()
-        ids = [found.trajectory_id for found in self._selected(selection, tenant, until)]
+        ids = [row.trajectory_id for row in self._selected(selection, tenant, until)]
         yield from self.experiences_of(ids, tenant=tenant, has_tokens=has_tokens, until=until)
 
     def experiences_of(
         self, trajectory_ids: Sequence[str], *, tenant: Scope, has_tokens: bool = True, until: int | None = None
     ) -> Iterator[Experience]:
-        """These trajectories with task and last evaluation, in the order given.
+        """These trajectories with task and latest evaluation, in the order given.
 
         ``until`` is the last sequence number whose evaluations count; None = all. Raises StoreError for an id that
         the tenant does not have.
@@ -118,21 +118,21 @@ class PoolReader:
             page = trajectory_ids[start : start + _PAGE]
             with self._engine.connect() as connection:
                 rows = connection.execute(query.where(schema.trajectories.c.id.in_(page))).all()
-            found = {row.id: row for row in rows}
+            by_id = {row.id: row for row in rows}
             for trajectory_id in page:
-                if trajectory_id not in found:
+                if trajectory_id not in by_id:
                     raise StoreError(
                         f"no trajectory {trajectory_id!r} is stored for {tenant!r}; look at its tenant"
                     )
-                row = found[trajectory_id]
-                yield _sound(row.id, partial(_experience, row, has_tokens))
+                row = by_id[trajectory_id]
+                yield _readable(row.id, partial(_experience, row, has_tokens))
 
     def selected(self, selection: Selection = EVERYTHING, *, tenant: Scope) -> list[Selected]:
-        """What the selection means now, in the order of arrival, without reading the trajectories themselves."""
+        """The selected trajectories, in the order of arrival, without their content."""
         return self._selected(selection, tenant, self._now())
 
     def evaluation_of(self, trajectory_id: str, *, tenant: Scope) -> Evaluation | None:
-        """The trajectory's evaluation that was stored last; None = none is stored for this tenant."""
+        """The trajectory's latest evaluation; None = none is stored for this tenant."""
         table = schema.evaluations
         query = select(table.c.fields).where(
             table.c.trajectory_id == trajectory_id, *in_scope(table.c.tenant, tenant)
@@ -150,7 +150,7 @@ class PoolReader:
         return list(self._pages(Snapshot, select(schema.snapshots), schema.snapshots))
 
     def states(self, cls: type[StateT], record_id: str | None = None) -> list[StateT]:
-        """Releases or runs: the present state of each, or every state of one, in the order they were put."""
+        """Releases or runs: the present state of each, or all states of one in the order of their storage."""
         table = KINDS[cls].table
         if record_id is None:
             return list(self._pages(cls, select(table), table))
@@ -168,7 +168,7 @@ class PoolReader:
 
     def _selected(self, selection: Selection, tenant: Scope, until: int) -> list[Selected]:
         with self._engine.connect() as connection:
-            rows = connection.execute(chosen(selection, tenant, until)).all()
+            rows = connection.execute(select_trajectories(selection, tenant, until)).all()
         return [
             Selected(row.trajectory_id, row.task_id, row.family, row.evaluation_id, row.verdict, row.score)
             for row in sorted(rows, key=lambda row: row.sequence)
@@ -197,14 +197,14 @@ class PoolReader:
                 rows = connection.execute(query.where(table.c.sequence > last)).all()
             for row in rows:
                 record_id = row.record_id if table is schema.history else row.id
-                yield _sound(record_id, partial(from_fields, cls, row.fields))
+                yield _readable(record_id, partial(from_fields, cls, row.fields))
             if len(rows) < _PAGE:
                 return
             last = rows[-1].sequence
 
 
-def _sound(record_id: str, read: Callable[[], RecordT]) -> RecordT:
-    """What ``read`` gives; raises StoreError naming the record where it is no record any more."""
+def _readable(record_id: str, read: Callable[[], RecordT]) -> RecordT:
+    """The result of ``read``; raises StoreError naming the record where it cannot be read."""
     try:
         return read()
     except RecordError as exc:
@@ -214,7 +214,7 @@ def _sound(record_id: str, read: Callable[[], RecordT]) -> RecordT:
 
 
 def _among_ids(column: ColumnElement[str], ids: Sequence[str] | None) -> Sequence[ColumnElement[bool] | None]:
-    """One condition for each page of ids; a single None where all are wanted."""
+    """One condition for each page of ids; a single None for all rows."""
     if ids is None:
         return [None]
     return [column.in_(ids[start : start + _PAGE]) for start in range(0, len(ids), _PAGE)]

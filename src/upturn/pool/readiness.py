@@ -1,5 +1,5 @@
-"""May training begin? The prerequisites, checked against thresholds: the arbiter has collected, enough clean data
-points, a large enough clean share, enough families, nothing personal.
+"""Readiness for training: decisions are logged, enough data points are clean, of enough families, without private
+data.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ class ReadinessCheck(NamedTuple):
     relation: Literal[">=", "<="]
     threshold: float
     advice: str
-    """What to do where it does not hold."""
+    """What to do when it does not hold."""
 
     @property
     def holds(self) -> bool:
@@ -34,7 +34,7 @@ class ReadinessCheck(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What was found in the selected data points; independent of thresholds."""
+    """Counts over the selected data points; independent of thresholds."""
 
     decisions: int
     points: int
@@ -92,20 +92,20 @@ def survey(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING
     return Survey(decisions, points, clean, len(families), private, dict(sorted(failed.items())))
 
 
-def judge(found: Survey, thresholds: ReadinessConfig) -> Readiness:
-    """The survey against thresholds: one survey can be judged by several."""
-    share = found.clean / found.points if found.points else 0.0
-    worst = max(found.failed_gates, key=lambda name: found.failed_gates[name], default="none")
+def check(survey: Survey, thresholds: ReadinessConfig) -> Readiness:
+    """The survey compared with the thresholds; one survey serves several."""
+    share = survey.clean / survey.points if survey.points else 0.0
+    worst = max(survey.failed_gates, key=lambda name: survey.failed_gates[name], default="none")
     checks = (
         ReadinessCheck(
             "decisions",
-            found.decisions,
+            survey.decisions,
             ">=",
             thresholds.decisions,
-            "send tasks through the arbiter, so that it logs",
+            "route tasks through the arbiter, which logs its decisions",
         ),
         ReadinessCheck(
-            "clean_points", found.clean, ">=", thresholds.points, "collect or ingest more judged trajectories"
+            "clean_points", survey.clean, ">=", thresholds.points, "collect or ingest more judged trajectories"
         ),
         ReadinessCheck(
             "clean_share",
@@ -115,17 +115,21 @@ def judge(found: Survey, thresholds: ReadinessConfig) -> Readiness:
             f"see `upturn pool validate`; the gate failed most often is {worst!r}",
         ),
         ReadinessCheck(
-            "families", found.families, ">=", thresholds.categories, "add tasks of other families, or lower the bar"
+            "families",
+            survey.families,
+            ">=",
+            thresholds.categories,
+            "add tasks of other families, or lower the bar",
         ),
     )
-    return Readiness(found, (*checks, *_private_check(found, thresholds)))
+    return Readiness(survey, (*checks, *_private_check(survey, thresholds)))
 
 
-def _private_check(found: Survey, thresholds: ReadinessConfig) -> Sequence[ReadinessCheck]:
+def _private_check(survey: Survey, thresholds: ReadinessConfig) -> Sequence[ReadinessCheck]:
     if not thresholds.privacy:
         return ()
     advice = "remove personal data at the source, or train on an anonymised export"
-    return (ReadinessCheck("private_points", found.private, "<=", 0, advice),)
+    return (ReadinessCheck("private_points", survey.private, "<=", 0, advice),)
 
 
 def readiness(
@@ -135,5 +139,5 @@ def readiness(
     tenant: Scope,
     selection: Selection = EVERYTHING,
 ) -> Readiness:
-    """Surveys the selected data points and judges them by the thresholds."""
-    return judge(survey(pool, tenant=tenant, selection=selection), thresholds)
+    """Surveys the selected data points and compares them with the thresholds."""
+    return check(survey(pool, tenant=tenant, selection=selection), thresholds)

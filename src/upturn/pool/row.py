@@ -1,8 +1,8 @@
 """Records as table rows and back.
 
-A trajectory's turns and token rows have columns of their own, so that statistics read neither; the rest of it
-is in ``fields``. A row's digest covers everything that makes two records the same: all but a trajectory's
-wall-clock seconds, which a repeated attempt cannot reproduce.
+A trajectory's turns and token rows have separate columns, so that statistics read neither; the rest is in
+``fields``. A row's digest decides whether two records are equal; it covers all but a trajectory's wall-clock
+seconds, which a repeated rollout cannot reproduce.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from upturn.records import (
     fields_json,
     from_fields,
     is_suspect,
-    refusal,
+    serialization_problem,
 )
 
 RecordT = TypeVar("RecordT")
@@ -59,20 +59,21 @@ def _serializer(shape: Any) -> SchemaSerializer:
 
 
 def _dump(record: Any, part: object, shape: Any, *, exclude: Any = None) -> str:
-    """``part`` of the record, of type ``shape``, as JSON; raises RecordError for what could not be read back."""
+    """``part`` of the record, of type ``shape``, as JSON; raises RecordError for values that cannot be read
+    back."""
     try:
         text = _serializer(shape).to_json(part, exclude=exclude, warnings="error").decode()
     except PydanticSerializationError as exc:
         raise RecordError(
-            f"{type(record).__name__} {record.id!r} cannot be written as JSON: {refusal(exc)}"
+            f"{type(record).__name__} {record.id!r} cannot be written as JSON: {serialization_problem(exc)}"
         ) from exc
     if is_suspect(text):
-        fields_json(record)  # raises where something is wrong
+        fields_json(record)  # raises for values that cannot be read back
     return text
 
 
 def is_tool_use(target: str) -> bool:
-    """True when an action with this target uses a tool; talking to the user does not."""
+    """True when an action with this target uses a tool; a message to the user does not."""
     return target != "user"
 
 
@@ -151,10 +152,10 @@ KINDS: Mapping[type[Any], Kind] = {
 
 
 def row_of(record: Any) -> Values:
-    """The record's row, without sequence and recorded_at, and without tenant where only its task knows that.
+    """The record's row, without sequence and recorded_at, and without a tenant that it inherits.
 
-    Raises RecordError for values that could not be read back (each is tried: one record that cannot be read would
-    stop every read of the pool) and integers that a column cannot hold.
+    Raises RecordError for values that cannot be read back (each record is tried: one that cannot be read would stop
+    every read of the pool) and for integers that a column cannot hold.
     """
     if isinstance(record, Trajectory):
         texts = _trajectory_texts(record)
@@ -188,7 +189,7 @@ def _trajectory_texts(trajectory: Trajectory) -> Values:
 
 
 def digest(*texts: str) -> str:
-    """SHA-256 over the texts and where each ends, as hexadecimal; also of text that is not Unicode."""
+    """SHA-256 over the texts and where each ends, as hexadecimal; text that is not Unicode is allowed."""
     hasher = hashlib.sha256()
     for text in texts:
         encoded = text.encode(errors="surrogatepass")

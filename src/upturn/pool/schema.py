@@ -1,7 +1,7 @@
 """The pool's tables, declared once and portable: text, integers, floats; JSON is text.
 
 Every record is kept whole as JSON (``fields``), beside the few columns that queries filter and count by. A
-ledger table also has ``digest`` (what was acknowledged, so that a second write can be compared with it),
+ledger table also has ``digest`` (of the acknowledged record, to compare a second write with it),
 ``sequence`` (the order of arrival, one counter for the whole pool) and ``recorded_at`` (UTC, seconds since
 1970). Tables of a tenant's evidence carry ``tenant``; agent versions, releases, runs and snapshots belong to
 the operator (a snapshot names its tenants inside).
@@ -12,14 +12,14 @@ the operator (a snapshot names its tenants inside).
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0001"
+HEAD = "0002"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
 
 
 def _ledger(name: str, *items: SchemaItem) -> Table:
-    """A table whose rows are records: id, the columns given, and what every ledger row carries."""
+    """A table of records: id, the columns in ``items``, and the columns of every ledger row."""
     table = Table(
         name,
         metadata,
@@ -113,7 +113,7 @@ history = Table(
     _text("fields"),
     Column("recorded_at", Float, nullable=False),
 )
-"""Every state that a release or run was ever put in; ``kind`` is the table's name."""
+"""Every stored state of releases and runs; ``kind`` is the table's name."""
 Index("ix_history_record", history.c.kind, history.c.record_id)
 
 rollouts = Table(
@@ -139,7 +139,7 @@ imports = Table(
     _integer("quarantined"),
     Column("recorded_at", Float, nullable=False),
 )
-"""Files that went in completely; ``source`` hashes their bytes and how they were read."""
+"""Completely imported files; ``source`` hashes their bytes and options."""
 
 quarantine = Table(
     "quarantine",
@@ -150,6 +150,6 @@ quarantine = Table(
     _text("reason"),
     Column("recorded_at", Float, nullable=False),
 )
-"""Lines (or array items, counted from 1) that were not taken in, and why."""
+"""Lines (or array items, counted from 1) that were not stored, and why."""
 
 LEDGER = (tasks, decisions, trajectories, evaluations, feedback, agent_versions, releases, runs, snapshots)

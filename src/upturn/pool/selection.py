@@ -1,4 +1,4 @@
-"""Which evidence is meant: whose it is, and by which criteria trajectories are chosen."""
+"""Selections of trajectories: the tenant, and the criteria."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -23,7 +23,7 @@ Scope: TypeAlias = str | Literal[_AllTenants.ALL_TENANTS]
 
 @record
 class Selection:
-    """Criteria for trajectories; all that are given must hold. An empty tuple or None = any."""
+    """Criteria for trajectories; all must hold. An empty tuple or None = any."""
 
     families: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
@@ -40,9 +40,9 @@ class Selection:
     since: float | None = None
     """Recorded at or after this time (UTC, seconds since 1970)."""
     limit_per_family: int | None = None
-    """At most so many of each family, the latest: keeps one family from crowding out the others."""
+    """At most so many of each family, the latest ones, so that no family dominates."""
     limit: int | None = None
-    """At most so many, the latest."""
+    """At most so many, the latest ones."""
 
     def __post_init__(self) -> None:
         for name, value in (("limit", self.limit), ("limit_per_family", self.limit_per_family)):
@@ -66,7 +66,7 @@ def in_scope(column: ColumnElement[str], tenant: Scope) -> list[ColumnElement[bo
 
 
 def latest_evaluation(until: int) -> FromClause:
-    """Each trajectory's evaluation that was stored last, up to sequence number ``until``.
+    """Each trajectory's latest evaluation up to sequence number ``until``.
 
     Columns: id, trajectory_id, verdict, score, fields.
     """
@@ -86,11 +86,11 @@ def _among(column: ColumnElement[str], allowed: Sequence[str]) -> list[ColumnEle
     return [column.in_(allowed)] if allowed else []
 
 
-def chosen(selection: Selection, tenant: Scope, until: int) -> Select[Any]:
-    """Selects trajectory_id, task_id, family, sequence, evaluation_id, verdict and score of the trajectories meant.
+def select_trajectories(selection: Selection, tenant: Scope, until: int) -> Select[Any]:
+    """Query for trajectory_id, task_id, family, sequence, evaluation_id, verdict and score of the selection.
 
     ``verdict`` is ``missing`` where no evaluation is stored. ``until`` is the last sequence number that counts, so
-    that several reads of a growing pool mean the same evidence.
+    that several reads of a growing pool return the same evidence.
     """
     judged = latest_evaluation(until)
     verdict = func.coalesce(judged.c.verdict, "missing")

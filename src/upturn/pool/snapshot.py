@@ -1,8 +1,8 @@
-"""Frozen, content-addressed selections: what a training run consumed can be read again as it was.
+"""Frozen, content-addressed selections: the data of a training run can be read again unchanged.
 
 A snapshot's id is a hash over its criteria, its tenants and the sorted ids of the trajectories and of the
-evaluations they had: the same selection of the same evidence has the same id, and a changed one cannot keep it.
-Evaluations that are stored after the snapshot are not part of it.
+evaluations they had: equal selections of equal evidence have equal ids. Evaluations stored after the snapshot are
+not part of it.
 """
 
 import json
@@ -27,26 +27,26 @@ def take_snapshot(pool: Pool, *, tenants: Sequence[str], selection: Selection = 
     if not tenants:
         raise ValueError("a snapshot names its tenants, got none; give at least one")
     names = tuple(sorted(set(tenants)))
-    found = [each for name in names for each in pool.selected(selection, tenant=name)]
-    return _kept(pool, found, names, selection.criteria)
+    selected = [row for name in names for row in pool.selected(selection, tenant=name)]
+    return _store(pool, selected, names, selection.criteria)
 
 
 def take_snapshot_of(pool: Pool, trajectory_ids: Iterable[str], *, tenant: str, criteria: str) -> Snapshot:
-    """Freezes trajectories of the tenant's that no selection describes, and stores the snapshot.
+    """Freezes listed trajectories of the tenant, and stores the snapshot.
 
-    ``criteria``: what was made of them, as JSON; where it differs the id does. Raises StoreError for an id that the
+    ``criteria``: how they were chosen, as JSON; part of the id. Raises StoreError for an id that the
     tenant does not have.
     """
-    wanted = set(trajectory_ids)
-    found = [each for each in pool.selected(tenant=tenant) if each.trajectory_id in wanted]
-    missing = sorted(wanted - {each.trajectory_id for each in found})
+    listed = set(trajectory_ids)
+    selected = [row for row in pool.selected(tenant=tenant) if row.trajectory_id in listed]
+    missing = sorted(listed - {row.trajectory_id for row in selected})
     if missing:
         raise StoreError(f"no trajectory {missing[0]!r} is stored for {tenant!r}; look at its tenant")
-    return _kept(pool, found, (tenant,), criteria)
+    return _store(pool, selected, (tenant,), criteria)
 
 
-def _kept(pool: Pool, found: Iterable[Selected], tenants: tuple[str, ...], criteria: str) -> Snapshot:
-    chosen = sorted((each.trajectory_id, each.evaluation_id or "") for each in found)
+def _store(pool: Pool, selected: Iterable[Selected], tenants: tuple[str, ...], criteria: str) -> Snapshot:
+    chosen = sorted((row.trajectory_id, row.evaluation_id or "") for row in selected)
     snapshot = Snapshot(
         id=digest(criteria, json.dumps(tenants), json.dumps(chosen)),
         trajectory_ids=tuple(trajectory_id for trajectory_id, _ in chosen),
@@ -69,7 +69,7 @@ def find_snapshot(pool: PoolReader, snapshot_id: str) -> Snapshot:
 def experiences_in(
     pool: PoolReader, snapshot_id: str, *, tenant: str, has_tokens: bool = True
 ) -> Iterator[Experience]:
-    """The snapshot's data points that belong to ``tenant``, as they were, in the order of their trajectory ids.
+    """The snapshot's data points of ``tenant``, unchanged, in the order of their trajectory ids.
 
     Raises UnknownNameError for a snapshot that is not stored and for a tenant that it does not name.
     """
@@ -80,7 +80,7 @@ def experiences_in(
     with pool.engine.connect() as connection:
         table = schema.snapshots
         taken_at = connection.execute(select(table.c.sequence).where(table.c.id == snapshot_id)).scalar_one()
-        mine = select(schema.trajectories.c.id).where(schema.trajectories.c.tenant == tenant)
-        own = set(connection.execute(mine.where(schema.trajectories.c.sequence < taken_at)).scalars())
-    ids = [trajectory_id for trajectory_id in snapshot.trajectory_ids if trajectory_id in own]
+        query = select(schema.trajectories.c.id).where(schema.trajectories.c.tenant == tenant)
+        visible = set(connection.execute(query.where(schema.trajectories.c.sequence < taken_at)).scalars())
+    ids = [trajectory_id for trajectory_id in snapshot.trajectory_ids if trajectory_id in visible]
     yield from pool.experiences_of(ids, tenant=tenant, has_tokens=has_tokens, until=taken_at)

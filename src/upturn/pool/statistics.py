@@ -1,10 +1,10 @@
 """Figures about a selection of the pool, computed by the database.
 
-A group is all selected trajectories of one task by one agent version. pass^k is the probability that k attempts
-at a task, drawn without replacement, all succeed, averaged over groups: C(c, k) / C(n, k) with c successes of n
-attempts (τ-bench, arXiv 2406.12045, section 3); groups with fewer than k attempts cannot say and are left out
-of that k. A missing evaluation is no success in any rate and is counted beside it; where nothing at all was
-judged, no rate is given.
+A group is all selected trajectories of one task by one agent version. pass^k is the probability that k trajectories
+of a task, drawn without replacement, all succeed, averaged over groups: C(c, k) / C(n, k) with c successes of n
+trajectories (τ-bench, arXiv 2406.12045, section 3); groups with fewer than k are left out
+of that k. A missing evaluation is no success in any rate and is counted separately; where nothing was
+judged, there is no rate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from sqlalchemy import Connection, Subquery, case, func, select
 
 from upturn.pool import schema
 from upturn.pool.reader import PoolReader
-from upturn.pool.selection import EVERYTHING, Scope, Selection, chosen, in_scope
-from upturn.records import Result
+from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope, select_trajectories
+from upturn.records import EvaluationVerdict, Result
 
 LARGEST_K = 8
-"""pass^k is given up to this k: estimates beyond it rest on few groups."""
+"""The largest k of pass^k: beyond it, estimates rest on few groups."""
 
 
 class Counts(NamedTuple):
-    """How much of a tenant's evidence is stored."""
+    """Numbers of a tenant's records."""
 
     tasks: int
     decisions: int
@@ -38,7 +38,7 @@ class PassK(NamedTuple):
     k: int
     value: float
     groups: int
-    """Groups with at least k attempts: those averaged over."""
+    """Groups with at least k trajectories: those averaged over."""
 
 
 class FamilyStatistics(NamedTuple):
@@ -51,7 +51,7 @@ class FamilyStatistics(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What the selected trajectories look like."""
+    """Figures of the selected trajectories."""
 
     trajectories: int
     tasks: int
@@ -71,7 +71,7 @@ class Statistics(NamedTuple):
     comparable_groups: int
     """Groups with at least two scores."""
     zero_variance_groups: int
-    """Comparable groups whose scores are all the same: they teach a relative advantage nothing."""
+    """Comparable groups with equal scores: their relative advantages are 0."""
     success_turns: float | None
     """Mean assistant turns of successes; None = there are none."""
     failure_turns: float | None
@@ -91,7 +91,7 @@ class Statistics(NamedTuple):
         return self.zero_variance_groups / self.comparable_groups if self.comparable_groups else None
 
     def results(self) -> Sequence[Result]:
-        """The figures as results; those that do not exist are left out."""
+        """The figures as results; undefined ones are left out."""
         groups, judged = self.comparable_groups, self.trajectories
         optional = (
             ("tool_adoption", self.tool_adoption, "", judged),
@@ -129,7 +129,7 @@ def counts(pool: PoolReader, *, tenant: Scope) -> Counts:
 def statistics(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING) -> Statistics:
     """The figures for the selected trajectories; all of them from one state of the pool."""
     table = schema.trajectories
-    meant = chosen(selection, tenant, _ENDLESS).subquery("meant")
+    selected = select_trajectories(selection, tenant, _ENDLESS).subquery("selected")
     points = (
         select(
             table.c.task_id,
@@ -137,11 +137,11 @@ def statistics(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYT
             table.c.turn_count,
             table.c.tool_turns,
             table.c.outcome,
-            meant.c.family,
-            meant.c.verdict,
-            meant.c.score,
+            selected.c.family,
+            selected.c.verdict,
+            selected.c.score,
         )
-        .join(meant, meant.c.trajectory_id == table.c.id)
+        .join(selected, selected.c.trajectory_id == table.c.id)
         .subquery("points")
     )
     with pool.engine.connect() as connection:
@@ -149,7 +149,7 @@ def statistics(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYT
 
 
 _ENDLESS = 2**62
-"""Later than any sequence number; one transaction is one state of the pool, so no bound is needed."""
+"""Above all sequence numbers; one transaction is one state of the pool, so no bound is needed."""
 
 
 def _gather(connection: Connection, points: Subquery) -> Statistics:
@@ -182,13 +182,13 @@ def _float(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _times(points: Subquery, verdict: str) -> Any:
+def _times(points: Subquery, verdict: EvaluationVerdict) -> Any:
     """How many points have this verdict, 0 where there are no points."""
     return func.coalesce(func.sum(case((points.c.verdict == verdict, 1), else_=0)), 0)
 
 
 def _totals(points: Subquery) -> Any:
-    def turns_of(verdict: str) -> Any:
+    def turns_of(verdict: EvaluationVerdict) -> Any:
         return func.avg(case((points.c.verdict == verdict, points.c.turn_count)))
 
     return select(

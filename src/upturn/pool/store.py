@@ -1,7 +1,7 @@
 """The pool: one file of evidence, one process that writes it, any number that read.
 
 A write returns when it is durable. Records never change: writing an id again with the same content is a no-op,
-with other content an error; only releases and runs move on, and their earlier states are kept.
+with other content an error; only releases and runs change state, and their earlier states are kept.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ from typing import Self
 from sqlalchemy import Engine
 
 from upturn.errors import StoreBusyError, StoreError
-from upturn.pool.batch import BatchWriter, PoolBatch, prepare
+from upturn.pool.batch import BatchWriter, PoolBatch, RolloutKey, prepare
 from upturn.pool.commit import GroupCommitter
 from upturn.pool.database import bring_to_head, check_head, reading_engine, writing_engine
 from upturn.pool.reader import PoolReader
@@ -24,7 +24,7 @@ from upturn.records import AgentVersion, Decision, Evaluation, Feedback, Release
 
 
 class _Writing:
-    """What a pool has when it is open for writing; closes in the opposite order."""
+    """Lock, engine and committer of a pool that is open for writing."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self._lock = WriterLock(path)
@@ -88,7 +88,7 @@ class Pool(PoolReader):
         return cls(where, engine, writing)
 
     def close(self) -> None:
-        """Finish waiting writes and let go of the file. Closing twice is allowed."""
+        """Finish waiting writes and release the file. Closing twice is allowed."""
         writing, self._writing = self._writing, None
         self._engine.dispose()
         if writing is not None:
@@ -107,7 +107,7 @@ class Pool(PoolReader):
 
         Raises StoreConflictError for an id that is stored with other content and for a trajectory whose task or an
         evaluation whose trajectory is unknown; StoreError for a pool that is closed or read-only, and where the
-        database refuses; RecordError for records that could not be read back.
+        database refuses; RecordError for records that cannot be read back.
         """
         writing = self._writing
         if writing is None:
@@ -152,6 +152,25 @@ class Pool(PoolReader):
         return self.append(PoolBatch(snapshots=[snapshot]))
 
 
+class PoolSink:
+    """A ``records.TrajectorySink`` that appends to a pool; a (run, iteration) is stored once."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
+        """Durable when it returns, all or nothing; a key that is stored already is not changed."""
+        tasks = {task.id: task for task, _, _ in finished}
+        self._pool.append(
+            PoolBatch(
+                tasks=list(tasks.values()),
+                trajectories=[trajectory for _, trajectory, _ in finished],
+                evaluations=[evaluation for _, _, evaluation in finished],
+                rollout=RolloutKey(run, iteration),
+            )
+        )
+
+
 class WriterLock:
     """Held from construction until ``release``, or until the process ends however it ends."""
 
@@ -174,7 +193,7 @@ class WriterLock:
                 f"the pool {str(pool_path)!r} is being written by process {holder}; "
                 "wait until it ends, stop it, or open the pool read-only"
             ) from exc
-        with suppress(OSError):  # the id is for people; a full disk is reported where it matters
+        with suppress(OSError):  # the id is for people; a full disk is reported by the writes
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 

@@ -1,13 +1,32 @@
-"""The words of the project as frozen records; everything that crosses a boundary is one of these."""
+"""The project's vocabulary as frozen records, and their JSON form.
+
+What crosses a room's boundary is one of these. Here: the records, the closed choices of their fields, and
+``codec``, which writes and reads them. Not here: how records are stored (``pool``) or made. Start with
+``trajectory`` and ``decision``.
+"""
 
 from upturn.records.agent import AgentKind, AgentVersion
-from upturn.records.codec import RECORD_VERSION, fields_json, from_fields, from_json, is_suspect, refusal, to_json
-from upturn.records.decision import Alternative, Decision, Feedback
+from upturn.records.codec import (
+    RECORD_VERSION,
+    fields_json,
+    from_fields,
+    from_json,
+    is_suspect,
+    serialization_problem,
+    to_json,
+)
+from upturn.records.decision import Alternative, Arm, Decision, Feedback, FeedbackSubject
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
-from upturn.records.preference import PreferencePair, PreferenceSource, RatedTrajectory, pair_problem, written_in
+from upturn.records.preference import (
+    PreferencePair,
+    PreferenceSource,
+    RatedTrajectory,
+    pair_problem,
+    written_tokens,
+)
 from upturn.records.record import record
-from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, Snapshot
+from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, RunState, Snapshot
 from upturn.records.result import Result
 from upturn.records.sink import TrajectorySink
 from upturn.records.task import Split, Task
@@ -31,11 +50,13 @@ __all__ = [
     "AgentKind",
     "AgentVersion",
     "Alternative",
+    "Arm",
     "CanaryVerdict",
     "Decision",
     "Evaluation",
     "EvaluationVerdict",
     "Feedback",
+    "FeedbackSubject",
     "GateResult",
     "Group",
     "JsonValue",
@@ -50,6 +71,7 @@ __all__ = [
     "ReleaseState",
     "Result",
     "Run",
+    "RunState",
     "Snapshot",
     "Split",
     "Task",
@@ -66,7 +88,7 @@ __all__ = [
     "is_suspect",
     "pair_problem",
     "record",
-    "refusal",
+    "serialization_problem",
     "to_json",
-    "written_in",
+    "written_tokens",
 ]

@@ -26,7 +26,7 @@ class AgentVersion:
     """System prompt; empty = none (the nano policy has none)."""
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     """How its model is run: ``temperature``, ``max_tokens``, a context's budget; for a local model also
-    ``template_options`` and ``weights``. What is left out is as usual."""
+    ``template_options`` and ``weights``. Omitted parameters have their defaults."""
     capabilities: tuple[str, ...] = ()
     """Environments it can act in; empty = any."""
     parent: str | None = None
@@ -34,7 +34,7 @@ class AgentVersion:
     snapshot: str | None = None
     """Id of the snapshot it was trained on; None = not trained here."""
     run: str | None = None
-    """Id of the run that made it; None = given by the user."""
+    """Id of the run that made it; None = the user configured it."""
     tenants: tuple[str, ...] | None = None
     """Tenants it may serve; None = all."""
 

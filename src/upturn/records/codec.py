@@ -1,25 +1,26 @@
 """Records to JSON and back, exactly.
 
 The text of a record is ``{"kind": …, "version": 1, "record": {…fields}}``. Reading validates every field, refuses
-unknown ones and other versions, and gives back an equal record. Stores that keep the kind in a column of their own
-use ``fields_json`` and ``from_fields``.
+unknown ones and other versions, and gives back an equal record. Decisions written before they named their agent get
+it when they are read. Stores that keep the kind in a column of their own use ``fields_json`` and ``from_fields``.
 """
 
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer, SchemaValidator
+from pydantic_core import CoreConfig, ErrorDetails, PydanticSerializationError, SchemaSerializer, SchemaValidator
 from pydantic_core import from_json as parse_json
 from pydantic_core import to_json as render_json
 
 from upturn.errors import RecordError
+from upturn.records.decision import Decision, add_agent
 
 RECORD_VERSION = 1
 """Raised when a record's meaning changes; readers refuse what they do not know."""
 
 REPLACEMENT = "\ufffd"
-"""What the writer silently puts in place of names that are not Unicode text."""
+"""The writer puts it in place of names that are not Unicode text, without a warning."""
 
 RecordT = TypeVar("RecordT")
 
@@ -42,29 +43,29 @@ def _codec(cls: Any) -> _Codec:
 def fields_json(record: object) -> str:
     """The record's fields as one JSON object, without kind and version.
 
-    Raises RecordError for what could not be read back: values of other types than the fields', NaN, infinity, and
-    text that is not Unicode. Not covered, and found by ``from_fields`` only: None in a field that takes none, and
+    Raises RecordError for values that could not be read back: values of other types than the fields', NaN,
+    infinity, and text that is not Unicode. Only ``from_fields`` detects None in a field that takes none, and
     integers of more than 4,300 digits.
     """
     name = type(record).__name__
     try:
         text = _codec(cast(Any, type(record))).writer.to_json(record, warnings="error").decode()
     except PydanticSerializationError as exc:
-        raise RecordError(f"this {name} cannot be written as JSON: {refusal(exc)}") from exc
-    if is_suspect(text):  # nearly never, so the common case pays for the scan only
-        back = from_fields(type(record), text)  # raises for a number; the word may stand in a text
-        if REPLACEMENT in text and back != record:
+        raise RecordError(f"this {name} cannot be written as JSON: {serialization_problem(exc)}") from exc
+    if is_suspect(text):  # rare, so the common case pays for the scan only
+        read_back = from_fields(type(record), text)  # raises for a number; in a text the word is fine
+        if REPLACEMENT in text and read_back != record:
             raise RecordError(f"this {name} cannot be written as JSON: a name in it is not Unicode text")
     return text
 
 
 def is_suspect(text: str) -> bool:
-    """Whether written JSON may hold what cannot be read back, or is not what was meant."""
+    """Whether written JSON may hold values that cannot be read back or differ from the record's."""
     return "NaN" in text or "Infinity" in text or REPLACEMENT in text
 
 
-def refusal(exc: PydanticSerializationError) -> str:
-    """Why something was not written, on one line."""
+def serialization_problem(exc: PydanticSerializationError) -> str:
+    """Why a value was not written, on one line."""
     return " ".join(str(exc).removeprefix("Pydantic serializer warnings:").split())
 
 
@@ -74,12 +75,15 @@ def from_fields(cls: type[RecordT], text: str | bytes) -> RecordT:
         return cast(RecordT, _codec(cast(Any, cls)).reader.validate_json(text))
     except ValidationError as exc:
         errors = exc.errors(include_url=False)
-        # A NaN fails every branch of JsonValue; the one that says so is enough.
+        # A NaN fails every branch of JsonValue; one error that says so is enough.
         errors = [error for error in errors if error["type"] == "finite_number"] or errors
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in error['loc']) or 'record'}: {error['msg']}" for error in errors
-        )
-        raise RecordError(f"not a {cls.__name__}: {problems}") from exc
+        raise RecordError(f"not a {cls.__name__}: {'; '.join(map(_problem, errors))}") from exc
+
+
+def _problem(error: ErrorDetails) -> str:
+    """The field and what is wrong with it; for a closed choice with the value, as the message lists the allowed."""
+    value = f", got {error['input']!r:.100}" if error["type"] == "literal_error" else ""
+    return f"{'.'.join(str(part) for part in error['loc']) or 'record'}: {error['msg']}{value}"
 
 
 def to_json(record: object) -> str:
@@ -103,4 +107,7 @@ def from_json(cls: type[RecordT], text: str | bytes) -> RecordT:
             f"record version {envelope['version']!r} is not readable; this Upturn reads {RECORD_VERSION}; "
             "use the Upturn that wrote it"
         )
-    return from_fields(cls, render_json(envelope["record"]))
+    fields = envelope["record"]
+    if cls is Decision and isinstance(fields, dict):
+        fields = add_agent(fields)
+    return from_fields(cls, render_json(fields))

@@ -1,6 +1,15 @@
 """The arbiter's choice, with what it knew and the probability it chose with."""
 
+from collections.abc import Mapping
+from typing import Any, Literal
+
 from upturn.records.record import record
+
+Arm = Literal["candidate", "control"]
+"""Which version of an agent served a task while a canary ran: the candidate, or the incumbent as control."""
+
+FeedbackSubject = Literal["trajectory", "decision", "episode"]
+"""What a feedback value is about."""
 
 
 @record
@@ -29,8 +38,10 @@ class Decision:
     policy_snapshot: str
     """Hash of the policy's state that the probabilities were computed from."""
     alternatives: tuple[Alternative, ...]
+    agent: str
+    """Name of the chosen agent."""
     chosen: str
-    """``AgentVersion.id``"""
+    """``AgentVersion.id`` of the chosen version of that agent."""
     propensity: float
     """The probability with which ``chosen`` was sampled, at decision time."""
     reason: str
@@ -41,8 +52,8 @@ class Decision:
     """True: the episode's earlier decision was reused (``propensity`` is then that decision's)."""
     release: str | None = None
     """The release whose canary coin was thrown; None = no canary runs for the chosen agent."""
-    arm: str | None = None
-    """``candidate`` or ``control`` while a canary runs; None = no canary."""
+    arm: Arm | None = None
+    """None = no canary."""
 
 
 @record
@@ -50,8 +61,7 @@ class Feedback:
     """A value that arrives later for a decision, a trajectory or an episode."""
 
     id: str
-    subject_kind: str
-    """``decision``, ``trajectory`` or ``episode``"""
+    subject_kind: FeedbackSubject
     subject_id: str
     metric: str
     """What the value is of. Training reads two: ``thumbs``, above 0 for good and below 0 for bad, and
@@ -61,3 +71,13 @@ class Feedback:
     comment: str = ""
     refers_to: str | None = None
     """A trajectory that the subject is compared with; None = with none."""
+
+
+def add_agent(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON fields of a stored decision, with the ``agent`` that decisions before pool revision 0002 lack.
+
+    Their agent's name is the part of ``chosen`` before the last ``@``, as the service of that time read it.
+    """
+    if "agent" in fields or not isinstance(fields.get("chosen"), str):
+        return dict(fields)
+    return {**fields, "agent": fields["chosen"].rsplit("@", 1)[0]}

@@ -1,4 +1,4 @@
-"""What somebody or something preferred: one attempt over another, or an attempt for itself."""
+"""Preferences: one trajectory over another, or a rating of one trajectory."""
 
 from typing import Literal
 
@@ -6,67 +6,67 @@ from upturn.records.record import record
 from upturn.records.trajectory import Trajectory
 
 PreferenceSource = Literal["group", "turn", "deployment", "correction"]
-"""``group``: what two attempts earned. ``turn``: what two actions after one history were worth. ``deployment``: how
-attempts of two agent versions were judged. ``correction``: a person put something better in its place."""
+"""``group``: rewards of two trajectories of one group. ``turn``: values of two actions after the same history.
+``deployment``: evaluations of two agent versions. ``correction``: a person supplied a better trajectory."""
 
 
 @record
 class PreferencePair:
-    """Two attempts at one task, of which one is better; ``pair_problem`` says what may be wrong with it."""
+    """Two trajectories of one task, one better than the other; ``pair_problem`` checks it."""
 
     id: str
-    """Unique among the pairs that are learned from together."""
+    """Unique among the pairs of one training run."""
     chosen: Trajectory
     rejected: Trajectory
     source: PreferenceSource
     margin: float | None = None
-    """How much better, in the unit of what was compared; None = known is only which one is better."""
+    """How much better, in the unit of the compared scores; None = only the order is known."""
     chosen_turns: tuple[int, ...] | None = None
-    """The turns that differ for the better, the only ones to be learned from; None = all."""
+    """The better turns, the only ones to be trained; None = all."""
     rejected_turns: tuple[int, ...] | None = None
-    """Those on the other side."""
+    """The worse turns, likewise."""
 
 
 @record
 class RatedTrajectory:
-    """An attempt that somebody thought well of, or not; compared with no other."""
+    """A trajectory rated good or bad by itself."""
 
     trajectory: Trajectory
     is_desirable: bool
 
 
 def pair_problem(pair: PreferencePair) -> str | None:
-    """Why nobody can learn from the pair, naming it and the cure; None = nothing is wrong with it."""
+    """Why the pair cannot be trained on, and what to do; None = it can."""
     chosen, rejected = pair.chosen, pair.rejected
     if chosen.task_id != rejected.task_id:
         return (
-            f"pair {pair.id!r} compares an attempt at task {chosen.task_id!r} with one at {rejected.task_id!r}; "
-            "only attempts at one task can be compared"
+            f"pair {pair.id!r} compares trajectories of task {chosen.task_id!r} and of task {rejected.task_id!r}; "
+            "only trajectories of one task can be compared"
         )
-    sides = written_in(chosen, pair.chosen_turns), written_in(rejected, pair.rejected_turns)
-    for side, written in zip((chosen, rejected), sides, strict=True):
-        if not written:
+    sides = written_tokens(chosen, pair.chosen_turns), written_tokens(rejected, pair.rejected_turns)
+    for side, tokens in zip((chosen, rejected), sides, strict=True):
+        if not tokens:
             return (
-                f"pair {pair.id!r} has nothing to learn from on the side of {side.id!r}, which holds no written "
-                "tokens in its turns; render its text to token rows first, or leave the pair out"
+                f"pair {pair.id!r} has nothing to train on: {side.id!r} holds no written tokens in its turns; "
+                "render its text to token rows first, or leave the pair out"
             )
     if chosen.id == rejected.id or sides[0] == sides[1]:
         return (
-            f"pair {pair.id!r} has two sides that are the same: {chosen.id!r} and {rejected.id!r} wrote the same "
-            "after the same, so nothing can be preferred; leave it out"
+            f"pair {pair.id!r} has two equal sides: {chosen.id!r} and {rejected.id!r} hold the same written tokens "
+            "after the same prompts; leave it out"
         )
     if pair.margin is not None and not pair.margin > 0:
         return (
-            f"pair {pair.id!r} has the margin {pair.margin!r}; the chosen side is better by a positive number, or "
-            "None where it is not known by how much. Leave out pairs that earned the same"
+            f"pair {pair.id!r} has the margin {pair.margin!r}; it must be positive, or None where "
+            "it is unknown. Leave out pairs with equal scores"
         )
     return None
 
 
-def written_in(
+def written_tokens(
     trajectory: Trajectory, turns: tuple[int, ...] | None
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Call by call, all tokens before and the tokens that were written, in these turns (None = all)."""
+    """For each model call in these turns (None = all): the tokens before it and the tokens it wrote."""
     return tuple(
         (row.token_ids[: span.start], row.token_ids[span.start : span.stop])
         for row in trajectory.rows

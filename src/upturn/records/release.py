@@ -1,4 +1,4 @@
-"""Releases and snapshots: how a version came to be and how it came to serve."""
+"""Releases with their canaries' evidence, snapshots of the pool, and runs."""
 
 from typing import Literal
 
@@ -6,11 +6,12 @@ from upturn.records.record import record
 
 CanaryVerdict = Literal["promote", "hold", "rollback"]
 ReleaseState = Literal["canary", "promoted", "rolled_back", "watch"]
+RunState = Literal["running", "done"]
 
 
 @record
 class ReleaseEvidence:
-    """What the canary knew after one block: all counts are totals since its first block."""
+    """The canary's evidence after one block; all counts are totals since its first block."""
 
     block: int
     stage: int
@@ -35,7 +36,7 @@ class ReleaseEvidence:
 
 @record
 class Release:
-    """One candidate's way to the users."""
+    """The release of one candidate: its canary, its state and the evidence."""
 
     id: str
     agent: str
@@ -47,13 +48,13 @@ class Release:
     stage: int
     evidence: tuple[ReleaseEvidence, ...] = ()
     validation: str = ""
-    """Outcome of validation before the canary, in words."""
+    """Outcome of validation before the canary, as a sentence."""
     is_validation_skipped: bool = False
     """True: an operator overrode validation; ``reason`` says who and why."""
     reason: str = ""
-    """What operators did and why, in order; the canary's own reasons stand in the evidence."""
+    """What operators did and why, in order; the canary's own reasons are in the evidence."""
     is_held: bool = False
-    """True: an operator keeps the canary at its stage; it gathers evidence and may only roll back by itself."""
+    """True: an operator holds the canary at its stage; it gathers evidence and may still roll back."""
 
 
 @record
@@ -77,4 +78,4 @@ class Run:
     seed: int
     version: str
     """Of Upturn."""
-    state: Literal["running", "done"] = "running"
+    state: RunState = "running"

@@ -1,4 +1,4 @@
-"""What crosses between the two wings as a contract: where finished rollouts go."""
+"""The contract between training and the pool: where finished rollouts are stored."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,9 +9,9 @@ from upturn.records.trajectory import Trajectory
 
 
 class TrajectorySink(Protocol):
-    """Takes finished rollouts without letting training know the pool.
+    """Stores finished rollouts; training knows nothing else of the pool.
 
-    Appending the same (run, iteration) again is a no-op: a resumed run re-appends what it re-makes.
+    Appending the same (run, iteration) again is a no-op: a resumed run repeats the rollouts it lost.
     """
 
     def append(

@@ -27,4 +27,4 @@ class Task:
     """``heldout`` tasks are never trained on: unseen template and unseen seed."""
     tenant: str = "default"
     context: Mapping[str, JsonValue] = field(default_factory=dict)
-    """What the environment needs beyond the fields above, e.g. the template's name."""
+    """What else the environment needs, e.g. the template's name."""

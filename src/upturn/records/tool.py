@@ -9,7 +9,7 @@ from upturn.records.record import record
 
 @record
 class Tool:
-    """What an agent can ask for, in the words of JSON Schema."""
+    """One operation that an agent can call, described with JSON Schema."""
 
     target: str
     """``Action.target``"""

@@ -1,4 +1,4 @@
-"""A trajectory: all turns of one attempt at one task by one agent version, with the tokens as sampled."""
+"""A trajectory: all turns of one agent version on one task, with the tokens as sampled."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -8,7 +8,7 @@ from upturn.records.json import JsonValue
 from upturn.records.record import record
 
 Outcome = Literal["finished", "step_limit", "token_limit", "time_limit", "model_error", "environment_error"]
-"""How an attempt ended. ``finished`` says that the agent ended it, not that it succeeded."""
+"""How a trajectory ended. ``finished``: the agent ended it, which is not success."""
 
 Origin = Literal["sampled", "rendered"]
 """``sampled``: tokens and log-probs are those of a model of ours. ``rendered``: written by a rule, a person
@@ -28,7 +28,7 @@ class Action:
 
 @record
 class Observation:
-    """What an environment tells the agent."""
+    """What the agent sees of its environment."""
 
     text: str
     code: str = "ok"
@@ -49,16 +49,16 @@ class Turn:
     text: str
     """What the agent wrote, before it was read as an action."""
     action: Action | None
-    """None: the text could not be read as an action; the environment was told and answered with an error."""
+    """None: the text could not be read as an action, and the environment answered with an error."""
     reward: float = 0.0
-    """What the environment gave for this turn's action."""
+    """The environment's reward for this turn's action."""
     costs: Mapping[str, float] = field(default_factory=dict)
     """Safety and error costs of this turn's action, by component. Never added to the reward."""
     state_hash: str = ""
     """Hash of the environment's state before the action; empty where the environment has none."""
     potential: float | None = None
-    """How far the work had come in that state, in [0, 1], as the environment tells trainers and never agents; None
-    = the environment does not say."""
+    """Progress in that state, in [0, 1], for training only: agents never see it. None = the environment reports
+    none."""
 
 
 @record
@@ -90,7 +90,7 @@ class TokenRow:
 
 @record
 class Usage:
-    """What an attempt took."""
+    """Tokens and time of one trajectory."""
 
     prompt_tokens: int = 0
     written_tokens: int = 0
@@ -100,7 +100,7 @@ class Usage:
 
 @record
 class Trajectory:
-    """One attempt at one task by one agent version."""
+    """One agent version's work on one task."""
 
     id: str
     task_id: str
@@ -113,6 +113,7 @@ class Trajectory:
     origin: Origin
     rows: tuple[TokenRow, ...] = ()
     attempt: int = 0
+    """Number of this trajectory among those of the same task and agent version, from 0."""
     seed: int = 0
     temperature: float | None = None
     """None: not sampled from a model of ours."""
@@ -122,12 +123,12 @@ class Trajectory:
     """The environment's state after the last action, enough for a verifier to re-run on."""
     usage: Usage = Usage()
     error: str = ""
-    """What broke, for the outcomes ``model_error`` and ``environment_error``."""
+    """The error, for the outcomes ``model_error`` and ``environment_error``."""
 
 
 @record
 class Group:
-    """Attempts at the same task: the unit that relative advantages are computed in."""
+    """Trajectories of the same task: the unit that relative advantages are computed in."""
 
     task_id: str
     trajectories: tuple[Trajectory, ...]

@@ -1,4 +1,9 @@
-"""The page people see after a run: what got better, by how much, and on what evidence."""
+"""The page about a run: what improved, by how much, and on what evidence.
+
+Here: the content of a report as records, its numbers, sentences, pictures and HTML page, and in ``training`` the
+page about one training run. Not here: collecting the content from a run (``loop.demo``). Start with ``content``,
+then ``page``.
+"""
 
 from upturn.report.content import (
     Canary,

@@ -1,7 +1,7 @@
-"""How a picture is drawn and written: one look, no global state left behind, the same bytes every time.
+"""Style and output of pictures: one look, no change of global state, the same bytes every time.
 
-Colours are Okabe and Ito's, which stay apart under the common kinds of colour blindness; every meaning that a
-colour carries is carried by a marker, a line style or a label as well.
+Colours are Okabe and Ito's, which are distinguishable with the common kinds of colour blindness; a marker, a line
+style or a label repeats the meaning of every colour.
 """
 
 import io
@@ -27,7 +27,7 @@ AFTER = "#0072b2"
 GOOD = "#007a5a"
 BAD = "#c4500a"
 SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6d1f", "#7b8794")
-"""For things that are only to be told apart, such as agents."""
+"""For series without a meaning of their own, such as agents."""
 MARKERS = ("o", "D", "s", "^", "v", "P", "X", "*")
 
 _STYLE: dict[str, object] = {
@@ -64,11 +64,11 @@ _REFERENCES = re.compile(r'(\bid="|xlink:href="#|url\(#)')
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The report's look while a picture is drawn and written; matplotlib's own settings come back afterwards."""
+    """The report's style while a picture is drawn and written; matplotlib's settings are restored afterwards."""
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
-        # Names may be in any script; the reader's own fonts draw them, only their width is guessed.
+        # Names may be in any script: the reader's fonts draw them, only their width is estimated.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         mpl.rcdefaults()
         cast(Any, mpl.rcParams).update(_STYLE)  # typed by its 300 names
@@ -76,13 +76,13 @@ def style() -> Iterator[None]:
 
 
 def label(text: str, longest: int = 36) -> str:
-    """A name short enough to stand beside a plot, on one line, without characters that have no shape."""
+    """A name short enough to stand beside a plot, on one line, without unprintable characters."""
     line = "".join(character if character.isprintable() else "\ufffd" for character in text)
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def new_figure(width: float, height: float, *, gap: float = 0.02) -> "Figure":
-    """An empty figure of this size in inches that draws without a screen; ``gap`` is the room between panels."""
+    """An empty figure of this size in inches that draws without a screen; ``gap``: space between panels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -130,8 +130,30 @@ def percent_axis(axes: "Axes", which: str = "x") -> None:
 
 
 def count_axis(axes: "Axes") -> None:
-    """A horizontal axis of whole numbers, such as tasks or iterations: no mark lies between two of them."""
+    """A horizontal axis of whole numbers, such as tasks or iterations: without fractional ticks."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=(1, 2, 5, 10)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def end_label(axes: "Axes", x: float, y: float, text: str, *, colour: str = INK, size: float = 11.0) -> None:
+    """A bold label to the right of a curve's last point."""
+    axes.annotate(
+        text,
+        (x, y),
+        xytext=(8, 0),
+        textcoords="offset points",
+        va="center",
+        color=colour,
+        fontsize=size,
+        fontweight="bold",
+        annotation_clip=False,
+    )
+
+
+def power_of_ten(power: int) -> str:
+    """``3`` → ``1,000``; far from 0 as a power: ``10⁻⁴``."""
+    names = {0: "1", 1: "10", 2: "100", 3: "1,000", -1: "0.1", -2: "0.01"}
+    superscript = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return names.get(power, f"10{str(power).translate(superscript)}")

@@ -1,15 +1,19 @@
-"""Everything a report shows, as records: the page is a pure function of these.
+"""The content of a report, as records: the page is a pure function of them.
 
-All shares are in [0, 1], all differences are after − before in the same unit. Whatever a run did not measure is
-None or empty, and its part of the page is left out; nothing is filled in.
+All shares are in [0, 1], all differences are after − before in the same unit. What a run did not measure is None
+or empty, and its part of the page is left out.
 """
 
 from typing import Literal
 
-from upturn.records import GateResult, Release, Result, record
+from upturn.records import EvaluationVerdict, GateResult, Outcome, Release, Result, record
 
 Sampling = Literal["sampled", "greedy"]
 """``sampled``: at the temperature the agent serves with."""
+
+RoutingEventKind = Literal["start", "promote", "hold", "rollback", "other"]
+ChangeKind = Literal["reward", "cost", "effort"]
+LineageKind = Literal["snapshot", "run", "version", "release"]
 
 
 @record
@@ -25,7 +29,7 @@ class Estimate:
 
     @property
     def is_above_zero(self) -> bool:
-        """True when the whole interval is above zero; without an interval nothing is claimed."""
+        """True when the whole interval is above zero; False without an interval."""
         return self.low is not None and self.low > 0
 
     @property
@@ -35,13 +39,13 @@ class Estimate:
 
     @property
     def is_significant(self) -> bool:
-        """True when the interval leaves zero out."""
+        """True when the interval excludes zero."""
         return self.is_above_zero or self.is_below_zero
 
 
 @record
 class RunFacts:
-    """What made this report."""
+    """The run that made this report."""
 
     run: str
     command: str
@@ -57,14 +61,14 @@ class RunFacts:
 
 @record
 class Headline:
-    """The one comparison the report is about."""
+    """The main comparison of the report."""
 
     before: Estimate
     after: Estimate
     gain: Estimate
     """Paired, task by task: after − before."""
     basis: str
-    """What it was measured on, to be read after a number of tasks: ``held-out tasks (unseen templates …)``."""
+    """The tasks, as read after their number: ``held-out tasks (unseen templates …)``."""
     gain_sft: Estimate | None = None
     """Paired: after SFT − before. None = no SFT, or not measured."""
     gain_grpo: Estimate | None = None
@@ -101,15 +105,15 @@ class CurvePoint:
     reward: float | None = None
     """Mean over the training tasks of the iteration; None = not logged."""
     unseen: Estimate | None = None
-    """Success on training templates in unseen worlds, by which the best weights are chosen: not the held-out tasks.
-    None = not measured in this iteration."""
+    """Success on training templates in unseen worlds, which select the best weights; not the held-out tasks. None =
+    not measured in this iteration."""
     tokens: int | None = None
     """Model-written tokens trained on so far."""
 
 
 @record
 class LearningCurve:
-    """The course of one training run."""
+    """The learning curve of one training run."""
 
     algorithm: str
     points: tuple[CurvePoint, ...]
@@ -127,7 +131,7 @@ class Share:
 
 @record
 class RoutingPoint:
-    """How tasks were shared out around one moment."""
+    """The routing shares after a number of tasks."""
 
     task: int
     """Tasks routed so far."""
@@ -137,20 +141,20 @@ class RoutingPoint:
 
 @record
 class RoutingEvent:
-    """Something that changed who may be chosen."""
+    """A change of the versions in service."""
 
     task: int
     label: str
-    kind: Literal["start", "promote", "hold", "rollback", "other"] = "other"
+    kind: RoutingEventKind = "other"
 
 
 @record
 class Routing:
-    """Who got the work, over time."""
+    """Routing shares over time."""
 
     points: tuple[RoutingPoint, ...]
     measure: str
-    """What a share is: ``share of the last 100 tasks`` or ``mean probability over families``."""
+    """The meaning of a share: ``share of the last 100 tasks`` or ``mean probability over families``."""
     events: tuple[RoutingEvent, ...] = ()
     best_agent_share: Estimate | None = None
     """Mean final probability of the best agent over the families where one clearly leads."""
@@ -172,54 +176,54 @@ class Change:
     """A quantity before and after."""
 
     name: str
-    kind: Literal["reward", "cost", "effort"]
+    kind: ChangeKind
     before: Estimate | None
     """None = missing, which is not zero."""
     after: Estimate | None
     difference: Estimate | None = None
-    """after − before, with its interval; None = not compared, so nothing is claimed."""
+    """after − before, with its interval; None = not compared."""
     unit: str = ""
 
 
 @record
 class StateChange:
-    """One place of an environment's state that differs."""
+    """One difference between two states of an environment."""
 
     path: str
     """``mail.inbox.3.read``"""
     before: str | None
-    """As JSON; None = was not there."""
+    """As JSON; None = absent."""
     after: str | None
-    """As JSON; None = is no longer there."""
+    """As JSON; None = removed."""
 
 
 @record
 class TranscriptTurn:
-    """What the agent wrote and what came back."""
+    """The agent's text and the observation after it."""
 
     text: str
     observation: str
     code: str = "ok"
-    """``ok``, or the name of what was wrong with the action."""
+    """``ok``, or the name of the action's error."""
 
 
 @record
 class Transcript:
-    """One attempt, turn by turn."""
+    """One trajectory, turn by turn."""
 
     stage: str
     agent_version: str
     turns: tuple[TranscriptTurn, ...]
-    outcome: str
-    verdict: str
+    outcome: Outcome
+    verdict: EvaluationVerdict
     gates: tuple[GateResult, ...] = ()
     changes: tuple[StateChange, ...] | None = None
-    """What the attempt did to the world; None = not recorded, empty = it changed nothing."""
+    """Changes of the environment's state; None = not recorded, empty = no change."""
 
 
 @record
 class TaskStory:
-    """One task as attempted by several versions."""
+    """One task with trajectories of several versions."""
 
     task_id: str
     family: str
@@ -227,22 +231,21 @@ class TaskStory:
     instruction: str
     attempts: tuple[Transcript, ...]
     chosen_because: str = ""
-    """How this task was picked, so that nobody takes it for the average."""
+    """How this task was selected: it is not an average one."""
 
 
 @record
 class LineageStep:
     """One link of the chain from evidence to release."""
 
-    kind: str
-    """``snapshot``, ``run``, ``version``, ``release``"""
+    kind: LineageKind
     id: str
     details: tuple[str, ...] = ()
 
 
 @record
 class ReadinessRow:
-    """One prerequisite of training, held against two thresholds."""
+    """One prerequisite of training, compared with two thresholds."""
 
     name: str
     measured: str
@@ -255,7 +258,7 @@ class ReadinessRow:
 
 @record
 class CoverageRow:
-    """How much of what happened was recorded."""
+    """The recorded share of one step."""
 
     name: str
     covered: int
@@ -265,18 +268,18 @@ class CoverageRow:
 
     @property
     def share(self) -> float | None:
-        """covered / total; None when there was nothing to cover."""
+        """covered / total; None when the total is 0."""
         return self.covered / self.total if self.total else None
 
     @property
     def holds(self) -> bool:
-        """True when the share meets the bar; nothing to cover holds nothing."""
+        """True when the share meets the bar; False when the total is 0."""
         return self.share is not None and self.share >= self.bar
 
 
 @record
 class FloorRow:
-    """What a family's verifier gives to work that is no work, and to perfect work."""
+    """Verifier scores of a family for no work, random work and perfect work."""
 
     family: str
     oracle: Estimate | None
@@ -305,16 +308,16 @@ class Guardrail:
     rows: tuple[GuardrailRow, ...]
     is_passed: bool
     rule: str
-    """What would have blocked the candidate, in one sentence."""
+    """The rule that blocks a candidate, in one sentence."""
     pooled: Estimate | None = None
-    """Difference over the families the incumbent was already good at; None = there were none."""
+    """Difference over the families in which the incumbent was strong; None = there are none."""
     is_kept_back: bool = False
-    """True: the candidate did not even get a canary."""
+    """True: the candidate got no canary."""
 
 
 @record
 class NextCommand:
-    """Something to try."""
+    """A suggested command."""
 
     command: str
     purpose: str
@@ -342,4 +345,4 @@ class ReportContent:
     results: tuple[Result, ...] = ()
     next_commands: tuple[NextCommand, ...] = ()
     notes: tuple[str, ...] = ()
-    """How it was measured, one sentence or two each."""
+    """How it was measured, one or two sentences each."""

@@ -1,12 +1,13 @@
-"""The drawings themselves: figures in, one matplotlib figure out. Call them within ``canvas.style()``."""
+"""The drawings: from figures to a matplotlib figure. Call them within ``canvas.style()``."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from upturn.report import canvas
 from upturn.report.content import Canary, Change, Estimate, LearningCurve, Measurement, Routing, RoutingEvent
-from upturn.report.number import number, percent
+from upturn.report.number import number, percent, rounded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _WIDTH = 9.6
 """Inches; the page scales it to its column."""
 _LARGE = 13
-"""Bars side by side whose figures have room above them at full size."""
+"""Number of adjacent bars whose figures fit above them at full size."""
 
 
 def levels(stages: Sequence[Measurement]) -> "Figure":
@@ -26,12 +27,12 @@ def levels(stages: Sequence[Measurement]) -> "Figure":
     width = 0.8 / len(stages)
     size = 9.5 * min(1.0, _LARGE / (len(names) * len(stages)))
     for index, stage in enumerate(stages):
-        found = {item.name: item.success for item in stage.levels} | {"all levels": stage.overall}
+        success = {item.name: item.success for item in stage.levels} | {"all levels": stage.overall}
         for group, name in enumerate(names):
-            if name not in found:
+            if name not in success:
                 continue
             place = group + (index - (len(stages) - 1) / 2) * width
-            estimate = found[name]
+            estimate = success[name]
             axes.bar(place, estimate.value, width * 0.88, color=_stage_colour(index, len(stages)), zorder=2)
             top = _whisker(axes, place, estimate)
             axes.text(place, top + 0.02, _short(estimate.value), ha="center", va="bottom", fontsize=size)
@@ -47,17 +48,18 @@ def levels(stages: Sequence[Measurement]) -> "Figure":
 
 def families(stages: Sequence[Measurement]) -> "Figure":
     """Success by family: a row a family, a mark and a whisker a stage, grouped by level."""
-    order = _family_order(stages)
+    levels_by_name = {item.name: item.level or 0 for stage in stages for item in stage.families}
+    order = dict(sorted(levels_by_name.items(), key=lambda item: item[1]))
     figure = canvas.new_figure(_WIDTH, 1.1 + 0.46 * len(order))
     axes = figure.subplots()
     for row, name in enumerate(order):
-        found = [
+        estimates = [
             (index, item.success)
             for index, stage in enumerate(stages)
             for item in stage.families
             if item.name == name
         ]
-        for index, estimate in found:
+        for index, estimate in estimates:
             place = row + (index - (len(stages) - 1) / 2) * 0.24
             colour = _stage_colour(index, len(stages))
             if estimate.low is not None and estimate.high is not None:
@@ -70,12 +72,12 @@ def families(stages: Sequence[Measurement]) -> "Figure":
                 markersize=6.5,
                 zorder=3,
             )
-        axes.text(1.04, row, _ends(found), va="center", fontsize=9.5, color=canvas.INK)
+        axes.text(1.04, row, _ends(estimates), va="center", fontsize=9.5, color=canvas.INK)
     axes.set_yticks(range(len(order)), [canvas.label(name) for name in order], color=canvas.INK)
     axes.set_ylim(len(order) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     canvas.percent_axis(axes, "x")
-    _level_lines(axes, stages, order)
+    _level_lines(axes, order)
     _stage_key(axes, stages, has_markers=True)
     return figure
 
@@ -105,7 +107,7 @@ def _reward_panel(axes: "Axes", rewards: Sequence[tuple[int, float]]) -> None:
     smooth = _moving_mean(y, 5)
     axes.plot(x, smooth, color=canvas.AFTER, linewidth=2.4)
     axes.set_title("Mean reward on training tasks (bold: mean of the last five)", pad=10)
-    _end_label(axes, x[-1], smooth[-1], number(round(smooth[-1], 3)))
+    canvas.end_label(axes, x[-1], smooth[-1], number(round(smooth[-1], 3)))
 
 
 def _unseen_panel(axes: "Axes", unseen: Sequence[tuple[int, Estimate]]) -> None:
@@ -119,14 +121,14 @@ def _unseen_panel(axes: "Axes", unseen: Sequence[tuple[int, Estimate]]) -> None:
     lowest = min(estimate.low if estimate.low is not None else estimate.value for _, estimate in unseen)
     axes.set_ylim(math.floor(lowest * 4) / 4 - 0.02, 1.02)
     axes.set_title("Success on training templates in unseen worlds", pad=10)
-    _end_label(axes, x[-1], unseen[-1][1].value, percent(unseen[-1][1].value))
+    canvas.end_label(axes, x[-1], unseen[-1][1].value, percent(unseen[-1][1].value))
 
 
 def routing(shares: Routing) -> "Figure":
-    """Stacked bands of each version's share, with a mark where who may be chosen changed."""
+    """Stacked bands of each version's share, with a mark at each change of the versions in service."""
     versions = list(dict.fromkeys(share.agent_version for point in shares.points for share in point.shares))
     x = [point.task for point in shares.points]
-    stacks = [_course(shares, version) for version in versions]
+    stacks = [_shares_of(shares, version) for version in versions]
     figure = canvas.new_figure(_WIDTH, 4.4)
     axes = figure.subplots()
     colours = [canvas.SERIES[index % len(canvas.SERIES)] for index in range(len(versions))]
@@ -170,7 +172,7 @@ def canary(path: Canary) -> "Figure":
 
 
 def changes(items: Sequence[Change]) -> "Figure":
-    """One small panel a quantity: before and after, each on the quantity's own scale."""
+    """One small panel a quantity: before and after, on the quantity's scale."""
     columns = min(3, len(items))
     rows = math.ceil(len(items) / columns)
     figure = canvas.new_figure(_WIDTH, 0.3 + 1.45 * rows, gap=0.1)
@@ -201,7 +203,7 @@ def _change_panel(axes: "Axes", item: Change) -> None:
         if end.low is not None and end.high is not None:
             axes.plot([end.low, end.high], [place, place], color=canvas.INK, linewidth=1.3, zorder=3)
             edge = max(edge, end.high)
-        axes.text(edge + 0.03 * top, place, number(_rounded(end.value)), va="center", fontsize=9.5)
+        axes.text(edge + 0.03 * top, place, number(rounded(end.value)), va="center", fontsize=9.5)
     axes.set_yticks([0, 1], ["before", "after"], color=canvas.INK)
     axes.set_ylim(1.6, -0.6)
     axes.set_xlim(low * 1.05, top * 1.3)
@@ -211,11 +213,6 @@ def _change_panel(axes: "Axes", item: Change) -> None:
     unit = f" ({item.unit})" if item.unit else ""
     kind = "cost: " if item.kind == "cost" else ""
     axes.set_title(canvas.label(f"{kind}{item.name}{unit}"), fontsize=10.5)
-
-
-def _rounded(value: float) -> float:
-    """Three significant digits: as much as fits beside a bar."""
-    return float(f"{value:.3g}")
 
 
 def _stage_colour(index: int, count: int) -> str:
@@ -245,7 +242,7 @@ def _stage_key(axes: "Axes", stages: Sequence[Measurement], *, has_markers: bool
 
 
 def _whisker(axes: "Axes", place: float, estimate: Estimate) -> float:
-    """Draws the interval; returns where a label above it may start."""
+    """Draws the interval; returns the height above which a label fits."""
     if estimate.low is None or estimate.high is None:
         return estimate.value
     axes.plot([place, place], [estimate.low, estimate.high], color=canvas.INK, linewidth=1.2, zorder=3)
@@ -256,22 +253,15 @@ def _short(share: float) -> str:
     return percent(share).replace("\u00a0", " ")
 
 
-def _ends(found: Sequence[tuple[int, Estimate]]) -> str:
-    if len(found) == 1:
-        return _short(found[0][1].value)
-    return f"{_short(found[0][1].value)} → {_short(found[-1][1].value)}"
+def _ends(estimates: Sequence[tuple[int, Estimate]]) -> str:
+    first, last = _short(estimates[0][1].value), _short(estimates[-1][1].value)
+    return first if len(estimates) == 1 else f"{first} → {last}"
 
 
-def _family_order(stages: Sequence[Measurement]) -> list[str]:
-    levels_by_name = {item.name: item.level or 0 for stage in stages for item in stage.families}
-    return sorted(levels_by_name, key=lambda name: levels_by_name[name])
-
-
-def _level_lines(axes: "Axes", stages: Sequence[Measurement], order: Sequence[str]) -> None:
-    levels_by_name = {item.name: item.level for stage in stages for item in stage.families}
-    for row in range(1, len(order)):
-        is_new = levels_by_name[order[row]] != levels_by_name[order[row - 1]]
-        axes.axhline(row - 0.5, color="#aab6c2" if is_new else canvas.GRID, linewidth=1.0)
+def _level_lines(axes: "Axes", levels_by_name: Mapping[str, int]) -> None:
+    """Lines between the families' rows, darker between two levels."""
+    for row, (level, following) in enumerate(pairwise(levels_by_name.values()), start=1):
+        axes.axhline(row - 0.5, color="#aab6c2" if level != following else canvas.GRID, linewidth=1.0)
 
 
 def _moving_mean(values: Sequence[float], window: int) -> list[float]:
@@ -282,11 +272,7 @@ def _moving_mean(values: Sequence[float], window: int) -> list[float]:
     return means
 
 
-def _end_label(axes: "Axes", x: float, y: float, text: str) -> None:
-    axes.annotate(text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontweight="bold")
-
-
-def _course(shares: Routing, version: str) -> list[float]:
+def _shares_of(shares: Routing, version: str) -> list[float]:
     return [
         next((share.share for share in point.shares if share.agent_version == version), 0.0)
         for point in shares.points
@@ -346,16 +332,7 @@ def _end_pair(axes: "Axes", x: float, ends: tuple[float, float], gap: float) -> 
         middle = (places[0] + places[1]) / 2
         places = [middle + 0.05 * gap, middle - 0.05 * gap]
     for place, label, colour in zip(places, ("— better", "--- worse"), (canvas.GOOD, canvas.BAD), strict=True):
-        axes.annotate(
-            label,
-            (x, place),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-            fontweight="bold",
-            annotation_clip=False,
-        )
+        canvas.end_label(axes, x, place, label, colour=colour)
 
 
 def _stage_lines(axes: "Axes", path: Canary) -> None:
@@ -383,9 +360,5 @@ def _stage_lines(axes: "Axes", path: Canary) -> None:
 def _power_axis(axes: "Axes") -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    names = {0: "1", 1: "10", 2: "100", 3: "1,000", -1: "0.1", -2: "0.01"}
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    superscript = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda power, _: names.get(round(power), f"10{str(round(power)).translate(superscript)}"))
-    )
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda power, _: canvas.power_of_ten(round(power))))

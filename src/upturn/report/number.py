@@ -1,7 +1,7 @@
-"""Numbers as people read them, never better than they are.
+"""Numbers for people, never rounded in their favour.
 
-A share is printed as 100 % only if it is exactly 1 and as 0 % only if it is exactly 0; a difference always
-carries its sign.
+A share is printed as 100 % only if it is exactly 1 and as 0 % only if it is exactly 0; a difference always has a
+sign.
 """
 
 import math
@@ -45,6 +45,11 @@ def number(value: float) -> str:
     return text.replace("-", "−")
 
 
+def rounded(value: float) -> float:
+    """Three significant digits, for labels beside a bar and in sentences."""
+    return float(f"{value:.3g}")
+
+
 def signed(value: float) -> str:
     """``number`` with its sign: ``+1.25``."""
     return number(value) if value < 0 else f"+{number(value)}"
@@ -62,7 +67,7 @@ def duration(seconds: float) -> str:
 
 
 def percent_estimate(estimate: Estimate) -> str:
-    """``41.3 % (95 % interval 36.6–46.2 %, n = 450)``, with what is known."""
+    """``41.3 % (95 % interval 36.6–46.2 %, n = 450)``; without the parts that are None."""
     return percent(estimate.value) + _evidence(estimate, percent_interval(estimate))
 
 
@@ -105,6 +110,6 @@ def _evidence(estimate: Estimate, interval: str) -> str:
 def _signed(value: float, digits: int) -> str:
     text = f"{abs(value):.{digits}f}"
     if float(text) == 0:
-        # An interval that stops just short of zero must not look as if it touched it.
+        # An interval end close to zero must not be printed as zero.
         return text if value == 0 else f"{'+' if value > 0 else '−'}{abs(value):.1g}"
     return f"{'+' if value > 0 else '−'}{text}"

@@ -1,7 +1,7 @@
-"""The report as one HTML page that needs nothing else: pictures and style lie inside it.
+"""The report as one self-contained HTML page: pictures and style are inline.
 
 Text of agents, users and environments is data: the templates escape everything but our own drawings. The page is a
-pure function of its content; a saved ``report.json`` gives the same page again.
+pure function of its content; a saved ``report.json`` gives the same page.
 """
 
 import os
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _MAX_CHARACTERS = 2_000
-"""Of one text in a transcript; a page of a real agent's observations would otherwise be megabytes."""
+"""Of one text in a transcript; otherwise the observations of a real agent make pages of megabytes."""
 
 _UNPRINTABLE = {
     code: "\ufffd" for code in [*range(32), *range(127, 160), 0xFFFE, 0xFFFF] if chr(code) not in "\t\n"
 }
-"""Characters that HTML does not allow, or that would not be seen."""
+"""Characters that HTML forbids, or that are invisible."""
 
 
 def render(content: ReportContent) -> str:
@@ -39,12 +39,12 @@ def write_report(content: ReportContent, path: Path) -> None:
 
 
 def write_content(content: ReportContent, path: Path) -> None:
-    """Saves what the page is made from (``report.json``), all or nothing."""
+    """Saves the content of the page (``report.json``), all or nothing."""
     write_whole(path, to_json(content) + "\n")
 
 
 def read_content(path: Path) -> ReportContent:
-    """What ``write_content`` saved; raises RecordError when the file is missing or is something else."""
+    """The content that ``write_content`` saved; raises RecordError when the file is missing or invalid."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
@@ -55,10 +55,10 @@ def read_content(path: Path) -> ReportContent:
 
 
 def environment() -> "Environment":
-    """The templates with the filters and sentences that they use; everything is escaped but our own drawings."""
+    """The templates with their filters and sentences; everything is escaped but our own drawings."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader("upturn", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -66,7 +66,7 @@ def environment() -> "Environment":
         lstrip_blocks=True,
         finalize=_printable,
     )
-    made.filters |= {
+    templates.filters |= {
         "percent": number.percent,
         "points": number.points,
         "number": number.number,
@@ -79,17 +79,17 @@ def environment() -> "Environment":
         "clip": _clip,
         "drawing": _drawing,
     }
-    made.globals["say"] = sentence
-    return made
+    templates.globals["sentence"] = sentence
+    return templates
 
 
 def _printable(value: object) -> object:
-    """Plain text without the characters a page may not hold; everything else as it is."""
+    """Plain text without the characters a page may not hold; other values unchanged."""
     return value.translate(_UNPRINTABLE) if type(value) is str else value
 
 
 def _clip(text: str) -> str:
-    """At most so many characters, saying how many are left out."""
+    """At most ``_MAX_CHARACTERS``, and the number of characters left out."""
     if len(text) <= _MAX_CHARACTERS:
         return text
     return f"{text[:_MAX_CHARACTERS]} … ({len(text) - _MAX_CHARACTERS:,} more characters)"

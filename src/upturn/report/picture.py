@@ -1,16 +1,16 @@
-"""The pictures of a report: each a pure function of the content, with a caption and a label of its own.
+"""The pictures of a report: each a pure function of the content, with a title and a caption.
 
-A picture whose figures were not measured does not exist; nothing is drawn from missing values.
+A picture without measured figures is left out; nothing is drawn from missing values.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from upturn.errors import UnknownNameError
 from upturn.report import canvas, drawing, sentence
-from upturn.report.content import Canary, Change, ReportContent
+from upturn.report.content import ChangeKind, ReportContent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ class Picture(NamedTuple):
     """Unique on the page, and its anchor."""
     title: str
     caption: str
-    """One or two sentences: what to see."""
+    """One or two sentences on what it shows."""
     svg: str
 
 
@@ -36,15 +36,37 @@ class Plan(NamedTuple):
     draw: Callable[[], "Figure"]
 
 
-def plans(content: ReportContent) -> tuple[Plan, ...]:
-    """Every picture this content has the figures for, in the page's order."""
-    return (
-        *_success(content),
-        *_learning(content),
-        *_change(content),
-        *(_canary(index, canary) for index, canary in enumerate(content.canaries) if canary.release.evidence),
-        *_routing(content),
-    )
+_CHANGES: Sequence[tuple[str, str, tuple[ChangeKind, ...]]] = (
+    ("components", "Rewards and costs", ("reward", "cost")),
+    ("effort", "Effort per success", ("effort",)),
+)
+
+
+def plans(content: ReportContent) -> Iterator[Plan]:
+    """Every picture that the content has figures for, in the page's order."""
+    stages = sentence.sampled(content.measurements)
+    if stages:
+        yield Plan("levels", "Success by level", sentence.level_caption(stages), partial(drawing.levels, stages))
+    if any(stage.families for stage in stages):
+        caption = sentence.family_caption(stages)
+        yield Plan("families", "Success by task family", caption, partial(drawing.families, stages))
+    for index, curve in enumerate(content.curves):
+        if curve.points:
+            title, caption = f"Learning curve: {curve.algorithm}", sentence.curve_caption(curve)
+            yield Plan(f"learning-{index}", title, caption, partial(drawing.curve, curve))
+    for name, title, kinds in _CHANGES:
+        changes = [item for item in content.changes if item.kind in kinds and (item.before or item.after)]
+        if changes:
+            yield Plan(name, title, sentence.change_caption(changes), partial(drawing.changes, changes))
+    for index, canary in enumerate(content.canaries):
+        if canary.release.evidence:
+            title, caption = f"{canary.title}: {sentence.verdict(canary.release)}", sentence.canary_caption(canary)
+            yield Plan(f"canary-{index}", title, caption, partial(drawing.canary, canary))
+    routing = content.routing
+    if routing is not None and routing.points:
+        yield Plan(
+            "routing", "Routing shares", sentence.routing_caption(routing), partial(drawing.routing, routing)
+        )
 
 
 def draw(content: ReportContent) -> tuple[Picture, ...]:
@@ -63,63 +85,3 @@ def save_png(content: ReportContent, name: str, path: Path) -> None:
         raise UnknownNameError(f"no picture {name!r} in this report; it has: {', '.join(known) or 'none'}")
     with canvas.style():
         canvas.png(known[name].draw(), path)
-
-
-def _success(content: ReportContent) -> list[Plan]:
-    stages = sentence.sampled(content.measurements)
-    found = []
-    if stages:
-        caption = sentence.level_caption(stages)
-        found.append(Plan("levels", "Success by level", caption, partial(drawing.levels, stages)))
-    if any(stage.families for stage in stages):
-        caption = sentence.family_caption(stages)
-        found.append(Plan("families", "Success by task family", caption, partial(drawing.families, stages)))
-    return found
-
-
-def _learning(content: ReportContent) -> list[Plan]:
-    return [
-        Plan(
-            f"learning-{index}",
-            f"Learning curve: {curve.algorithm}",
-            sentence.curve_caption(curve),
-            partial(drawing.curve, curve),
-        )
-        for index, curve in enumerate(content.curves)
-        if curve.points
-    ]
-
-
-def _change(content: ReportContent) -> list[Plan]:
-    kinds: Sequence[tuple[str, str, tuple[str, ...]]] = (
-        ("components", "Rewards and costs, kept apart", ("reward", "cost")),
-        ("effort", "What a success takes", ("effort",)),
-    )
-    found = []
-    for name, title, wanted in kinds:
-        changes = [item for item in content.changes if item.kind in wanted and (item.before or item.after)]
-        if changes:
-            found.append(_change_plan(name, title, changes))
-    return found
-
-
-def _change_plan(name: str, title: str, changes: Sequence[Change]) -> Plan:
-    return Plan(name, title, sentence.change_caption(changes), partial(drawing.changes, changes))
-
-
-def _canary(index: int, canary: Canary) -> Plan:
-    return Plan(
-        f"canary-{index}",
-        f"{canary.title}: {sentence.verdict(canary.release)}",
-        sentence.canary_caption(canary),
-        partial(drawing.canary, canary),
-    )
-
-
-def _routing(content: ReportContent) -> list[Plan]:
-    routing = content.routing
-    if routing is None or not routing.points:
-        return []
-    return [
-        Plan("routing", "Who gets the work", sentence.routing_caption(routing), partial(drawing.routing, routing))
-    ]

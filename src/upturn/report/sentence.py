@@ -1,6 +1,6 @@
-"""Sentences that say what the figures say, and no more.
+"""Sentences about the figures.
 
-A difference is called a gain or a loss only when its interval leaves zero out; otherwise the sentence reads
+A difference is called a gain or a loss only when its interval excludes zero; otherwise the sentence reads
 "no significant change".
 """
 
@@ -31,7 +31,7 @@ NO_CHANGE = "no significant change"
 _VERDICTS = {
     "promoted": "promoted",
     "rolled_back": "rolled back",
-    "canary": "still in its canary",
+    "canary": "still in canary",
     "watch": "promoted, under watch",
 }
 
@@ -64,7 +64,7 @@ def difference(gain: Estimate) -> str:
 
 
 def change(item: Change) -> str:
-    """What became of one quantity."""
+    """The change of one quantity."""
     if item.difference is None:
         return "not compared"
     gain = item.difference
@@ -82,7 +82,7 @@ def sampled(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
 
 
 def level_caption(measurements: Sequence[Measurement]) -> str:
-    """What the picture of success by level shows."""
+    """Caption of the picture of success by level."""
     stages = sampled(measurements)
     last = stages[-1]
     text = "Held-out success with 95 % intervals, at the temperature the agent serves with."
@@ -98,7 +98,7 @@ def level_caption(measurements: Sequence[Measurement]) -> str:
 
 
 def family_caption(measurements: Sequence[Measurement]) -> str:
-    """What the picture of success by family shows."""
+    """Caption of the picture of success by family."""
     stages = sampled(measurements)
     first = {item.name: item.success for item in stages[0].families}
     last = {item.name: item.success for item in stages[-1].families}
@@ -108,9 +108,9 @@ def family_caption(measurements: Sequence[Measurement]) -> str:
         return text
     apart = sum(_is_apart(first[name], last[name]) for name in shared)
     below = sum(_is_apart(last[name], first[name]) for name in shared)
-    text += f" In {apart} of {len(shared)} families the interval {stages[-1].stage} lies wholly above "
+    text += f" In {apart} of {len(shared)} families the interval {stages[-1].stage} lies above "
     text += f"the one {stages[0].stage}"
-    return text + (f"; in {below} it lies wholly below." if below else "; in none it lies wholly below.")
+    return text + (f"; in {below} it lies below." if below else "; in none it lies below.")
 
 
 def _is_apart(low: Estimate, high: Estimate) -> bool:
@@ -118,12 +118,12 @@ def _is_apart(low: Estimate, high: Estimate) -> bool:
 
 
 def iterations(curve: LearningCurve) -> int:
-    """How many iterations the run did; a point that stands before the first one is no iteration."""
+    """Number of the run's iterations; the point before the first one does not count."""
     return max(point.iteration for point in curve.points)
 
 
 def curve_caption(curve: LearningCurve) -> str:
-    """What the learning curve shows."""
+    """Caption of the learning curve."""
     rewards = [point for point in curve.points if point.reward is not None]
     unseen = [(point.iteration, point.unseen) for point in curve.points if point.unseen is not None]
     parts = [f"{curve.algorithm}, {iterations(curve)} iterations."]
@@ -134,7 +134,7 @@ def curve_caption(curve: LearningCurve) -> str:
         )
     if unseen:
         iteration, last = unseen[-1]
-        intervals = " with 95 % intervals" if any(each.low is not None for _, each in unseen) else ""
+        intervals = " with 95 % intervals" if any(score.low is not None for _, score in unseen) else ""
         parts.append(
             f"Dots are success on training templates in unseen worlds{intervals}, by which the best weights are "
             f"chosen; the last one, at iteration {iteration}, is {percent(last.value)}."
@@ -151,7 +151,7 @@ def _round(value: float | None) -> float:
 
 
 def routing_caption(routing: Routing) -> str:
-    """What the routing picture shows."""
+    """Caption of the routing picture."""
     last = routing.points[-1]
     text = f"Each band is one agent version's {routing.measure}."
     if last.shares:
@@ -164,7 +164,7 @@ def routing_caption(routing: Routing) -> str:
 
 
 def canary_caption(canary: Canary) -> str:
-    """What one canary's evidence path shows."""
+    """Caption of one canary's evidence."""
     verdict = _VERDICTS[canary.release.state]
     if not canary.release.evidence:
         return f"{canary.title}: no evidence was recorded; {verdict}."
@@ -198,7 +198,7 @@ def guardrail_sentence(guardrail: Guardrail) -> str:
 
 
 def change_caption(changes: Sequence[Change]) -> str:
-    """What a picture of before-and-after quantities shows."""
+    """Caption of a picture of quantities before and after."""
     moved = [
         f"{item.name} {change(item)}" for item in changes if item.difference and item.difference.is_significant
     ]
@@ -206,12 +206,12 @@ def change_caption(changes: Sequence[Change]) -> str:
     if moved:
         return f"{text} Significant: {'; '.join(moved)}."
     if not any(item.difference for item in changes):
-        return f"{text} Not compared with each other: before and after, other tasks succeed."
+        return f"{text} Not compared: the tasks that succeed differ before and after."
     return f"{text} {NO_CHANGE.capitalize()} in any of them is shown."
 
 
-def happenings(content: ReportContent) -> list[tuple[str, str, str]]:
-    """What happened, as (word, figure, explanation), in the order of the loop."""
+def summary_tiles(content: ReportContent) -> list[tuple[str, str, str]]:
+    """The run in short, as (word, figure, explanation), in the order of the loop."""
     tiles: list[tuple[str, str, str]] = []
     if content.routing and content.routing.points:
         versions = {share.agent_version for point in content.routing.points for share in point.shares}
@@ -220,25 +220,27 @@ def happenings(content: ReportContent) -> list[tuple[str, str, str]]:
     evaluations = [row for row in content.coverage if "evaluat" in row.name.lower()]
     if evaluations and evaluations[0].share is not None:
         row = evaluations[0]
-        tiles.append(("Judged", percent(evaluations[0].share), f"of the results: {row.covered:,} of {row.total:,}"))
+        tiles.append(
+            ("Evaluated", percent(evaluations[0].share), f"of the results: {row.covered:,} of {row.total:,}")
+        )
     curves = [curve for curve in content.curves if curve.points]
     if curves:
         count = sum(iterations(curve) for curve in curves)
         names = " and ".join(dict.fromkeys(curve.algorithm for curve in curves))
         tiles.append(("Trained", f"{count:,}", f"iterations of {names}"))
-    tiles += [_kept_back_tile(guardrail) for guardrail in content.guardrails if guardrail.is_kept_back]
+    tiles += [_blocked_tile(guardrail) for guardrail in content.guardrails if guardrail.is_kept_back]
     tiles += [_release_tile(canary) for canary in content.canaries]
-    judged = [result for result in content.results if result.holds is not None]
-    if judged:
-        met = sum(result.holds is True for result in judged)
-        tiles.append(("Checked", f"{met} of {len(judged)}", "bars met, each with its figure below"))
+    with_bar = [result for result in content.results if result.holds is not None]
+    if with_bar:
+        met = sum(result.holds is True for result in with_bar)
+        tiles.append(("Checked", f"{met} of {len(with_bar)}", "bars met, with figures below"))
     return tiles
 
 
-def _kept_back_tile(guardrail: Guardrail) -> tuple[str, str, str]:
+def _blocked_tile(guardrail: Guardrail) -> tuple[str, str, str]:
     worse = [row.family for row in guardrail.rows if row.is_shown_worse]
     why = f"it is shown worse in {', '.join(worse)}" if worse else "validation did not pass it"
-    return ("Kept back", "1", f"candidate that got no canary: {why}")
+    return ("Blocked", "1", f"candidate without a canary: {why}")
 
 
 def _release_tile(canary: Canary) -> tuple[str, str, str]:

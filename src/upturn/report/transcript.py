@@ -1,7 +1,7 @@
-"""Transcripts from what was recorded: turns side by side with what came back, and what changed in the world."""
+"""Transcripts of recorded trajectories: turns with their observations, and changes of the environment's state."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from upturn.records import Evaluation, JsonValue, Trajectory
 from upturn.report.content import StateChange, Transcript, TranscriptTurn
@@ -14,15 +14,15 @@ def transcript(
     stage: str,
     initial_state: Mapping[str, JsonValue] | None = None,
 ) -> Transcript:
-    """The attempt as a report shows it.
+    """The trajectory as a report shows it.
 
     ``initial_state`` is the environment's state before the first action; None = the changes are not shown.
     """
-    answers = [turn.observation for turn in trajectory.turns[1:]]
-    answers.append(trajectory.final_observation)
+    observations = [turn.observation for turn in trajectory.turns[1:]]
+    observations.append(trajectory.final_observation)
     turns = tuple(
-        TranscriptTurn(text=turn.text, observation=answer.text, code=answer.code)
-        for turn, answer in zip(trajectory.turns, answers, strict=False)
+        TranscriptTurn(text=turn.text, observation=observation.text, code=observation.code)
+        for turn, observation in zip(trajectory.turns, observations, strict=False)
     )
     return Transcript(
         stage=stage,
@@ -41,19 +41,21 @@ def state_changes(
 ) -> tuple[StateChange, ...]:
     """Every place where the two states differ, by path, in the order of ``before`` and then ``after``.
 
-    A state that is a difference itself (``changes`` by path, and what stood there ``before``) is shown as one.
+    A state that is itself a set of changes (``changes`` by path, and the values ``before``) is shown as changes.
     """
-    made, stood = after.get("changes"), after.get("before")
-    if not (isinstance(made, Mapping) and isinstance(stood, Mapping)):
+    changed, old = after.get("changes"), after.get("before")
+    if not (isinstance(changed, Mapping) and isinstance(old, Mapping)):
         return tuple(_differences("", before, after))
     rest = [{key: state[key] for key in state if key not in ("changes", "before")} for state in (before, after)]
     return (
-        *(StateChange(path, _text(stood[path]) if path in stood else None, _text(made[path])) for path in made),
+        *(StateChange(path, _text(old[path]) if path in old else None, _text(changed[path])) for path in changed),
         *_differences("", rest[0], rest[1]),
     )
 
 
 def _differences(path: str, before: object, after: object) -> Iterator[StateChange]:
+    if isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        before, after = dict(enumerate(before)), dict(enumerate(after))
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in [*before, *(key for key in after if key not in before)]:
             inner = f"{path}.{key}" if path else str(key)
@@ -63,27 +65,8 @@ def _differences(path: str, before: object, after: object) -> Iterator[StateChan
                 yield StateChange(path=inner, before=None, after=_text(after[key]))
             else:
                 yield from _differences(inner, before[key], after[key])
-    elif _is_list(before) and _is_list(after):
-        yield from _list_differences(path, before, after)
     elif type(before) is not type(after) or before != after:
         yield StateChange(path=path, before=_text(before), after=_text(after))
-
-
-def _list_differences(path: str, before: object, after: object) -> Iterator[StateChange]:
-    assert isinstance(before, Sequence)
-    assert isinstance(after, Sequence)
-    for index in range(max(len(before), len(after))):
-        inner = f"{path}.{index}"
-        if index >= len(after):
-            yield StateChange(path=inner, before=_text(before[index]), after=None)
-        elif index >= len(before):
-            yield StateChange(path=inner, before=None, after=_text(after[index]))
-        else:
-            yield from _differences(inner, before[index], after[index])
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _text(value: object) -> str:

@@ -86,7 +86,7 @@ def test_record_steps_round_trip(tmp_path: Path) -> None:
     with opened(tmp_path) as journal:
         assert journal.record_step("a", Feedback, lambda: feedback) == feedback
     with opened(tmp_path) as journal:
-        assert journal.record_step("a", Feedback, lambda: Feedback("other", "", "", "", 0.0)) == feedback
+        assert journal.record_step("a", Feedback, lambda: Feedback("other", "decision", "", "", 0.0)) == feedback
 
 
 def test_step_names_are_used_once(tmp_path: Path) -> None:

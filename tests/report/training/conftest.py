@@ -1,4 +1,4 @@
-"""A realistic training run that never happened: numbers made up here, for tests only."""
+"""A realistic training run with invented numbers, for tests only."""
 
 import math
 import random

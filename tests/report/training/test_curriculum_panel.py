@@ -1,16 +1,15 @@
-"""What a page shows of a curriculum, with the metrics of a real one."""
+"""The curriculum's panels, with the metrics of a real run."""
 
 from dataclasses import replace
 
 from upturn.report import canvas
 from upturn.report.training import TrainingReport
-from upturn.report.training.curriculum_panel import curriculum_panels, promotions
 from upturn.report.training.drawing import draw
-from upturn.report.training.panel import panels
+from upturn.report.training.panel import curriculum_panels, panels, promotions
 from upturn.training.runs.curve import CurvePoint
 
 
-def test_success_mix_and_what_was_forgotten_have_pictures_by_level(by_level: TrainingReport) -> None:
+def test_success_mix_and_forgetting_have_pictures_by_level(by_level: TrainingReport) -> None:
     found = {panel.name: panel for panel in panels(by_level)}
     assert [line.label for line in found["levels"].lines] == ["level 1", "level 2", "level 3"]
     assert [line.metric for line in found["mix"].lines] == [f"practice_level_{level}" for level in (1, 2, 3)]
@@ -20,7 +19,7 @@ def test_success_mix_and_what_was_forgotten_have_pictures_by_level(by_level: Tra
     assert not any(panel.title.startswith(("Best", "Curriculum", "Drop")) for panel in found.values())
 
 
-def test_what_was_forgotten_has_a_picture_once_something_was(by_level: TrainingReport) -> None:
+def test_forgetting_has_a_picture_only_when_a_level_was_forgotten(by_level: TrainingReport) -> None:
     last = by_level.points[-1]
     fallen = replace(last, metrics={**last.metrics, "drop_level_1": 0.2})
     (panel,) = [
@@ -38,11 +37,11 @@ def test_levels_are_marked_where_they_become_the_current_one(by_level: TrainingR
     assert {"level 2", "level 3", "all", "kept"} <= texts
 
 
-def test_a_run_without_a_curriculum_has_none_of_them(finished: TrainingReport) -> None:
+def test_a_run_without_a_curriculum_has_no_curriculum_panels(finished: TrainingReport) -> None:
     assert curriculum_panels(finished.metrics) == []
     assert promotions(finished) == []
 
 
-def test_a_name_that_only_begins_like_a_level_is_somebodys_own(finished: TrainingReport) -> None:
+def test_a_metric_that_only_starts_like_a_level_has_its_own_panel(finished: TrainingReport) -> None:
     points = tuple(CurvePoint(unit, 0, {"practice_level_of_noise": float(unit)}) for unit in range(3))
     assert [panel.name for panel in panels(replace(finished, points=points))] == ["own-0"]

@@ -1,4 +1,4 @@
-"""What a run's folder tells, at any moment of the run."""
+"""A run's folder can be read at any moment of the run."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +18,7 @@ def test_a_finished_run_reads_back_as_it_was(finished: TrainingReport, save: Sav
     assert read_training(save(finished, tmp_path / "grpo")) == finished
 
 
-def test_an_open_run_says_when_its_latest_point_was_written(
+def test_an_unfinished_run_says_when_its_latest_point_was_written(
     under_way: TrainingReport, save: Save, tmp_path: Path
 ) -> None:
     found = read_training(save(under_way, tmp_path / "grpo"))
@@ -27,16 +27,14 @@ def test_an_open_run_says_when_its_latest_point_was_written(
     assert found.written.endswith(" UTC")
 
 
-def test_a_run_that_has_only_begun_can_be_read(under_way: TrainingReport, save: Save, tmp_path: Path) -> None:
+def test_a_run_that_just_started_can_be_read(under_way: TrainingReport, save: Save, tmp_path: Path) -> None:
     folder = save(under_way, tmp_path / "grpo")
     (folder / CURVE_FILE).unlink()
     found = read_training(folder)
     assert (found.points, found.written) == ((), "")
 
 
-def test_folders_that_hold_no_run_or_a_damaged_one_are_named(
-    finished: TrainingReport, save: Save, tmp_path: Path
-) -> None:
+def test_folders_without_a_readable_run_are_named(finished: TrainingReport, save: Save, tmp_path: Path) -> None:
     with pytest.raises(
         TrainingError, match=r"is no folder of a training run: cannot read run\.json.*name a folder"
     ):

@@ -1,4 +1,4 @@
-"""Curves: thinned and smoothed by known rules, drawn from any run without a warning."""
+"""Curves are thinned and smoothed by known rules, and drawn from any run without a warning."""
 
 from dataclasses import replace
 from xml.etree import ElementTree as ET
@@ -14,14 +14,14 @@ from upturn.report.training.panel import panels
 from upturn.training.runs.curve import CurvePoint
 
 
-def test_means_of_stretches_stand_for_more_points_than_fit() -> None:
+def test_more_points_than_fit_are_averaged() -> None:
     course = [(float(x), 2.0 * x) for x in range(7)]
     assert thinned(course, 7) == course
     assert thinned(course, 3) == [(1.0, 2.0), (4.0, 8.0), (6.0, 12.0)]
 
 
 @given(st.integers(1, 3000), st.integers(1, 500))
-def test_thinning_keeps_within_its_bound_and_its_order(count: int, most: int) -> None:
+def test_thinning_keeps_bound_and_order(count: int, most: int) -> None:
     found = thinned([(float(x), 1.0) for x in range(count)], most)
     assert 1 <= len(found) <= most
     assert [x for x, _ in found] == sorted(x for x, _ in found)

@@ -1,4 +1,4 @@
-"""The page about a training run: whole, self-contained, and deaf to what names it is given."""
+"""The training page is complete and self-contained, and escapes the run's names."""
 
 import re
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def visible(found: Outline) -> str:
     return " ".join(" ".join(found.text).split()).replace("\u00a0", " ")
 
 
-def test_the_page_is_well_formed_and_needs_nothing_else(finished: TrainingReport) -> None:
+def test_the_page_is_well_formed_and_self_contained(finished: TrainingReport) -> None:
     page = render_training(finished)
     found = outline(page)
     assert len(found.ids) == len(set(found.ids))
@@ -83,7 +83,7 @@ def test_the_same_run_gives_the_same_page(supervised: TrainingReport) -> None:
     assert render_training(supervised) == render_training(supervised)
 
 
-def test_an_open_run_says_so(under_way: TrainingReport) -> None:
+def test_an_unfinished_run_says_so(under_way: TrainingReport) -> None:
     few = replace(under_way, points=under_way.points[:4])
     words = visible(outline(render_training(few)))
     assert "not finished" in words
@@ -92,11 +92,11 @@ def test_an_open_run_says_so(under_way: TrainingReport) -> None:
 
 def test_a_run_without_points_has_a_page(finished: TrainingReport) -> None:
     found = outline(render_training(replace(finished, points=(), outcome=None)))
-    assert "Nothing stands on the curve yet." in visible(found)
+    assert "The curve has no points yet." in visible(found)
     assert "svg" not in found.tags
 
 
-def test_names_of_others_are_text(finished: TrainingReport) -> None:
+def test_names_of_other_versions_are_text(finished: TrainingReport) -> None:
     description = replace(finished.description, identity={HOSTILE: HOSTILE}, measure=HOSTILE)
     points = tuple(CurvePoint(n, n, {HOSTILE: float(n), f"cost_{HOSTILE}": n / 2, "score": 0.5}) for n in range(3))
     page = render_training(TrainingReport(HOSTILE, description, points, None))
@@ -104,7 +104,7 @@ def test_names_of_others_are_text(finished: TrainingReport) -> None:
     assert "script" not in outline(page).tags
 
 
-def test_every_metric_stands_in_the_table_with_its_range(finished: TrainingReport) -> None:
+def test_every_metric_is_in_the_table_with_its_range(finished: TrainingReport) -> None:
     by_name = {item.name: item for item in figures(finished)}
     assert set(by_name) == set(finished.metrics)
     groups = by_name["filtered_groups"]
@@ -136,7 +136,7 @@ def test_the_page_is_written_into_the_folder_whole(
 
 
 @pytest.mark.parametrize("fixture", ["finished", "supervised"])
-def test_what_good_looks_like_stands_with_every_picture(fixture: str, request: pytest.FixtureRequest) -> None:
+def test_every_picture_says_what_good_looks_like(fixture: str, request: pytest.FixtureRequest) -> None:
     report: TrainingReport = request.getfixturevalue(fixture)
     page = render_training(replace(report, points=report.points[:6]))
     captions = re.findall(r"<figcaption><h3[^>]*>([^<]+)</h3>([^<]+)</figcaption>", page)

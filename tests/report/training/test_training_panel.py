@@ -1,12 +1,11 @@
-"""Which pictures a run gets: those with figures that are not all as good as can be, the unknown ones last."""
+"""A run gets the panels it has figures for; constant ideal ones are left out, unknown ones are last."""
 
 from dataclasses import replace
 
 import pytest
 
 from upturn.report.training import TrainingReport
-from upturn.report.training.panel import panels
-from upturn.report.training.panel_kind import Panel
+from upturn.report.training.panel import Panel, panels
 from upturn.training.runs.curve import CurvePoint
 
 
@@ -22,7 +21,7 @@ def with_metric(report: TrainingReport, name: str, values: tuple[float, ...]) ->
     return replace(report, points=points)
 
 
-def test_a_policy_gradient_run_gets_its_pictures_in_the_page_s_order(finished: TrainingReport) -> None:
+def test_a_policy_gradient_run_has_its_pictures_in_page_order(finished: TrainingReport) -> None:
     assert names(finished) == [
         "score",
         "reward",
@@ -46,7 +45,7 @@ def test_a_policy_gradient_run_gets_its_pictures_in_the_page_s_order(finished: T
     ]
 
 
-def test_a_supervised_run_gets_the_ones_it_has_figures_for(supervised: TrainingReport) -> None:
+def test_a_supervised_run_has_only_panels_with_figures(supervised: TrainingReport) -> None:
     assert names(supervised) == [
         "loss",
         "gradient",
@@ -65,17 +64,17 @@ def test_a_supervised_run_gets_the_ones_it_has_figures_for(supervised: TrainingR
 @pytest.mark.parametrize(
     ("algorithm", "good", "axis"),
     [
-        ("dpo", "what was preferred", "loss a pair"),
-        ("dpo rounds", "what was preferred", "loss a pair"),
-        ("kto", "what was preferred", "loss a rated attempt"),
+        ("dpo", "without any preference", "loss a pair"),
+        ("dpo rounds", "without any preference", "loss a pair"),
+        ("kto", "without any preference", "loss a rated trajectory"),
         ("imitation", "should fall, fast at first", "nats a written token"),
         ("sft", "should fall, fast at first", "nats a written token"),
         ("mixture", "The sum of its parts", "sum of the parts"),
-        ("grpo", "Of a policy gradient", "loss a written token"),
-        ("ppo", "Of a policy gradient", "loss a written token"),
+        ("grpo", "policy-gradient loss", "loss a written token"),
+        ("ppo", "policy-gradient loss", "loss a written token"),
     ],
 )
-def test_a_loss_is_told_by_the_algorithm_whatever_else_the_run_measured(
+def test_the_loss_panel_depends_on_the_algorithm_alone(
     finished: TrainingReport, supervised: TrainingReport, *, algorithm: str, good: str, axis: str
 ) -> None:
     for report in (finished, supervised):
@@ -84,10 +83,10 @@ def test_a_loss_is_told_by_the_algorithm_whatever_else_the_run_measured(
         assert loss.axis == axis
 
 
-def test_the_loss_of_an_algorithm_of_ones_own_is_a_policys_where_there_was_practice(
+def test_an_unknown_algorithm_with_rollouts_has_a_policy_loss(
     finished: TrainingReport, supervised: TrainingReport
 ) -> None:
-    assert "Of a policy gradient" in _loss_of(finished, "my own").good
+    assert "policy-gradient loss" in _loss_of(finished, "my own").good
     assert "should fall" in _loss_of(supervised, "my own").good
 
 
@@ -118,7 +117,7 @@ def test_every_picture_says_what_it_shows_and_what_good_looks_like(
         ("ratio", "ratio", 1.0),
     ],
 )
-def test_what_is_ideal_throughout_has_no_picture_and_what_is_bad_throughout_has_one(
+def test_constant_ideal_curves_have_no_picture_and_constant_bad_ones_do(
     finished: TrainingReport, metric: str, picture: str, ideal: float
 ) -> None:
     def held(value: float) -> TrainingReport:
@@ -143,18 +142,18 @@ def test_what_is_ideal_throughout_has_no_picture_and_what_is_bad_throughout_has_
     ],
 )
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_where_no_value_is_ideal_a_constant_has_a_picture(
+def test_constant_curves_without_an_ideal_have_a_picture(
     finished: TrainingReport, metric: str, picture: str, value: float
 ) -> None:
     constant = replace(finished, points=tuple(CurvePoint(unit, 0, {metric: value}) for unit in range(3)))
     assert names(constant) == [picture]
 
 
-def test_no_name_of_a_metric_reaches_an_address(finished: TrainingReport) -> None:
+def test_metric_names_never_become_anchors(finished: TrainingReport) -> None:
     hostile = with_metric(finished, '"><script>', (1.0, 2.0))
     (own,) = [panel for panel in panels(hostile) if panel.title == '"><script>']
     assert own.name.removeprefix("own-").isdigit()
-    assert own.good == "A figure of the run's own algorithm."
+    assert own.good == "A metric of the run's algorithm."
 
 
 def test_costs_are_drawn_together_each_with_its_own_line(finished: TrainingReport) -> None:

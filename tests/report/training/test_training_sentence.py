@@ -1,4 +1,4 @@
-"""The page says what the figures say: why it ended, what is kept, and no gain that the intervals do not show."""
+"""The page says why the run ended and what is kept, and claims no gain without its intervals."""
 
 from dataclasses import replace
 
@@ -28,12 +28,12 @@ def ended(report: TrainingReport, stopped: StopReason, units: int, best: float |
         ),
         (
             "patience",
-            "It stopped after 20 of 60 iterations: the last 4 evaluations brought no new best.",
+            "It stopped after 20 of 60 iterations: the last 4 evaluations brought no new best score.",
             ("stopped early", ""),
         ),
     ],
 )
-def test_every_end_is_told(
+def test_every_way_to_end_is_described(
     finished: TrainingReport, stopped: StopReason, words: str, state: tuple[str, str]
 ) -> None:
     report = ended(finished, stopped, 20)
@@ -41,16 +41,16 @@ def test_every_end_is_told(
     assert status(report) == state
 
 
-def test_a_run_that_took_no_step_does_not_pass_for_training(finished: TrainingReport) -> None:
+def test_a_run_without_steps_says_so(finished: TrainingReport) -> None:
     """All attempts of each group ended alike, so that its 60 iterations changed nothing."""
     report = ended(finished, "finished", 60)
     assert report.outcome is not None
     assert ending(replace(report, outcome=replace(report.outcome, steps=0))) == (
-        "All 60 iterations were done. Not one optimiser step was taken: nothing that was tried taught anything."
+        "All 60 iterations were done. No optimiser step was taken: no sample gave a training signal."
     )
 
 
-def test_after_a_warm_up_the_first_weights_are_not_those_from_before_training(finished: TrainingReport) -> None:
+def test_after_a_warm_up_the_first_weights_are_the_warm_ups(finished: TrainingReport) -> None:
     outcome = ended(finished, "finished", 60).outcome
     assert outcome is not None
     first = replace(outcome, kept_units=0)
@@ -89,7 +89,7 @@ def test_a_run_never_within_its_limits_says_so_and_that_nothing_is_kept(finished
         "the held-out cost error was 0.213, above its limit of 0.05; after iteration 10, the held-out cost safety "
         "was 0.2, above its limit of 0.1."
     )
-    assert keeping(never) == "Nothing was kept: the model has the weights from before training."
+    assert keeping(never) == "No weights are kept: the model has its weights from before training."
     assert status(never) == ("never within its limits on costs", "bad")
     whole = ended(costly(finished, (0, 0.213, 0.0), (60, 0.2, 0.0)), "limit", 60, best=None)
     assert ending(whole).startswith(
@@ -101,23 +101,23 @@ def test_a_run_never_within_its_limits_says_so_and_that_nothing_is_kept(finished
     )
 
 
-def test_an_open_run_says_how_far_it_is_and_how_to_go_on(under_way: TrainingReport) -> None:
+def test_an_unfinished_run_says_how_far_it_is_and_how_to_resume(under_way: TrainingReport) -> None:
     assert ending(under_way) == (
-        "23 of 60 iterations stand on the curve. The latest was written 2026-03-01 12:30 UTC. The run is under way "
-        "or was interrupted: started again, it goes on from its checkpoint."
+        "23 of 60 iterations are on the curve. The latest was written 2026-03-01 12:30 UTC. The run is active "
+        "or was interrupted: started again, it resumes from its checkpoint."
     )
     assert keeping(under_way) == ""
     assert status(under_way) == ("not finished", "")
 
 
-def test_what_is_kept_is_said(finished: TrainingReport, supervised: TrainingReport) -> None:
+def test_the_kept_weights_are_named(finished: TrainingReport, supervised: TrainingReport) -> None:
     assert keeping(finished) == "The weights after iteration 60 are kept: the best of 13 evaluations."
     assert keeping(supervised) == "The last weights are kept."
     first = TrainingOutcome("patience", 20, 40, "best", 0, "ab", 0.5, 0.6)
     assert keeping(replace(finished, outcome=first)).startswith("The weights before any training are kept")
 
 
-def test_what_was_measured_is_said_with_its_number_of_tasks(
+def test_the_measure_is_named_with_its_number_of_tasks(
     finished: TrainingReport, supervised: TrainingReport
 ) -> None:
     assert measuring(finished).replace("\u00a0", " ") == (
@@ -137,7 +137,7 @@ def scored(report: TrainingReport, *found: tuple[float, float | None, float | No
     return replace(report, points=points, description=replace(report.description, plan=RunPlan(60, 5, 1, "best")))
 
 
-def test_a_change_is_claimed_only_where_the_intervals_lie_apart(finished: TrainingReport) -> None:
+def test_a_change_is_claimed_only_for_disjoint_intervals(finished: TrainingReport) -> None:
     apart = scored(finished, (0.5, 0.4, 0.6), (0.8, 0.7, 0.9))
     assert change(apart).replace("\u00a0", " ") == (
         "The score went from 0.5 (95 % interval 0.4 to 0.6) to 0.8 (95 % interval 0.7 to 0.9). "
@@ -155,7 +155,7 @@ def test_a_change_is_claimed_only_where_the_intervals_lie_apart(finished: Traini
     assert change(scored(finished, (0.5, 0.4, 0.6))) == ""
 
 
-def test_a_loss_is_called_one_where_the_last_weights_are_kept(finished: TrainingReport) -> None:
+def test_a_loss_is_reported_when_the_last_weights_are_kept(finished: TrainingReport) -> None:
     worse = scored(finished, (0.8, 0.7, 0.9), (0.5, 0.4, 0.6))
     last = replace(worse.description, plan=RunPlan(60, 5, 1, "final"))
     assert change(replace(worse, description=last)).endswith("It fell, and the intervals do not overlap.")
@@ -165,7 +165,7 @@ def test_tiles_are_sums_over_the_curve(finished: TrainingReport, supervised: Tra
     found = {word: figure for word, figure, _ in tiles(finished)}
     assert found["Iterations"] == "60"
     assert found["Optimiser steps"] == "120"
-    assert found["Attempts"] == "11,520"  # 60 · 192
+    assert found["Trajectories"] == "11,520"  # 60 · 192
     assert found["Tokens written"].replace("\u00a0", " ") == "1.21 M"  # Σ 19,000 + 40 i
     assert [word for word, _, _ in tiles(supervised)] == ["Optimiser steps", "Tokens trained", "Time"]
     assert tiles(replace(finished, points=())) == []

@@ -99,7 +99,7 @@ def test_rows_in_no_pair_have_no_index(make_trajectory: Make) -> None:
     assert written_tokens([alone, *found.rows]).sequences.tolist() == [0] * 3 + [1] * 3 + [2] * 3
 
 
-def test_pairs_that_nobody_can_learn_from_are_refused_by_name(make_trajectory: Make) -> None:
+def test_untrainable_pairs_are_refused_by_name(make_trajectory: Make) -> None:
     pair = _pair(make_trajectory)
 
     def refused(message: str, *pairs: PreferencePair) -> None:
@@ -109,15 +109,15 @@ def test_pairs_that_nobody_can_learn_from_are_refused_by_name(make_trajectory: M
     refused("there are no pairs to learn from")
     refused("two pairs have the id 'p'", pair, pair)
     elsewhere = replace(pair.rejected, task_id="other")
-    refused("pair 'p' compares an attempt at task 'task' with one at 'other'", replace(pair, rejected=elsewhere))
-    refused("pair 'p' has two sides that are the same", replace(pair, rejected=pair.chosen))
-    refused("pair 'p' has two sides that are the same", replace(pair, rejected=replace(pair.chosen, id="twin")))
+    refused("pair 'p' compares trajectories of task 'task' and of task 'other'", replace(pair, rejected=elsewhere))
+    refused("pair 'p' has two equal sides", replace(pair, rejected=pair.chosen))
+    refused("pair 'p' has two equal sides", replace(pair, rejected=replace(pair.chosen, id="twin")))
     refused("same", replace(pair, chosen_turns=(0,), rejected_turns=(0,)))
     refused(r"pair 'p' has the margin 0\.0", replace(pair, margin=0.0))
     refused(r"pair 'p' has the margin -1\.0", replace(pair, margin=-1.0))
     refused(r"pair 'p' has the margin nan", replace(pair, margin=float("nan")))
-    refused("pair 'p' has nothing to learn from on the side of 'good'", replace(pair, chosen_turns=(7,)))
-    refused("on the side of 'bad'", replace(pair, rejected=replace(pair.rejected, rows=())))
+    refused("pair 'p' has nothing to train on: 'good' holds no written tokens", replace(pair, chosen_turns=(7,)))
+    refused("'bad' holds no written tokens", replace(pair, rejected=replace(pair.rejected, rows=())))
 
 
 def test_a_reference_that_was_not_recorded_is_refused_by_name(make_trajectory: Make) -> None:

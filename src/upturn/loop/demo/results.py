@@ -84,7 +84,7 @@ def demo_details(facts: Facts) -> dict[str, JsonValue]:
             {"family": floor.family, "oracle": floor.oracle, "nothing": floor.nothing, "random": floor.random}
             for floor in facts.floors
         ],
-        "validation": facts.validation.words,
+        "validation": facts.validation.summary,
         "versions": [version.id for version in facts.versions],
     }
 

@@ -166,5 +166,5 @@ def compare(context: Context, name: str, incumbent: ExamResult, candidate: ExamR
     verdict = context.journal.record_step(
         name, Validation, lambda: validate(pairs, context.config.validation, seed=context.seed)
     )
-    context.progress.note(f"validation: {verdict.words}")
+    context.progress.note(f"validation: {verdict.summary}")
     return verdict

@@ -7,7 +7,7 @@ Start with ``policy_worker``, then ``rollout_backend``.
 
 from upturn.loop.rollouts.curriculum import curriculum_collect
 from upturn.loop.rollouts.hinted_retries import SecondAttempts
-from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee, put_on, scored
+from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee, in_training, put_on, scored
 from upturn.loop.rollouts.ray_rollouts import CrewFleet, OpenTrainee
 from upturn.loop.rollouts.rollout_backend import check_sampler, follow, sampling
 from upturn.loop.rollouts.state_values import (
@@ -31,6 +31,7 @@ __all__ = [
     "continued",
     "curriculum_collect",
     "follow",
+    "in_training",
     "measure_values",
     "put_on",
     "sampling",

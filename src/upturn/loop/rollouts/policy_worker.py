@@ -161,6 +161,11 @@ class Practice:
         return reward if reward is None or self.penalty is None else reward + self.penalty(trajectory)
 
 
+def in_training(version: AgentVersion) -> AgentVersion:
+    """The name under which rollouts record a version whose weights are being trained; it is stored nowhere."""
+    return replace(version, version=f"{version.version}-in-training")
+
+
 class Trainee:
     """Holds one model for training and sampling at once; single use."""
 
@@ -176,7 +181,7 @@ class Trainee:
         if adapter is not None:
             put_on(local.model, adapter, version.model)
         self.fleet = fleet
-        self.version = replace(version, version=f"{version.version}-in-training")
+        self.version = in_training(version)
         self.model: PreTrainedModel = local.model
         self.engine: LocalEngine = LocalEngine(
             local.model, slots=SLOTS, max_length=fleet.limits.max_tokens or CONTEXT

@@ -14,7 +14,7 @@ from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.pool_data import left_out_words, needed_pool, practised_selection, rendered, with_rows
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.training_plan import Held, Plan, in_epochs, rows_plan
-from upturn.pool import take_snapshot_of, thumbs
+from upturn.pool import take_snapshot_of, thumb_ratings
 from upturn.records import AgentVersion, RatedTrajectory, record
 from upturn.training import supervised_rows
 from upturn.training.algorithms.kto import KtoSettings
@@ -99,7 +99,7 @@ def _frozen(context: Context, found: Sequence[RatedTrajectory]) -> FrozenThumbs:
 
 def _found(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
     """What the pool holds now."""
-    found = thumbs(context.pool, tenant=context.tenant, selection=practised_selection(context))
+    found = thumb_ratings(context.pool, tenant=context.tenant, selection=practised_selection(context))
     known = {each.trajectory.id: each for each in (*found.rated, *found.tokenless)}
     written = rendered((each.trajectory for each in known.values()), trainee)
     left_out = left_out_words(found.left_out, {"unwritable": written.unwritable})

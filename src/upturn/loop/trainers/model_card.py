@@ -53,7 +53,7 @@ def _shown(taught: Taught) -> list[str]:
         f"{percent_estimate(_estimate(after))}. Compared task by task: {difference(_estimate(gain))}. "
         "Intervals are 95 %, by bootstrap over tasks; one seed of training, so they say nothing of other seeds.",
         "",
-        f"Validation: {taught.validation.words}.",
+        f"Validation: {taught.validation.summary}.",
     ]
     if taught.ending:
         found += ["", taught.ending]

@@ -1,12 +1,12 @@
 """Policy optimisation on attempts that the pool holds."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import ExamResult, watcher
 from upturn.loop.progress import told
-from upturn.loop.rollouts import Trainee, scored
+from upturn.loop.rollouts import Trainee, in_training, scored
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.distributed_training import jointly
@@ -56,7 +56,9 @@ def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str
             evaluate=watcher(context, trainee, name),
             progress=told(context.progress, reward="mean_return"),
         ),
-        versions=() if asked.max_age is None else versions_of(parent.agent, attempts),
+        versions=()
+        if asked.max_age is None
+        else versions_of(parent.agent, context.pool.agent_versions(), attempts),
     )
     return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
 
@@ -130,9 +132,15 @@ def _chosen(context: Context) -> Selection:
     return Selection(families=tuple(context.practised), splits=("train",))
 
 
-def versions_of(agent: str, attempts: Sequence[tuple[Task, ScoredTrajectory]]) -> tuple[str, ...]:
-    """The hashes of the agent's weights in the order in which they first sampled one of the attempts."""
-    own = [each.trajectory for _, each in attempts if each.trajectory.agent_version.partition("@")[0] == agent]
+def versions_of(
+    agent: str, known: Iterable[AgentVersion], attempts: Sequence[tuple[Task, ScoredTrajectory]]
+) -> tuple[str, ...]:
+    """The hashes of the agent's weights in the order in which they first sampled one of the attempts.
+
+    ``known``: agent versions, whose attempts and those made while they were trained are the agent's.
+    """
+    ids = {name.id for version in known if version.agent == agent for name in (version, in_training(version))}
+    own = [each.trajectory for _, each in attempts if each.trajectory.agent_version in ids]
     return tuple(dict.fromkeys(each.model_version for each in own))
 
 

@@ -1,10 +1,14 @@
-"""The formats of recorded conversations that can be taken in; one more is a reader and a line in ``READERS``."""
+"""The file formats of recorded conversations.
+
+A new format is a reader in a module here and a line in ``READERS``. Not here: turning conversations into records
+(``pool.importer``). Start with ``conversation``, which all readers share.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from upturn.pool.formats.chat import read_chat, text_lines
-from upturn.pool.formats.conversation import A_NAME, Conversation, Defaults, Line, LineError, Lines, is_name
+from upturn.pool.formats.conversation import NAME_RULE, Conversation, Defaults, Line, LineError, Lines, is_name
 from upturn.pool.formats.tau_bench import read_tau_bench
 
 READERS: Mapping[str, Callable[[Path, Defaults], Lines]] = {"tau-bench": read_tau_bench, "chat": read_chat}
@@ -12,7 +16,7 @@ READERS: Mapping[str, Callable[[Path, Defaults], Lines]] = {"tau-bench": read_ta
 """A reader yields every line or row of a file: parsed, or with the reason why not."""
 
 __all__ = [
-    "A_NAME",
+    "NAME_RULE",
     "Conversation",
     "Defaults",
     "Line",

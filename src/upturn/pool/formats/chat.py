@@ -1,7 +1,7 @@
 """JSON lines, one conversation each: ``{"messages": […], …}``.
 
 Optional beside ``messages``: ``reward`` (0 to 1), ``success`` (true or false; decides where both are given),
-``task_id`` (equal for attempts at the same task; without it, conversations that begin with the same system and
+``task_id`` (equal for trajectories of the same task; without it, conversations that begin with the same system and
 user message are the same task), ``trial``, ``family`` (default ``chat``), ``model``. Other keys are ignored.
 """
 

@@ -15,10 +15,10 @@ _ROLES = ("system", "developer", "user", "tool", "function")
 """Roles whose messages the agent sees; ``assistant`` is the agent's own."""
 
 _LONGEST_NAME = 200
-"""Characters of a name that people gave: families, models, task ids."""
+"""Characters of a name that people choose: families, models, task ids."""
 
-A_NAME = f"1 to {_LONGEST_NAME} printable characters"
-"""What ``is_name`` asks for, in words."""
+NAME_RULE = f"1 to {_LONGEST_NAME} printable characters"
+"""The rule of ``is_name``, for messages."""
 
 
 class LineError(ValueError):
@@ -27,29 +27,29 @@ class LineError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One recorded attempt at one task."""
+    """One recorded trajectory of one task."""
 
     task_key: str
-    """Equal for attempts at the same task, within a family."""
+    """Equal for trajectories of the same task, within a family."""
     family: str
     instruction: str
     agent: str
     """The model's name."""
     attempt: int | None
-    """None = the recording does not number its attempts."""
+    """Number among those of the task; None = not recorded."""
     turns: tuple[Turn, ...]
     final_observation: Observation
     reward: float | None
-    """In [0, 1]; None = it was not judged."""
+    """In [0, 1]; None = not recorded."""
     is_success: bool | None
-    """None = it was not judged."""
+    """None = not recorded."""
     outcome: Outcome = "finished"
     error: str = ""
     context: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 class Line(NamedTuple):
-    """What one line or row of a file turned out to be."""
+    """The content of one line or row of a file, or why it is unusable."""
 
     number: int
     """From 1."""
@@ -60,7 +60,7 @@ Lines: TypeAlias = Iterator[Line]
 
 
 class Defaults(NamedTuple):
-    """What holds where the recording says nothing."""
+    """Values for fields that the recording lacks."""
 
     family: str | None
     """None = the format's own default."""
@@ -71,26 +71,26 @@ class _Message(NamedTuple):
     role: str
     text: str
     action: Action | None
-    """What an assistant's message does; None = nothing that could be read, or another role."""
+    """The action of an assistant's message; None = not readable, or another role."""
 
 
 def parse_turns(messages: object) -> tuple[tuple[Turn, ...], Observation]:
-    """One turn for each assistant message, and what came after the last one.
+    """One turn for each assistant message, and the observation after the last one.
 
     An observation of one message is its text; one of several has a line ``[role]`` before each. Raises LineError.
     """
     if not isinstance(messages, list):
         raise LineError(f"messages must be a list, got {_kind(messages)}")
     turns: list[Turn] = []
-    seen: list[_Message] = []
+    unanswered: list[_Message] = []
     for place, raw in enumerate(messages):
         message = _message(raw, place)
         if message.role == "assistant":
-            turns.append(Turn(_observation(seen), message.text, message.action))
-            seen = []
+            turns.append(Turn(_observation(unanswered), message.text, message.action))
+            unanswered = []
         else:
-            seen.append(message)
-    return tuple(turns), _observation(seen)
+            unanswered.append(message)
+    return tuple(turns), _observation(unanswered)
 
 
 def first_text(messages: object, role: str) -> str:
@@ -103,7 +103,7 @@ def first_text(messages: object, role: str) -> str:
 
 
 def parse_reward(value: object) -> float | None:
-    """A reward in [0, 1], None where there is none; raises LineError for anything else."""
+    """A reward in [0, 1], None where it is missing; raises LineError for other values."""
     if value is None:
         return None
     if not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -112,7 +112,7 @@ def parse_reward(value: object) -> float | None:
 
 
 def parse_attempt(value: object) -> int | None:
-    """The number of the attempt, None where it is not given; raises LineError for anything else."""
+    """The number of the trajectory, None where it is missing; raises LineError for other values."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
@@ -121,17 +121,17 @@ def parse_attempt(value: object) -> int | None:
 
 
 def parse_name(value: object, name: str) -> str | None:
-    """A name that people gave, None where it is not given; raises LineError for anything else."""
+    """A name that people chose, None where it is missing; raises LineError for other values."""
     if value is None:
         return None
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not is_name(text):
-        raise LineError(f"{name} must be {A_NAME} or null, got {_shown(value)}")
+        raise LineError(f"{name} must be {NAME_RULE} or null, got {_shown(value)}")
     return text
 
 
 def is_name(text: str) -> bool:
-    """Whether people may call something so, as ``A_NAME`` says."""
+    """Whether the text is a usable name; see ``NAME_RULE``."""
     return 0 < len(text) <= _LONGEST_NAME and text.isprintable()
 
 
@@ -148,7 +148,7 @@ def _message(raw: object, place: int) -> _Message:
 
 
 def _text(content: object, place: int) -> str:
-    """The message's text: a string, null, or a list of parts of which those that are no text are named."""
+    """The message's text: a string, null, or a list of parts; for parts other than text, their type."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -184,7 +184,7 @@ def _call(call: object, place: int) -> tuple[str, dict[str, JsonValue]]:
 
 
 def _arguments(value: object) -> dict[str, JsonValue]:
-    """The call's arguments; what is no JSON object is kept as it is under ``arguments``."""
+    """The call's arguments; anything but a JSON object is kept unchanged under ``arguments``."""
     if value is None or value == "":
         return {}
     parsed: Any = value

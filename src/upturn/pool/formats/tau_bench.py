@@ -2,9 +2,9 @@
 ``info``.
 
 ``traj`` holds the chat messages; ``info.task`` the instruction that the simulated user had and the gold
-actions. A row whose run broke has an empty ``traj`` and ``info.error``: it stays an attempt. The file names
-neither its domain nor its model: the family is the domain that the agent's policy names in its first heading,
-else ``tau-bench``.
+actions. A row whose run broke has an empty ``traj`` and ``info.error``: it is kept as a trajectory. The file names
+neither its domain nor its model: the family is the domain in the first heading of the agent's policy, else
+``tau-bench``.
 """
 
 import json
@@ -53,18 +53,18 @@ def read_tau_bench(path: Path, defaults: Defaults) -> Lines:
             ) from exc
     if not isinstance(rows, list):
         raise IngestError(f"{str(path)!r} holds no JSON array; for JSON lines use --format chat")
-    facts = _facts(rows)
+    texts = _task_texts(rows)
     for number, row in enumerate(rows, start=1):
         try:
-            yield Line(number, _conversation(row, facts, defaults))
+            yield Line(number, _conversation(row, texts, defaults))
         except LineError as exc:
             yield Line(number, exc)
 
 
 def _rows_one_by_one(content: bytes) -> list[Any]:
-    """The rows of an array that is not quite JSON, which Python writes: with NaN, or text that is not Unicode.
+    """The rows of an array with Python's deviations from JSON: NaN, or text that is not Unicode.
 
-    Where it stops being an array at all, the last row is a LineError. Empty where no array begins.
+    Where the text stops being an array, the last row is a LineError. Empty where no array starts.
     """
     text = content.decode(errors="surrogateescape")
     decoder = json.JSONDecoder()
@@ -76,7 +76,7 @@ def _rows_one_by_one(content: bytes) -> list[Any]:
     try:
         while is_open:
             row, place = decoder.raw_decode(text, _past_space(text, place + 1))
-            rows.append(_written(row))
+            rows.append(_checked_row(row))
             place = _past_space(text, place)
             is_open = text.startswith(",", place)
         if not text.startswith("]", place) or text[place + 1 :].strip():
@@ -86,8 +86,9 @@ def _rows_one_by_one(content: bytes) -> list[Any]:
     return rows
 
 
-def _written(row: Any) -> Any:
-    """The row, or a LineError where it could not be written again: its text would spoil other rows of its task."""
+def _checked_row(row: Any) -> Any:
+    """The row, or a LineError where it cannot be written again: its text is also used for other rows of its
+    task."""
     try:
         to_json(row, inf_nan_mode="constants")
     except PydanticSerializationError as exc:
@@ -97,15 +98,15 @@ def _written(row: Any) -> Any:
 
 def _past_space(text: str, place: int) -> int:
     """The place of the next character that is no white space."""
-    found = _SPACE.match(text, place)
-    return place if found is None else found.end()
+    match = _SPACE.match(text, place)
+    return place if match is None else match.end()
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-class _Facts(NamedTuple):
-    """What the file's whole rows say about its tasks: rows of broken runs say nothing."""
+class _TaskTexts(NamedTuple):
+    """Instructions and policies by task, from the complete rows; rows of broken runs have none."""
 
     instructions: Mapping[str, str]
     """The first instruction of each task id that has one."""
@@ -113,15 +114,15 @@ class _Facts(NamedTuple):
     """The first system message of each task id that has one, and the file's first one under the empty id."""
 
     def instruction_of(self, task_id: str) -> str:
-        """Empty where no row has it."""
+        """Empty where no row has one."""
         return self.instructions.get(task_id, "")
 
     def policy_of(self, task_id: str) -> str:
-        """That of the task, else that of the file, else empty."""
+        """The task's policy, else the file's, else empty."""
         return self.policies.get(task_id) or self.policies.get("", "")
 
 
-def _facts(rows: list[Any]) -> _Facts:
+def _task_texts(rows: list[Any]) -> _TaskTexts:
     instructions: dict[str, str] = {}
     policies: dict[str, str] = {}
     for row in rows:
@@ -135,7 +136,7 @@ def _facts(rows: list[Any]) -> _Facts:
         if policy:
             policies.setdefault(task_id, policy)
             policies.setdefault("", policy)
-    return _Facts(instructions, policies)
+    return _TaskTexts(instructions, policies)
 
 
 def _policy(row: Mapping[str, Any]) -> str:
@@ -155,7 +156,7 @@ def _task_of(row: object) -> Mapping[str, Any]:
     return task if isinstance(task, dict) else {}
 
 
-def _conversation(row: object, facts: _Facts, defaults: Defaults) -> Conversation:
+def _conversation(row: object, texts: _TaskTexts, defaults: Defaults) -> Conversation:
     if isinstance(row, LineError):
         raise row
     if not isinstance(row, dict):
@@ -168,8 +169,8 @@ def _conversation(row: object, facts: _Facts, defaults: Defaults) -> Conversatio
     messages = row["traj"]
     turns, final_observation = parse_turns(messages)
     reward = parse_reward(row.get("reward"))
-    policy = first_text(messages, "system") or facts.policy_of(task_id)
-    instruction = _task_of(row).get("instruction") or facts.instruction_of(task_id)
+    policy = first_text(messages, "system") or texts.policy_of(task_id)
+    instruction = _task_of(row).get("instruction") or texts.instruction_of(task_id)
     if not isinstance(instruction, str):
         raise LineError("info.task.instruction must be text")
     error = _error(_info_of(row), bool(turns))
@@ -191,7 +192,7 @@ def _conversation(row: object, facts: _Facts, defaults: Defaults) -> Conversatio
 
 
 def _error(info: Mapping[str, Any], has_turns: bool) -> str:
-    """What broke the run; empty where nothing did."""
+    """The error of a broken run; empty = none."""
     if info.get("error"):
         return str(info["error"])[:1000]
     return "" if has_turns else "no assistant message was recorded"

@@ -1,4 +1,4 @@
-"""One training run as its folder tells it, finished or not; the page is a pure function of this."""
+"""A training run as read from its folder, finished or not; the page is a pure function of it."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,29 +19,29 @@ from upturn.training.runs import (
 
 @record
 class TrainingReport:
-    """What a page about a training run is made from."""
+    """The content of a page about a training run."""
 
     name: str
     """Of the run's folder."""
     description: RunDescription
     points: tuple[CurvePoint, ...]
     outcome: TrainingOutcome | None
-    """None = under way, or interrupted."""
+    """None = running, or interrupted."""
     written: str = ""
-    """When the latest point was written, of a run that has not ended; empty = it has, or there is no point."""
+    """When the latest point was written; empty = the run has ended, or has no point."""
     has_warm_up: bool = False
-    """Whether a supervised warm-up went before, so that the first weights are those after it."""
+    """Whether the first weights are those of a supervised warm-up."""
 
     @property
     def evaluations(self) -> tuple[CurvePoint, ...]:
-        """The points that hold a score, in order."""
+        """The points with a score, in order."""
         return tuple(point for point in self.points if point.metrics.get("score") is not None)
 
     @property
     def kept(self) -> CurvePoint | None:
         """The evaluation whose weights are kept, or would be if the run ended now.
 
-        None = there was none within the limits, or the last weights are kept whatever they score.
+        None = none is within the limits, or the last weights are kept at any score.
         """
         if self.description.plan.keep == "final":
             return None
@@ -50,13 +50,13 @@ class TrainingReport:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Every name on the curve, in the order of its first appearance."""
+        """Every metric of the curve, in the order of first appearance."""
         return tuple(dict.fromkeys(name for point in self.points for name in point.metrics))
 
     def values(self, metric: str) -> list[tuple[int, float]]:
         """(units, value) wherever the metric is known."""
-        found = ((point.units, point.metrics.get(metric)) for point in self.points)
-        return [(units, value) for units, value in found if value is not None]
+        points = ((point.units, point.metrics.get(metric)) for point in self.points)
+        return [(units, value) for units, value in points if value is not None]
 
 
 def broken_limits(point: CurvePoint, description: RunDescription) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def broken_limits(point: CurvePoint, description: RunDescription) -> tuple[str, 
 
 
 def read_training(folder: Path) -> TrainingReport:
-    """What the folder of a training run tells now; raises TrainingError when it is none, or is damaged."""
+    """The present content of a training run's folder; raises TrainingError when it holds none, or is damaged."""
     description, outcome = read_description(folder), read_outcome(folder)
     curve = folder / CURVE_FILE
     points = read_curve(curve) if curve.exists() else ()

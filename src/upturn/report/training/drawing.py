@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from upturn.report import canvas
 from upturn.report.number import number
 from upturn.report.training.content import TrainingReport, broken_limits
-from upturn.report.training.curriculum_panel import SUCCESS, promotions
-from upturn.report.training.panel_kind import Line, Panel
+from upturn.report.training.panel import SUCCESS, Line, Panel, promotions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,13 +17,13 @@ _WIDE = (9.6, 3.0)
 _NARROW = (5.0, 2.7)
 """Inches; the page scales them to its columns."""
 _MOST_POINTS = 400
-"""More than fit on the width of a picture; beyond that each point drawn is the mean of several."""
+"""Above this number, each drawn point is the mean of several."""
 _SMOOTHED_FROM = 12
-"""Points from which a bold mean says more than the points."""
+"""Number of points from which a bold moving mean is drawn."""
 _LONGEST_KEY = 48
-"""Characters of a key that stand beside each other above a picture."""
+"""Characters of a legend that fit on one line."""
 _ROUND = (1, 2, 2.5, 5, 10)
-"""Steps between two numbers on an axis, times a power of ten."""
+"""Steps between two ticks, times a power of ten."""
 _SMALLEST = 1e-9
 """What 0 is drawn as on a logarithmic axis."""
 
@@ -35,7 +34,7 @@ Course = Sequence[tuple[float, float]]
 def draw(panel: Panel, report: TrainingReport) -> "Figure":
     """The panel's picture."""
     figure = canvas.new_figure(*(_WIDE if panel.is_wide else _NARROW))
-    figure.set_layout_engine("none")  # measuring every text takes as long as drawing the picture
+    figure.set_layout_engine("none")  # its measuring takes as long as drawing the picture
     axes = figure.add_axes(_room(panel))
     courses = [(line, thinned(report.values(line.metric))) for line in panel.lines]
     if panel.kind == "score":
@@ -54,7 +53,7 @@ def draw(panel: Panel, report: TrainingReport) -> "Figure":
 
 
 def _key_rows(panel: Panel) -> int:
-    """Lines of text above the picture."""
+    """Lines of the legend above the picture."""
     if len(panel.lines) == 1:
         return 0
     return len(panel.lines) if sum(len(line.label) for line in panel.lines) > _LONGEST_KEY else 1
@@ -68,7 +67,7 @@ def _room(panel: Panel) -> tuple[float, float, float, float]:
 
 
 def thinned(course: Course, most: int = _MOST_POINTS) -> Course:
-    """At most ``most`` points: means of stretches of equal length, the last one perhaps shorter."""
+    """At most ``most`` points: means of chunks of equal length; the last one may be shorter."""
     if len(course) <= most:
         return course
     length = -(-len(course) // most)
@@ -108,7 +107,7 @@ def _lines(axes: "Axes", panel: Panel, courses: Sequence[tuple[Line, Course]]) -
             label=line.label,
         )
         if len(courses) == 1:
-            _end_label(axes, *shown[-1])
+            _label_end(axes, shown)
 
 
 def _stack(axes: "Axes", courses: Sequence[tuple[Line, Course]]) -> None:
@@ -145,7 +144,7 @@ def _score(axes: "Axes", report: TrainingReport) -> None:
     axes.plot(*_columns(course), color=canvas.GOOD, linewidth=1.3)
     if plan.target_score is not None:
         _dashed(axes, plan.target_score, f"target {number(plan.target_score)}")
-    _end_label(axes, *course[-1])
+    _label_end(axes, course)
 
 
 def _limits(axes: "Axes", panel: Panel, report: TrainingReport) -> None:
@@ -187,7 +186,7 @@ def _kept_mark(axes: "Axes", report: TrainingReport, *, is_named: bool) -> None:
 
 
 def _promotions(axes: "Axes", report: TrainingReport) -> None:
-    """Upright lines with their text along them: above the picture stands the key."""
+    """Vertical lines with text along them, because the legend is above the picture."""
     for units, text in promotions(report):
         axes.axvline(units, color=canvas.MUTED, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
@@ -237,36 +236,24 @@ def _axes(axes: "Axes", panel: Panel, report: TrainingReport) -> None:
 
 
 def _power_axis(axes: "Axes") -> None:
-    """Logarithmic, with powers of ten as people write them."""
+    """Logarithmic, labelled with powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     axes.set_ylim(10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high)))
     axes.yaxis.set_major_locator(LogLocator(numticks=6))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"10{_superscript(round(math.log10(value)))}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: canvas.power_of_ten(round(math.log10(value)))))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _superscript(power: int) -> str:
-    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-
-
-def _end_label(axes: "Axes", x: float, y: float) -> None:
-    axes.annotate(
-        _short(y, 3),
-        (x, y),
-        xytext=(7, 0),
-        textcoords="offset points",
-        va="center",
-        fontweight="bold",
-        fontsize=9.5,
-        annotation_clip=False,
-    )
+def _label_end(axes: "Axes", course: Course) -> None:
+    x, y = course[-1]
+    canvas.end_label(axes, x, y, _short(y, 3), size=9.5)
 
 
 def _short(value: float, digits: int) -> str:
-    """As few signs as this many digits need: it has to fit beside a picture."""
+    """At most this many significant digits, to fit beside a picture."""
     if abs(value) >= 1000:
         return number(float(f"{value:.{digits}g}"))
     return f"{value:.{digits if abs(value) >= 0.001 else 2}g}".replace("-", "−")

@@ -21,7 +21,7 @@ class Figures(NamedTuple):
     name: str
     unit: str
     meaning: str
-    """Empty = the run's algorithm brought it, nothing is known here."""
+    """Empty = unknown, a metric of the run's algorithm."""
     first: float
     last: float
     lowest: float
@@ -31,7 +31,7 @@ class Figures(NamedTuple):
 def render_training(report: TrainingReport, *, reload_seconds: float | None = None) -> str:
     """The whole page as HTML5 text.
 
-    ``reload_seconds``: of a run that has not ended, after which a browser reads the page again; None = never.
+    ``reload_seconds``: interval at which a browser reloads the page of an unfinished run; None = never.
     """
     pictures = []
     for panel in panels(report):
@@ -46,7 +46,7 @@ def render_training(report: TrainingReport, *, reload_seconds: float | None = No
             wide=[picture for picture, is_wide in pictures if is_wide],
             narrow=[picture for picture, is_wide in pictures if not is_wide],
             figures=figures(report),
-            tell=sentence,
+            sentence=sentence,
             reload_seconds=reload_seconds if report.outcome is None else None,
         )
     )
@@ -55,8 +55,8 @@ def render_training(report: TrainingReport, *, reload_seconds: float | None = No
 def write_training_report(folder: Path, *, reload_seconds: float | None = None) -> Path:
     """Writes ``report.html`` into the folder of a training run, whole or not at all, and returns its path.
 
-    The run may have ended, be under way or have been interrupted. ``reload_seconds``: see ``render_training``.
-    Raises TrainingError when there is none.
+    The run may be finished, running or interrupted. ``reload_seconds``: see ``render_training``. Raises
+    TrainingError when there is none.
     """
     path = folder / PAGE_FILE
     write_whole(path, render_training(read_training(folder), reload_seconds=reload_seconds))
@@ -65,11 +65,11 @@ def write_training_report(folder: Path, *, reload_seconds: float | None = None) 
 
 def figures(report: TrainingReport) -> list[Figures]:
     """Every metric of the run in one line each."""
-    found = []
+    rows = []
     for name in report.metrics:
         values = [value for _, value in report.values(name)]
         if values:
             known = metric_of(name)
             unit, meaning = ("", "") if known is None else (known.unit, known.meaning)
-            found.append(Figures(name, unit, meaning, values[0], values[-1], min(values), max(values)))
-    return found
+            rows.append(Figures(name, unit, meaning, values[0], values[-1], min(values), max(values)))
+    return rows

@@ -1,16 +1,45 @@
-"""Which curves a page about a training run shows, what each is called, and what a good one looks like."""
+"""The panels of a page about a training run: which curves it shows, their names, and what a good one looks like."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
 from upturn.report.training.content import TrainingReport
-from upturn.report.training.curriculum_panel import NOT_DRAWN, curriculum_panels
-from upturn.report.training.panel_kind import Line, Panel, Scale
 from upturn.training.runs import PHASES, metric_of
+
+Kind = Literal["score", "noisy", "line", "stack"]
+"""``score``: dots with intervals. ``noisy``: points under a bold moving mean. ``line``: as measured. ``stack``:
+stacked parts of a whole."""
+Scale = Literal["free", "from zero", "log"]
+"""``free``: the range of the figures."""
+
+
+class Line(NamedTuple):
+    """One curve within a panel."""
+
+    metric: str
+    label: str
+
+
+class Panel(NamedTuple):
+    """A picture of one or a few curves on the same axis."""
+
+    name: str
+    title: str
+    axis: str
+    """What the vertical axis shows, with its unit."""
+    good: str
+    """One or two sentences: the quantity, and what a good curve looks like."""
+    lines: tuple[Line, ...]
+    kind: Kind = "line"
+    scale: Scale = "from zero"
+    is_wide: bool = False
+    ideal: float | None = None
+    """The panel is left out where all its curves are constant at this value. None = never left out."""
 
 
 class _Loss(NamedTuple):
-    """What a run minimises."""
+    """The training loss of an algorithm."""
 
     good: str
     axis: str
@@ -18,18 +47,18 @@ class _Loss(NamedTuple):
 
 
 _POLICY_LOSS = _Loss(
-    "Of a policy gradient the loss itself says little. Look for jumps, not for a trend.",
+    "The value of a policy-gradient loss says little. Look for jumps, not for a trend.",
     "loss a written token",
     "free",
 )
 _SUPERVISED_LOSS = _Loss(
-    "Mean −log probability of what is to be written. It should fall, fast at first. Flat from the start: the "
-    "learning rate is too low, or there is nothing to learn.",
+    "Mean −log probability of the target tokens. It should fall, fast at first. Flat from the start: the learning "
+    "rate is too low, or there is nothing to learn.",
     "nats a written token",
 )
 _PREFERENCE_LOSS = _Loss(
-    "Of what was preferred: it begins where nothing is (DPO's sigmoid: ln 2, KTO: ½) and should fall. Near 0 on "
-    "few rows: they are learned by heart.",
+    "It starts at its value without any preference (DPO's sigmoid: ln 2, KTO: ½) and should fall. Near 0 on few "
+    "rows: they are memorised.",
     "loss a pair",
 )
 _LOSSES: Mapping[str, _Loss] = {
@@ -40,20 +69,20 @@ _LOSSES: Mapping[str, _Loss] = {
     "pretraining": _SUPERVISED_LOSS,
     "dpo": _PREFERENCE_LOSS,
     "dpo rounds": _PREFERENCE_LOSS,
-    "kto": _PREFERENCE_LOSS._replace(axis="loss a rated attempt"),
+    "kto": _PREFERENCE_LOSS._replace(axis="loss a rated trajectory"),
     "mixture": _Loss(
         "The sum of its parts, each with its own weight. Look for jumps, not for a trend.",
         "sum of the parts",
         "free",
     ),
 }
-"""By what a run's description calls its algorithm."""
+"""By the algorithm in a run's description."""
 _EVALUATION = Panel(
     "score",
     "Held-out evaluations",
     "score",
-    "It should rise and stay up. The weights to keep are chosen by it, which flatters the best one a little: "
-    "compare on tasks that nothing was chosen on.",
+    "It should rise and stay up. It selects the weights to keep, so the best score is slightly optimistic: compare "
+    "versions on other held-out tasks.",
     (Line("score", "score"),),
     "score",
     "free",
@@ -62,10 +91,9 @@ _EVALUATION = Panel(
 _FIXED = (
     Panel(
         "reward",
-        "Reward while practising",
+        "Reward in training rollouts",
         "mean reward",
-        "It should rise. Every point is sampled anew on other tasks, so trust the bold line, a mean of the latest "
-        "points.",
+        "It should rise. Every point is sampled on other tasks: read the bold line, a mean of the latest points.",
         (Line("mean_return", "reward"),),
         "noisy",
         "free",
@@ -75,7 +103,7 @@ _FIXED = (
         "gradient",
         "Gradient norm",
         "2-norm before clipping",
-        "It should keep its order of magnitude. Single spikes are cut down; growth over many steps comes before "
+        "It should keep its order of magnitude. Single spikes are clipped; growth over many steps precedes "
         "divergence.",
         (Line("grad_norm", "gradient"),),
         "noisy",
@@ -91,8 +119,8 @@ _FIXED = (
         "entropy",
         "Entropy",
         "nats a token",
-        "How undecided the policy is. A slow fall is learning; a fast fall to 0 is collapse: nothing new is tried. "
-        "A rise means that it comes apart.",
+        "How undecided the policy is. A slow fall is learning; a fast fall to 0 is collapse: exploration ends. "
+        "A rise means that the policy degenerates.",
         (Line("entropy", "entropy"),),
         "noisy",
     ),
@@ -109,7 +137,7 @@ _FIXED = (
         "ratio",
         "Probability ratio",
         "model ÷ sampler, mean",
-        "Close to 1. Far from it, what was sampled says little about the policy that learns from it.",
+        "Close to 1. Far from it, the samples say little about the policy that is trained.",
         (Line("ratio", "ratio"),),
         "noisy",
         "free",
@@ -138,11 +166,11 @@ _FIXED = (
     ),
     Panel(
         "groups",
-        "Groups that teach",
+        "Groups with a signal",
         "groups",
-        "Where all attempts at a task earn the same there is nothing to compare. Many such groups early: tasks too "
-        "hard; many late: tasks solved.",
-        (Line("groups", "sampled"), Line("filtered_groups", "all earned the same")),
+        "Groups with equal rewards have no relative advantage. Many such groups early: tasks too hard; many late: "
+        "tasks solved.",
+        (Line("groups", "sampled"), Line("filtered_groups", "equal rewards")),
     ),
     Panel(
         "tokens",
@@ -164,7 +192,7 @@ _FIXED = (
         "action",
         "What is trained on",
         "written ÷ recorded tokens",
-        "Only what the model wrote carries a loss. A falling share means that prompts and tool output outgrow it.",
+        "Only model-written tokens carry a loss. A falling share means that prompts and tool output grow faster.",
         (Line("action_fraction", "share"),),
         "noisy",
     ),
@@ -172,7 +200,7 @@ _FIXED = (
         "fallbacks",
         "Fallbacks",
         "micro-batches",
-        "It should be 0. Else shared computation was asked for and could not be used; the warning says why.",
+        "It should be 0. Otherwise shared computation was requested and could not be used; the warning says why.",
         (Line("fallbacks", "row by row"),),
         ideal=0.0,
     ),
@@ -180,13 +208,13 @@ _FIXED = (
         "trouble",
         "Unscorable and forked",
         "a unit",
-        "Both should be near 0. Attempts without a reward teach nothing; forked rows were begun anew because a "
-        "prompt changed its own past, which a context with a budget does on purpose.",
+        "Both should be near 0. Trajectories without a reward are not trained; a forked row starts where a prompt "
+        "does not extend the earlier tokens, which a context with a budget does on purpose.",
         (
-            Line("unscorable", "attempts without reward"),
+            Line("unscorable", "trajectories without reward"),
             Line("forks", "forked rows"),
             Line("compactions", "of these for a budget"),
-            Line("curriculum_missing", "attempts that nobody judged"),
+            Line("curriculum_missing", "trajectories without a verdict"),
         ),
         ideal=0.0,
     ),
@@ -194,11 +222,10 @@ _FIXED = (
         "seconds",
         "Where the time goes",
         "seconds",
-        "Sampling, update and evaluation; writing checkpoints is not in it. The tallest band is the one worth "
-        "making faster.",
+        "Sampling, update and evaluation, without writing checkpoints. The tallest band is the first to optimise.",
         tuple(
             Line(phase, word)
-            for phase, word in zip(PHASES, ("sampling and judging", "update", "evaluation"), strict=True)
+            for phase, word in zip(PHASES, ("sampling and grading", "update", "evaluation"), strict=True)
         ),
         "stack",
     ),
@@ -215,7 +242,7 @@ _NOT_DRAWN = frozenset(
     {
         "score_low",  # the whiskers of the score
         "score_high",
-        "score_tasks",  # said in words
+        "score_tasks",  # in the sentences
         "optimiser_steps",
         "epoch",
         "trajectories",
@@ -226,31 +253,37 @@ _NOT_DRAWN = frozenset(
         "token_logprob",  # minus the loss
     }
 )
+SUCCESS = "levels"
+"""Name of the panel of success by level."""
+_CURRICULUM_MARKS = ("curriculum_level", "curriculum_final", "best_level_")
+"""Prefixes of metrics that other pictures mark, or that follow from them."""
 
 
 def panels(report: TrainingReport) -> tuple[Panel, ...]:
-    """The pictures that this run has figures for, in the page's order; curves that nobody here knows come last.
+    """The pictures that this run has figures for, in the page's order; curves of unknown metrics come last.
 
-    Left out are those in which nothing ever went wrong: see ``Panel.ideal``.
+    Panels that are ideal throughout are left out: see ``Panel.ideal``.
     """
     costs = [name for name in report.metrics if name.startswith("cost_")]
     loss = _loss(report)
     course = curriculum_panels(report.metrics)
     first = [_EVALUATION, _FIXED[0], *course, *([_costs(costs)] if costs else []), loss, *_FIXED[1:]]
     drawn = {line.metric for panel in first for line in panel.lines}
-    unknown = [name for name in report.metrics if name not in drawn | _NOT_DRAWN and not name.startswith(NOT_DRAWN)]
-    further = [_own(index, name) for index, name in enumerate(unknown)]
-    found = (_with_figures(panel, report) for panel in (*first, *further))
-    return tuple(panel for panel in found if panel.lines)
+    unknown = [
+        name for name in report.metrics if name not in drawn | _NOT_DRAWN and not name.startswith(_CURRICULUM_MARKS)
+    ]
+    further = [_other(index, name) for index, name in enumerate(unknown)]
+    drawable = (_with_figures(panel, report) for panel in (*first, *further))
+    return tuple(panel for panel in drawable if panel.lines)
 
 
 def _loss(report: TrainingReport) -> Panel:
-    """As the run's algorithm has it; of one that nobody here knows, a policy's where there was practice."""
-    practises = "mean_return" in report.metrics
+    """The loss panel of the run's algorithm; of an unknown one, a policy's where rollouts were made."""
+    has_rollouts = "mean_return" in report.metrics
     known = _LOSSES.get(report.description.identity.get("algorithm", ""))
-    loss = known or (_POLICY_LOSS if practises else _SUPERVISED_LOSS)
+    loss = known or (_POLICY_LOSS if has_rollouts else _SUPERVISED_LOSS)
     lines = (Line("loss", "loss"),)
-    return Panel("loss", "Loss", loss.axis, loss.good, lines, "noisy", loss.scale, is_wide=not practises)
+    return Panel("loss", "Loss", loss.axis, loss.good, lines, "noisy", loss.scale, is_wide=not has_rollouts)
 
 
 def _costs(names: Sequence[str]) -> Panel:
@@ -265,18 +298,75 @@ def _costs(names: Sequence[str]) -> Panel:
     )
 
 
-def _own(index: int, name: str) -> Panel:
-    """A picture for a metric that has none of its own; any text may be its name."""
+def _other(index: int, name: str) -> Panel:
+    """A panel for a metric without a fixed one; any text may be its name."""
     known = metric_of(name)
     words = name.replace("_", " ").replace("/", ", ")
     title, lines = words[:1].upper() + words[1:], (Line(name, words),)
     if known is None:
-        return Panel(f"own-{index}", title, words, "A figure of the run's own algorithm.", lines, "noisy", "free")
+        return Panel(f"own-{index}", title, words, "A metric of the run's algorithm.", lines, "noisy", "free")
     return Panel(f"own-{index}", title, known.unit or words, known.meaning, lines, "noisy", "free")
 
 
 def _with_figures(panel: Panel, report: TrainingReport) -> Panel:
-    """The panel with the lines that the run has figures of; with none where they are ideal throughout."""
+    """The panel with the lines that the run has figures for; with none where they are ideal throughout."""
     known = tuple(line for line in panel.lines if report.values(line.metric))
     values = {value for line in known for _, value in report.values(line.metric)}
     return panel._replace(lines=() if values == {panel.ideal} else known)
+
+
+def curriculum_panels(metrics: Sequence[str]) -> list[Panel]:
+    """One curve or band for each level; empty for a run without a curriculum."""
+    if not _levels(metrics, "practice_level_"):
+        return []
+    return [
+        Panel(
+            SUCCESS,
+            "Success by level",
+            "recent successes",
+            "Each level should rise in its turn and stay up. A dashed mark: that level becomes the most sampled; "
+            "“all”: the last level is learned, and all are mixed.",
+            _levels(metrics, "success_level_"),
+            is_wide=True,
+        ),
+        Panel(
+            "mix",
+            "Tasks sampled",
+            "share of the tasks",
+            "By level. Most tasks should move to higher levels while a part of the easier ones stays.",
+            _levels(metrics, "practice_level_"),
+            "stack",
+        ),
+        Panel(
+            "forgotten",
+            "Forgetting",
+            "best minus now",
+            "Near 0. A level below its best was learned and is being forgotten.",
+            _levels(metrics, "drop_level_"),
+            ideal=0.0,
+        ),
+        Panel(
+            "resting",
+            "Families paused",
+            "families",
+            "Families that nearly always or never succeed give little signal and are sampled rarely. All paused: "
+            "the tasks are too easy or too hard.",
+            (Line("curriculum_closed", "paused"),),
+            ideal=0.0,
+        ),
+    ]
+
+
+def promotions(report: TrainingReport) -> list[tuple[int, str]]:
+    """(units, text) wherever the current level changes, and where the final mix starts."""
+    levels, final = pairwise(report.values("curriculum_level")), pairwise(report.values("curriculum_final"))
+    marks = [(units, f"level {now:g}") for (_, before), (units, now) in levels if now != before]
+    return sorted(marks + [(units, "all") for (_, before), (units, now) in final if now > before])
+
+
+def _levels(metrics: Sequence[str], prefix: str) -> tuple[Line, ...]:
+    """By level, easiest first; other metrics with the same prefix are not levels."""
+    endings = (name.removeprefix(prefix) for name in metrics if name.startswith(prefix))
+    return tuple(
+        Line(f"{prefix}{level}", f"level {level}") for level in sorted(int(e) for e in endings if e.isdecimal())
+    )

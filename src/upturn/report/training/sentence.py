@@ -1,8 +1,8 @@
-"""What the page about a training run says in words; no more than its figures say."""
+"""Sentences of the page about a training run; they claim only what the figures show."""
 
-from typing import assert_never
+from typing import Literal, assert_never
 
-from upturn.report.number import duration, number
+from upturn.report.number import duration, number, rounded
 from upturn.report.sentence import NO_CHANGE
 from upturn.report.training.content import TrainingReport, broken_limits
 from upturn.training.runs import CurvePoint, seconds_of
@@ -10,8 +10,11 @@ from upturn.training.runs import CurvePoint, seconds_of
 UNITS = {"iteration": "iterations", "optimiser step": "optimiser steps", "round": "rounds"}
 
 
-def status(report: TrainingReport) -> tuple[str, str]:
-    """The run's state in a word or two, and its kind: ``good``, ``bad`` or empty."""
+Tone = Literal["good", "bad", ""]
+
+
+def status(report: TrainingReport) -> tuple[str, Tone]:
+    """The run's state in a word or two, and whether that is good or bad news; empty = neither."""
     if report.outcome is None:
         return "not finished", ""
     match report.outcome.stopped:
@@ -35,7 +38,7 @@ def ending(report: TrainingReport) -> str:
     outcome = report.outcome
     if outcome is None or outcome.steps:
         return _stopped(report)
-    return f"{_stopped(report)} Not one optimiser step was taken: nothing that was tried taught anything."
+    return f"{_stopped(report)} No optimiser step was taken: no sample gave a training signal."
 
 
 def _stopped(report: TrainingReport) -> str:
@@ -44,10 +47,10 @@ def _stopped(report: TrainingReport) -> str:
     stopped = f"It stopped after {0 if outcome is None else outcome.units:,} of {plan.units:,} {units}"
     if outcome is None:
         done = report.points[-1].units if report.points else 0
-        seen = f" The latest was written {report.written}." if report.written else ""
+        latest = f" The latest was written {report.written}." if report.written else ""
         return (
-            f"{done:,} of {plan.units:,} {units} stand on the curve.{seen} The run is under way or was "
-            "interrupted: started again, it goes on from its checkpoint."
+            f"{done:,} of {plan.units:,} {units} are on the curve.{latest} The run is active or was "
+            "interrupted: started again, it resumes from its checkpoint."
         )
     whole = f"All {plan.units:,} {units} were done" if plan.units > 1 else f"Its one {plan.unit} was done"
     match outcome.stopped:
@@ -56,14 +59,14 @@ def _stopped(report: TrainingReport) -> str:
         case "target":
             return f"{stopped}: the target score {number(plan.target_score or 0.0)} was reached."
         case "patience":
-            return f"{stopped}: the last {plan.patience or 0} evaluations brought no new best."
+            return f"{stopped}: the last {plan.patience or 0} evaluations brought no new best score."
         case "limit" if report.kept is None:
             # the first evaluation and the last; the same one where there is no other
-            told = dict.fromkeys(
+            excesses = dict.fromkeys(
                 _broken(report, point) for point in (report.evaluations[0], report.evaluations[-1])
             )
             reached = whole if outcome.units == plan.units else stopped
-            return f"{reached}, and no evaluation was within the limits on costs: {'; '.join(told)}."
+            return f"{reached}, and no evaluation was within the limits on costs: {'; '.join(excesses)}."
         case "limit":
             return f"{stopped}: {_broken(report, report.evaluations[-1])}."
         case _:
@@ -71,7 +74,7 @@ def _stopped(report: TrainingReport) -> str:
 
 
 def _broken(report: TrainingReport, point: CurvePoint) -> str:
-    """Which held-out costs an evaluation found above their limits, and when."""
+    """The held-out costs of an evaluation above their limits, and when."""
     limits, unit = report.description.plan.cost_limits, report.description.plan.unit
     when = "before any step" if point.units == 0 else f"after {unit} {point.units:,}"
     costs = [
@@ -87,25 +90,25 @@ def _cost(value: float) -> str:
 
 
 def beginning(report: TrainingReport) -> str:
-    """When the weights of the first evaluation were."""
+    """The state of the weights at the first evaluation."""
     return "after the warm-up" if report.has_warm_up else "before any training"
 
 
 def keeping(report: TrainingReport) -> str:
-    """Which weights came out of it."""
+    """Which weights are kept."""
     outcome, unit = report.outcome, report.description.plan.unit
     if outcome is None:
         return ""
     if outcome.kept == "final":
         return "The last weights are kept."
     if outcome.best_score is None:
-        return "Nothing was kept: the model has the weights from before training."
+        return "No weights are kept: the model has its weights from before training."
     where = beginning(report) if outcome.kept_units == 0 else f"after {unit} {outcome.kept_units:,}"
     return f"The weights {where} are kept: the best of {len(report.evaluations)} evaluations."
 
 
 def measuring(report: TrainingReport) -> str:
-    """What the evaluations measured, and on how much; empty = there were none."""
+    """The measure of the evaluations and their number of tasks; empty = there were none."""
     if not report.evaluations:
         return ""
     tasks = report.evaluations[-1].metrics.get("score_tasks")
@@ -114,7 +117,7 @@ def measuring(report: TrainingReport) -> str:
 
 
 def change(report: TrainingReport) -> str:
-    """From the first evaluation to the one that counts; nothing is claimed that the intervals do not say."""
+    """The change from the first evaluation to the kept one; claimed only for disjoint intervals."""
     if len(report.evaluations) < 2:
         return ""
     before, after = report.evaluations[0], report.kept or report.evaluations[-1]
@@ -131,25 +134,25 @@ def change(report: TrainingReport) -> str:
 
 
 def tiles(report: TrainingReport) -> list[tuple[str, str, str]]:
-    """What the run took, as (word, figure, explanation)."""
+    """The work of the run, as (word, figure, explanation)."""
     plan, points = report.description.plan, report.points
     if not points:
         return []
-    found = [(UNITS[plan.unit].capitalize(), f"{points[-1].units:,}", f"of {plan.units:,} planned")]
+    result = [(UNITS[plan.unit].capitalize(), f"{points[-1].units:,}", f"of {plan.units:,} planned")]
     if plan.unit != "optimiser step":
-        found.append(("Optimiser steps", f"{points[-1].steps:,}", "over the whole run"))
+        result.append(("Optimiser steps", f"{points[-1].steps:,}", "over the whole run"))
     for metric, word, more in (
-        ("trajectories", "Attempts", "sampled and judged"),
-        ("written_tokens", "Tokens written", "by the model, in those attempts"),
+        ("trajectories", "Trajectories", "sampled and graded"),
+        ("written_tokens", "Tokens written", "by the model, in those trajectories"),
         ("logical_tokens", "Tokens trained", "as recorded, prompts included"),
     ):
         total = sum(value for _, value in report.values(metric))
         if total:
-            found.append((word, _short(total), more))
+            result.append((word, _short(total), more))
     seconds = sum(map(seconds_of, points))
     if seconds:
-        found.append(("Time", duration(seconds), "of work, pauses not counted"))
-    return found
+        result.append(("Time", duration(seconds), "without pauses"))
+    return result
 
 
 def _short(count: float) -> str:
@@ -158,15 +161,11 @@ def _short(count: float) -> str:
 
 
 def _figure(point: CurvePoint) -> str:
-    score = number(_rounded(point.metrics["score"] or 0.0))
+    score = number(rounded(point.metrics["score"] or 0.0))
     if not _has_interval(point):
         return score
-    low, high = number(_rounded(_low(point))), number(_rounded(_high(point)))
+    low, high = number(rounded(_low(point))), number(rounded(_high(point)))
     return f"{score} (95\u00a0% interval {low} to {high})"
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")
 
 
 def _has_interval(point: CurvePoint) -> bool:

@@ -20,7 +20,7 @@ from itertools import combinations
 from typing import NamedTuple, Protocol, TypeAlias
 
 from upturn.errors import TrainingError
-from upturn.records import PreferencePair, PreferenceSource, Trajectory, written_in
+from upturn.records import PreferencePair, PreferenceSource, Trajectory, written_tokens
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.advantages import (
     History,
@@ -147,7 +147,7 @@ def _compared(
         left_out["equal"] += 1
     elif margin <= min_margin:
         left_out["close"] += 1
-    elif written_in(better.trajectory, better.turns) == written_in(worse.trajectory, worse.turns):
+    elif written_tokens(better.trajectory, better.turns) == written_tokens(worse.trajectory, worse.turns):
         left_out["identical"] += 1
     else:
         yield PreferencePair(
@@ -196,7 +196,7 @@ def _nodes(group: ScoredGroup) -> dict[History, _Actions]:
     nodes: dict[History, _Actions] = {}
     for member, passed in enumerate(shared_histories(group)):
         for turn, history in enumerate(passed):
-            written = written_in(group.members[member].trajectory, (turn,))
+            written = written_tokens(group.members[member].trajectory, (turn,))
             nodes.setdefault(history, {}).setdefault(written, []).append(_Taken(member, turn))
     return nodes
 

@@ -1,0 +1,53 @@
+"""Decisions name their agent: stored ones get it from their version, and the digest of the longer record."""
+
+import hashlib
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+from pydantic_core import from_json, to_json
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+_ROWS_AT_ONCE = 1000
+
+_DECISIONS = sa.table("decisions", *(sa.column(name) for name in ("id", "chosen", "fields", "digest", "sequence")))
+_VERSIONS = sa.table("agent_versions", sa.column("id"), sa.column("agent"))
+
+
+def upgrade() -> None:
+    """Rewrite every decision as the present program would have written it; nothing else of it changes."""
+    connection = op.get_bind()
+    agents = {row.id: row.agent for row in connection.execute(sa.select(_VERSIONS.c.id, _VERSIONS.c.agent))}
+    query = sa.select(_DECISIONS.c.id, _DECISIONS.c.chosen, _DECISIONS.c.fields, _DECISIONS.c.sequence)
+    query = query.order_by(_DECISIONS.c.sequence).limit(_ROWS_AT_ONCE)
+    change = sa.update(_DECISIONS).where(_DECISIONS.c.id == sa.bindparam("row_id"))
+    change = change.values(fields=sa.bindparam("row_fields"), digest=sa.bindparam("row_digest"))
+    last = 0
+    while rows := connection.execute(query.where(_DECISIONS.c.sequence > last)).all():
+        # A version that was never stored: its id is ``agent@version``, split where the old service split it.
+        changes = [_change(row, agents.get(row.chosen, row.chosen.rsplit("@", 1)[0])) for row in rows]
+        if changed := [values for values in changes if values is not None]:
+            connection.execute(change, changed)
+        last = rows[-1].sequence
+
+
+def _change(row: Any, agent: str) -> dict[str, str] | None:
+    """The row's new text and digest; None where it is no record (reading it says so) or names its agent already."""
+    try:
+        stored = from_json(row.fields)
+    except ValueError:
+        return None
+    if not isinstance(stored, dict) or "agent" in stored:
+        return None
+    ordered: dict[str, Any] = {}
+    for name, value in stored.items():
+        if name == "chosen":
+            ordered["agent"] = agent
+        ordered[name] = value
+    text = to_json(ordered)
+    digest = hashlib.sha256(len(text).to_bytes(8, "big") + text).hexdigest()
+    return {"row_id": row.id, "row_fields": text.decode(), "row_digest": digest}
