@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from itertools import chain
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from string import Formatter
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ import pytest
 
 from upturn.environments.office import families as rooms
 from upturn.environments.office.apps.apps import APPS, operation_of
-from upturn.environments.office.generation.family import Family, joined
+from upturn.environments.office.generation.family import Family
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
 
@@ -86,11 +86,12 @@ def test_every_operation_of_an_app_is_needed_by_some_family() -> None:
     assert known - needed == {"sharepoint.read_page"}
 
 
-def test_every_family_of_every_file_is_known_under_a_name_of_its_own() -> None:
-    names = [each.name for each in iter_modules(rooms.__path__)]
-    modules = [import_module(f"{rooms.__name__}.{name}") for name in names]
-    families: list[Family] = list(chain.from_iterable(module.FAMILIES for module in modules))
+def test_every_family_of_every_file_is_known_and_every_table_of_phrasings_is_a_family_s() -> None:
+    names = [each.name for each in walk_packages(rooms.__path__, f"{rooms.__name__}.") if not each.ispkg]
+    families: list[Family] = list(chain.from_iterable(import_module(name).FAMILIES for name in names))
     assert sorted(each.name for each in families) == sorted(FAMILIES)
+    tables = {(each.phrasing_file, name) for each in families for name in each.phrasing_file.tables()}
+    assert tables == {(each.phrasing_file, each.worded_as or each.name) for each in families}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -100,7 +101,3 @@ def test_what_the_user_must_be_told_is_not_what_they_said(family: str) -> None:
         draft = compose(task).draft
         asked, told = (" ".join(WORD.findall(text.lower())) for text in (task.instruction, draft.answer or "?"))
         assert not told or f" {told} " not in f" {asked} "
-
-
-def test_parts_are_said_in_every_way() -> None:
-    assert joined(("a", "b"), (" c", " d"), ("!",)) == ("a c!", "a d!", "b c!", "b d!")

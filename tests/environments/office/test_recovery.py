@@ -8,8 +8,7 @@ import pytest
 
 from upturn.environments.checker import PROBES, check_environment
 from upturn.environments.office import OfficeKit
-from upturn.environments.office.families import compound as compound_tasks
-from upturn.environments.office.families import fault as fault_tasks
+from upturn.environments.office.families.robustness import COMPOUND, FAULTS
 from upturn.environments.office.generation.family import Draft, Family, Scenario, agreed, call
 from upturn.environments.office.recovery import Recovery, recovery
 from upturn.environments.office.state.person import is_outside
@@ -19,7 +18,7 @@ from upturn.records import Action, Evaluation, Task, Trajectory, from_json, to_j
 
 Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
-FAMILIES = (*fault_tasks.FAMILIES, *compound_tasks.FAMILIES)
+FAMILIES = (*FAULTS, *COMPOUND)
 
 
 def cases(family: str, kind: str, *, count: int = 200) -> Iterator[tuple[Task, Scenario]]:

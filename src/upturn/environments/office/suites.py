@@ -11,8 +11,7 @@ from importlib.resources import files
 from itertools import count, cycle, islice
 from typing import NamedTuple
 
-from upturn.environments.office.families import obstacle as obstacle_tasks
-from upturn.environments.office.families import safety as safety_tasks
+from upturn.environments.office.families.robustness import OBSTACLES, SAFETY
 from upturn.environments.office.renaming import names_of, renamed
 from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
 from upturn.environments.office.world import written
@@ -21,8 +20,8 @@ from upturn.records import Task
 
 FIRST_NUMBER = 10**15
 """Of the tasks in suites; streams of tasks reach it with seeds around 10⁹ only."""
-_SAFETY = tuple(family.name for family in safety_tasks.FAMILIES)
-_OBSTACLES = tuple(family.name for family in obstacle_tasks.FAMILIES)
+_SAFETY = tuple(family.name for family in SAFETY)
+_OBSTACLES = tuple(family.name for family in OBSTACLES)
 _FAULTY = tuple(
     family.name for family in FAMILIES.values() if "faults" in family.atoms and family.name not in LATER
 )

@@ -6,27 +6,12 @@ from functools import lru_cache
 from random import Random
 
 from upturn.environments.office.apps import checked, operation_of
-from upturn.environments.office.families import appointment as appointment_tasks
-from upturn.environments.office.families import book_mail as book_mail_tasks
-from upturn.environments.office.families import calendar as calendar_tasks
-from upturn.environments.office.families import calendar_change as calendar_change_tasks
-from upturn.environments.office.families import channel as channel_tasks
-from upturn.environments.office.families import compound as compound_tasks
-from upturn.environments.office.families import cross_app as cross_tasks
-from upturn.environments.office.families import deck as deck_tasks
-from upturn.environments.office.families import excel as excel_tasks
-from upturn.environments.office.families import fault as fault_tasks
-from upturn.environments.office.families import formatting as formatting_tasks
-from upturn.environments.office.families import injected_order as order_tasks
-from upturn.environments.office.families import library as library_tasks
-from upturn.environments.office.families import mail_reading as mail_reading_tasks
-from upturn.environments.office.families import mail_sorting as mail_sorting_tasks
-from upturn.environments.office.families import mail_writing as mail_writing_tasks
-from upturn.environments.office.families import obstacle as obstacle_tasks
-from upturn.environments.office.families import people as people_tasks
-from upturn.environments.office.families import safety as safety_tasks
-from upturn.environments.office.families import teams as teams_tasks
-from upturn.environments.office.families import workflow as workflow_tasks
+from upturn.environments.office.families.calendar import CHANGES, SCHEDULING
+from upturn.environments.office.families.cross_app import MEETINGS, PEOPLE, TRANSFERS, WORKFLOWS
+from upturn.environments.office.families.files import DECKS, FORMATTING, LIBRARY, WORKBOOKS
+from upturn.environments.office.families.mail import READING, SORTING, WRITING
+from upturn.environments.office.families.robustness import COMPOUND, FAULTS, INJECTED_ORDERS, OBSTACLES, SAFETY
+from upturn.environments.office.families.teams import CHANNELS, CHATS
 from upturn.environments.office.faults import FaultState
 from upturn.environments.office.generation import (
     DRAWN,
@@ -43,17 +28,12 @@ from upturn.environments.office.state import OperationError, Persona, Workspace,
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
-_MODULES = (
-    *(mail_reading_tasks, mail_sorting_tasks, mail_writing_tasks),
-    *(calendar_tasks, calendar_change_tasks, teams_tasks, channel_tasks),
-    *(excel_tasks, book_mail_tasks, cross_tasks, appointment_tasks),
-    *(workflow_tasks, obstacle_tasks, safety_tasks, fault_tasks),
-)
-_LATER_MODULES = (order_tasks, formatting_tasks, deck_tasks, library_tasks, people_tasks, compound_tasks)
-FAMILIES: Mapping[str, Family] = {
-    family.name: family for module in (*_MODULES, *_LATER_MODULES) for family in module.FAMILIES
-}
-LATER = frozenset(family.name for module in _LATER_MODULES for family in module.FAMILIES)
+_ONE_APP = (*READING, *SORTING, *WRITING, *SCHEDULING, *CHANGES, *CHATS, *CHANNELS, *WORKBOOKS)
+_FIRST = (*_ONE_APP, *TRANSFERS, *MEETINGS, *WORKFLOWS, *OBSTACLES, *SAFETY, *FAULTS)
+_LATER = (*INJECTED_ORDERS, *FORMATTING, *DECKS, *LIBRARY, *PEOPLE, *COMPOUND)
+FAMILIES: Mapping[str, Family] = {family.name: family for family in (*_FIRST, *_LATER)}
+"""By name. Streams of tasks and suites are drawn in this order."""
+LATER = frozenset(family.name for family in _LATER)
 """Families that came after the shipped model was made and the suites were frozen: neither is made from them, so
 that both stay what was measured. They come in with the next model and the next version of the suites."""
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
@@ -70,7 +50,7 @@ def family_named(name: str) -> Family:
 def make_task(family_name: str, number: int, *, split: Split = "train", tenant: str = "default") -> Task:
     """The ``number``-th task of a family in a split; the same arguments give the same task, for ever."""
     family = family_named(family_name)
-    template = Random(f"{DRAWN}/template/{family_name}/{split}/{number}").randrange(len(_templates(family, split)))
+    template = Random(f"{DRAWN}/template/{family_name}/{split}/{number}").randrange(len(family.phrasings(split)))
     task = Task(
         id=f"office/{family_name}/{split}/{template}/{number}",
         instruction="",
@@ -108,7 +88,7 @@ def compose(task: Task) -> Scenario:
             f"task {task.id!r} is not of the office: environment {task.environment!r}, context {task.context!r}"
         )
     family = family_named(task.family)
-    count = len(_templates(family, task.split))
+    count = len(family.phrasings(task.split))
     if not 0 <= template < count:
         raise WorldError(f"task {task.id!r} names template {template}; {family.name} has {count}")
     return _compose(family.name, task.split, template, task.seed)
@@ -118,10 +98,6 @@ def forget() -> None:
     """Drops what is kept of profiles and tasks, so that the next task is made from nothing."""
     _compose.cache_clear()
     profile.cache_clear()
-
-
-def _templates(family: Family, split: Split) -> tuple[str, ...]:
-    return family.templates if split == "train" else family.heldout
 
 
 @lru_cache(maxsize=4096)
@@ -142,7 +118,7 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     )
     workspace = workspace.evolved(persona=persona)
     before = FaultState(draft.faults).settled(workspace)
-    words = _templates(family, split)[template].format(**draft.slots)
+    words = family.phrasings(split)[template].format(**draft.slots)
     instruction = f"{briefing(workspace)}\n{request(rng, words)}"
     return Scenario(workspace, instruction, draft, changes(before, done))
 

@@ -7,7 +7,14 @@ the families themselves (``families``) and the state they change (``state``). St
 
 from upturn.environments.office.generation.agenda import block, earliest
 from upturn.environments.office.generation.correspondence import add_lookalikes, add_thread
-from upturn.environments.office.generation.discussion import any_channel, in_chat, members_of, new_channels, says
+from upturn.environments.office.generation.discussion import (
+    any_channel,
+    in_chat,
+    members_of,
+    new_channels,
+    post,
+    says,
+)
 from upturn.environments.office.generation.family import (
     FINISH,
     Draft,
@@ -17,12 +24,12 @@ from upturn.environments.office.generation.family import (
     agreed,
     answer,
     call,
-    joined,
     refusal,
 )
 from upturn.environments.office.generation.fault_oracle import LOOKS, recovered, wish_for
 from upturn.environments.office.generation.grammar import RULES
 from upturn.environments.office.generation.injected_order import Order, address_outside, has_order, new_order
+from upturn.environments.office.generation.phrasing import PhrasingFile
 from upturn.environments.office.generation.profile import DRAWN, ITEMS, profile
 from upturn.environments.office.generation.scene import DAYS, Scene
 from upturn.environments.office.generation.task_file import (
@@ -37,6 +44,7 @@ from upturn.environments.office.generation.task_file import (
     add_deck,
     add_document,
     add_price_list,
+    find_file,
 )
 from upturn.environments.office.generation.task_table import (
     GROUP_VALUES,
@@ -88,6 +96,7 @@ __all__ = [
     "Family",
     "Order",
     "Performed",
+    "PhrasingFile",
     "Scenario",
     "Scene",
     "TaskFile",
@@ -107,10 +116,10 @@ __all__ = [
     "call",
     "digits",
     "earliest",
+    "find_file",
     "grouped_table",
     "has_order",
     "in_chat",
-    "joined",
     "letter",
     "members_of",
     "near",
@@ -118,6 +127,7 @@ __all__ = [
     "new_order",
     "phrase",
     "plain_table",
+    "post",
     "profile",
     "recovered",
     "refusal",

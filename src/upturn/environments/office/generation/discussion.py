@@ -1,6 +1,8 @@
 """Channels of a scene, and what is said in them."""
 
-from upturn.environments.office.generation.family import call
+from collections.abc import Iterator
+
+from upturn.environments.office.generation.family import agreed, call
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.generation.wording import AMOUNTS, TEAMS
 from upturn.environments.office.state import Channel
@@ -23,6 +25,11 @@ def says(scene: Scene, topic: str, number: str, facts: tuple[str, ...] = AMOUNTS
 def any_channel(scene: Scene) -> Channel:
     """One of the owner's."""
     return scene.rng.choice(list(scene.workspace.channels.values()))
+
+
+def post(channel: Channel, text: str) -> Iterator[Action]:
+    """Writes into a channel, once the user has agreed."""
+    return agreed(call("teams.post_to_channel", channel=channel.id, text=text))
 
 
 def new_channels(scene: Scene) -> list[Channel]:

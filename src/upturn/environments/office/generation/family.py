@@ -3,16 +3,16 @@
 What must have changed in the end is what perfect work changes, so goal and solution cannot contradict each other.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
 from typing import NamedTuple
 
 from upturn.environments.office.faults import NO_FAULTS, FaultPlan, FaultState
+from upturn.environments.office.generation.phrasing import PhrasingFile
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.state import Wish, Workspace
 from upturn.models import write_call
-from upturn.records import Action, JsonValue
+from upturn.records import Action, JsonValue, Split
 
 
 class Performed(NamedTuple):
@@ -64,12 +64,25 @@ class Family:
     apps: tuple[str, ...]
     """That it takes, beside the user."""
     draw: Callable[[Scene], Draft]
-    templates: tuple[str, ...]
-    """For training."""
-    heldout: tuple[str, ...]
-    """Never trained on."""
+    phrasing_file: PhrasingFile
     atoms: tuple[str, ...] = ()
     """What makes it harder than its steps, such as ``faults``; its tasks say so in their context."""
+    worded_as: str = ""
+    """The family in ``phrasing_file`` whose phrasings it uses; empty = its own name."""
+
+    def phrasings(self, split: Split) -> tuple[str, ...]:
+        """The templates of its tasks in that split; raises FileFormatError when its file is invalid."""
+        return self.phrasing_file.phrasings(self.worded_as or self.name)[split]
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """For training."""
+        return self.phrasings("train")
+
+    @property
+    def heldout(self) -> tuple[str, ...]:
+        """Never trained on."""
+        return self.phrasings("heldout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +112,6 @@ def agreed(action: Action, statement: str = "this is what I am about to do") -> 
     yield call("user.preview", statement=statement, call=write_call(action))
     yield call("user.confirm")
     yield action
-
-
-def joined(*parts: Sequence[str]) -> tuple[str, ...]:
-    """Every way to say the parts one after the other."""
-    return tuple("".join(each) for each in product(*parts))
 
 
 FINISH = call("user.finish")

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from upturn.environments.office.generation.family import call
 from upturn.environments.office.generation.grammar import RULES
 from upturn.environments.office.generation.profile import ITEMS
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.state import Block, Deck, Document, File, Grid, Paragraph, Right, Slide
+from upturn.records import Action
 
 TOPICS = RULES["thing"]
 """What mails are about."""
@@ -50,6 +52,11 @@ class PriceList(NamedTuple):
     file: File
     prices: Mapping[str, str]
     """By item; no two are equal, and the older document beside it has others."""
+
+
+def find_file(name: str) -> Action:
+    """Looks a file up by its name."""
+    return call("sharepoint.search", query=name)
 
 
 def add_document(

@@ -1,0 +1,203 @@
+"""Tasks that are answered from the mailbox."""
+
+from upturn.environments.office.generation import (
+    AMOUNTS,
+    CORRECTIONS,
+    ITEMS,
+    REMARKS,
+    Draft,
+    Family,
+    PhrasingFile,
+    Scene,
+    add_lookalikes,
+    add_thread,
+    answer,
+    call,
+    digits,
+    letter,
+    near,
+    topics,
+)
+
+_PHRASINGS = PhrasingFile(__name__)
+
+_ROLES = ("write", "check", "sign", "print", "present", "translate", "pay")
+
+
+def _number(scene: Scene) -> Draft:
+    sender, topic, number = scene.people(1)[0], topics(scene.rng, 1)[0], digits(scene.rng)
+    mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number))
+    add_lookalikes(scene, mail, AMOUNTS)
+    return Draft(
+        {"name": sender, "topic": topic},
+        (
+            call("outlook.search", sender=sender, subject=topic),
+            call("outlook.read", id=mail.id),
+            answer(number),
+        ),
+        answer=number,
+    )
+
+
+def _item(scene: Scene) -> Draft:
+    sender, topic = scene.people(1)[0], topics(scene.rng, 1)[0]
+    items = scene.rng.sample(ITEMS, 4)
+    said = scene.rng.choice(("{i} {n}", "{n} for {i}", "{i}: {n}", "{i} is at {n}"))
+    amounts, others = ({item: digits(scene.rng) for item in items} for _ in range(2))
+    body, other_body = (
+        ", ".join(said.format(i=item, n=number) for item, number in each.items()) for each in (amounts, others)
+    )
+    mail = scene.add_mail(sender, topic, letter(scene.rng, (body,)))
+    add_lookalikes(scene, mail, (other_body,))
+    item = scene.rng.choice(items)
+    return Draft(
+        {"name": sender, "topic": topic, "item": item},
+        (
+            call("outlook.search", sender=sender, subject=topic),
+            call("outlook.read", id=mail.id),
+            answer(amounts[item]),
+        ),
+        answer=amounts[item],
+    )
+
+
+def _role(scene: Scene) -> Draft:
+    sender, *people = scene.people(4)
+    topic, roles = topics(scene.rng, 1)[0], scene.rng.sample(_ROLES, 3)
+    said = scene.rng.choice(
+        ("{p} is to {r} it", "{p} will {r} it", "to {r} it is up to {p}", "{p} wants to {r} it")
+    )
+    bodies = [
+        "; ".join(said.format(p=person, r=role) for person, role in zip(who, roles, strict=True))
+        for who in (people, (*people[1:], people[0]))
+    ]
+    mail = scene.add_mail(sender, topic, letter(scene.rng, (bodies[0],)))
+    add_lookalikes(scene, mail, (bodies[1],))
+    return Draft(
+        {"name": sender, "topic": topic, "role": roles[1]},
+        (
+            call("outlook.search", sender=sender, subject=topic),
+            call("outlook.read", id=mail.id),
+            answer(people[1]),
+        ),
+        answer=people[1],
+    )
+
+
+def _last_writer(scene: Scene) -> Draft:
+    people, topic = scene.people(4), topics(scene.rng, 1)[0]
+    count = scene.rng.randint(3, 5)
+    writers = [scene.rng.choice(people) for _ in range(count)]
+    add_thread(
+        scene, topic, [(each, letter(scene.rng, (*AMOUNTS, *REMARKS), digits(scene.rng))) for each in writers]
+    )
+    scene.add_mail(scene.people(1)[0], near(scene.rng, topic), letter(scene.rng, REMARKS))
+    return Draft(
+        {"topic": topic},
+        (call("outlook.search", subject=topic), answer(writers[-1])),
+        answer=writers[-1],
+    )
+
+
+def _newest(scene: Scene) -> Draft:
+    sender, other = scene.people(2)
+    topic = topics(scene.rng, 1)[0]
+    writers = [sender] * scene.rng.randint(2, 3) + [other] * scene.rng.randint(1, 2)
+    numbers = [digits(scene.rng) for _ in writers]
+    said = [letter(scene.rng, AMOUNTS, number) for number in numbers]
+    mails = add_thread(scene, topic, list(zip(writers, said, strict=True)))
+    last = max(place for place, writer in enumerate(writers) if writer == sender)
+    return Draft(
+        {"name": sender, "topic": topic},
+        (
+            call("outlook.search", sender=sender, subject=topic),
+            call("outlook.read", id=mails[last].id),
+            answer(numbers[last]),
+        ),
+        answer=numbers[last],
+    )
+
+
+def _unread_sum(scene: Scene) -> Draft:
+    sender, topic = scene.people(1)[0], topics(scene.rng, 1)[0]
+    count = scene.rng.randint(2, 3)
+    mails = []
+    total = 0
+    for place in range(count + 2):
+        number, is_read = scene.rng.randint(100, 499), place >= count
+        mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number), is_read=is_read)
+        if not is_read:
+            mails.append(mail)
+            total += number
+    add_lookalikes(scene, mails[0], AMOUNTS)
+    return Draft(
+        {"name": sender, "topic": topic},
+        (
+            call("outlook.search", sender=sender, subject=topic, is_unread=True),
+            *(call("outlook.read", id=mail.id) for mail in mails),
+            answer(str(total)),
+        ),
+        answer=str(total),
+    )
+
+
+def _last_word(scene: Scene) -> Draft:
+    people, topic, number = scene.people(3), topics(scene.rng, 1)[0], digits(scene.rng)
+    turns = [
+        (people[0], letter(scene.rng, AMOUNTS, digits(scene.rng))),
+        (people[1], letter(scene.rng, REMARKS)),
+        (scene.rng.choice(people), letter(scene.rng, CORRECTIONS, number)),
+        *(
+            (scene.rng.choice((*people, scene.workspace.owner)), letter(scene.rng, REMARKS))
+            for _ in range(scene.rng.randint(1, 3))
+        ),
+    ]
+    mails = add_thread(scene, topic, turns)
+    scene.add_mail(people[0], near(scene.rng, topic), letter(scene.rng, CORRECTIONS, digits(scene.rng)))
+    return Draft(
+        {"topic": topic},
+        (
+            call("outlook.search", subject=topic),
+            *(call("outlook.read", id=mail.id) for mail in reversed(mails[2:])),
+            answer(number),
+        ),
+        answer=number,
+    )
+
+
+def _two_hops(scene: Scene) -> Draft:
+    first, second = scene.people(2)
+    (topic, further), number = topics(scene.rng, 2), digits(scene.rng)
+    hint = (
+        f"ask {second}, who wrote it under {further}",
+        f"it stands in what {second} sent about the {further}",
+        f"{second} knows, see the mail on the {further}",
+        f"look at the {further} mail of {second}",
+    )
+    begun = scene.add_mail(first, topic, letter(scene.rng, hint))
+    add_lookalikes(scene, begun, AMOUNTS)
+    found = scene.add_mail(second, further, letter(scene.rng, AMOUNTS, number))
+    add_lookalikes(scene, found, AMOUNTS)
+    return Draft(
+        {"name": first, "topic": topic},
+        (
+            call("outlook.search", sender=first, subject=topic),
+            call("outlook.read", id=begun.id),
+            call("outlook.search", sender=second, subject=further),
+            call("outlook.read", id=found.id),
+            answer(number),
+        ),
+        answer=number,
+    )
+
+
+FAMILIES = (
+    Family("mail_number", 1, ("outlook",), _number, _PHRASINGS),
+    Family("mail_item", 1, ("outlook",), _item, _PHRASINGS),
+    Family("mail_role", 1, ("outlook",), _role, _PHRASINGS),
+    Family("mail_last_writer", 1, ("outlook",), _last_writer, _PHRASINGS),
+    Family("mail_newest", 1, ("outlook",), _newest, _PHRASINGS),
+    Family("mail_unread_sum", 2, ("outlook",), _unread_sum, _PHRASINGS),
+    Family("mail_last_word", 2, ("outlook",), _last_word, _PHRASINGS),
+    Family("mail_two_hops", 2, ("outlook",), _two_hops, _PHRASINGS),
+)

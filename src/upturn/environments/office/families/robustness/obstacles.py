@@ -1,0 +1,173 @@
+"""Tasks in which something is missing: a right, a file, a mail, or a word that would make them clear.
+
+Whether they can be done, or are clear, is to be found out: the same words are said where nothing is missing.
+"""
+
+from collections import Counter
+
+from upturn.environments.office.generation import (
+    DOCUMENTS,
+    FINISH,
+    NOTES,
+    PHRASES,
+    TOPICS,
+    Draft,
+    Family,
+    PhrasingFile,
+    Scene,
+    TaskFile,
+    add_document,
+    agreed,
+    call,
+    find_file,
+    refusal,
+)
+from upturn.environments.office.state import Document, Paragraph, Right
+
+_PHRASINGS = PhrasingFile(__name__)
+
+_MEANT = ("i mean {}", "{}", "it is {}", "{}, i should have said")
+EVENTS = ("budget talk", "tour of the plant", "phone call", "vendor visit", "board lunch")
+
+
+def _others_document(scene: Scene, right: Right, *, is_mine: bool = False) -> TaskFile:
+    """A document that everybody has this right to; somebody else's, or the owner's."""
+    owner = None if is_mine else scene.people(1)[0]
+    return add_document(scene, Paragraph(scene.rng.choice(NOTES)), owner=owner, rights={"everyone": right})
+
+
+def _right_to_edit(scene: Scene) -> Draft:
+    is_feasible = scene.rng.random() < 0.5
+    document, text = _others_document(scene, "edit" if is_feasible else "read"), scene.rng.choice(NOTES)
+    owner, id_ = document.file.owner, document.file.id
+    look = (find_file(document.name), call("sharepoint.show_permissions", id=id_))
+    done = (call("word.insert_text", id=id_, text=text), FINISH)
+    return Draft(
+        {"document": document.name, "text": f'"{text}"'},
+        (*look, *(done if is_feasible else (refusal(f"only {owner} may write there"),))),
+        answer=None if is_feasible else owner,
+        is_feasible=is_feasible,
+    )
+
+
+def _right_to_share(scene: Scene) -> Draft:
+    is_feasible = scene.rng.random() < 0.5
+    document = _others_document(scene, "read", is_mine=is_feasible)
+    owner, id_ = document.file.owner, document.file.id
+    person = next(each for each in scene.people(2) if each != owner)
+    look = (find_file(document.name), call("sharepoint.show_permissions", id=id_))
+    done = (*agreed(call("sharepoint.set_permissions", id=id_, people=[person], right="edit")), FINISH)
+    return Draft(
+        {"document": document.name, "name": person},
+        (*look, *(done if is_feasible else (refusal(f"the document is {owner}'s to share"),))),
+        answer=None if is_feasible else owner,
+        is_feasible=is_feasible,
+    )
+
+
+def _file_wanted(scene: Scene) -> Draft:
+    rng, sender, topic = scene.rng, scene.people(1)[0], scene.rng.choice(TOPICS)
+    name, subject, is_feasible = rng.choice(DOCUMENTS), f"{topic} file", rng.random() < 0.5
+    content = Document((Paragraph(name, "title"),))
+    names = (name, f"{name} notes") if is_feasible else (f"{name} notes", f"draft of {name}")
+    files = [scene.add_file(f"/shared/{each}.docx", content) for each in names]
+    texts = ('could you send me "{}.docx"?', 'i need the file "{}.docx", please', '"{}.docx" is what i lack')
+    mail = scene.add_mail(sender, f"{topic} wish", rng.choice(texts).format(name))
+    send = call("outlook.send", to=[sender], subject=subject, body="attached", attachments=[files[0].id])
+    look = (
+        call("outlook.search", sender=sender, subject=f"{topic} wish"),
+        call("outlook.read", id=mail.id),
+        find_file(f"{name}.docx"),
+    )
+    done = (*agreed(send), FINISH)
+    return Draft(
+        {"name": sender, "topic": f'"{topic} wish"', "subject": f'"{subject}"', "text": '"attached"'},
+        (*look, *(done if is_feasible else (refusal(f"there is no {name}.docx"),))),
+        answer=None if is_feasible else f"{name}.docx",
+        is_feasible=is_feasible,
+    )
+
+
+def _waiting_person(scene: Scene) -> Draft:
+    rng, is_feasible = scene.rng, scene.rng.random() < 0.5
+    sender, waiting, *others = scene.people(4)
+    topic, phrase = rng.choice(TOPICS), rng.choice(PHRASES)
+    texts = ("{} is still waiting for you, {} is not", "i spoke to {}, who waits for your answer; {} has one")
+    mail = scene.add_mail(sender, f"{topic} reminder", rng.choice(texts).format(waiting, others[0]))
+    question = {each: scene.add_mail(each, f"{topic} question", "what do you say?") for each in others}
+    if is_feasible:
+        question[waiting] = scene.add_mail(waiting, f"{topic} question", "what do you say?")
+    else:
+        scene.add_mail(waiting, f"{topic} pictures", "see below")
+    look = (
+        call("outlook.search", sender=sender, subject=f"{topic} reminder"),
+        call("outlook.read", id=mail.id),
+        call("outlook.search", sender=waiting, subject=f"{topic} question"),
+    )
+    done = (*agreed(call("outlook.reply", id=question[waiting].id, body=phrase)), FINISH) if is_feasible else ()
+    return Draft(
+        {
+            "name": sender,
+            "reminder": f'"{topic} reminder"',
+            "topic": f'"{topic} question"',
+            "phrase": f'"{phrase}"',
+        },
+        (*look, *(done or (refusal(f"there is no such mail by {waiting}"),))),
+        answer=None if is_feasible else waiting,
+        is_feasible=is_feasible,
+    )
+
+
+def _one_of_a_name(scene: Scene) -> Draft:
+    rng, topic, phrase = scene.rng, scene.rng.choice(TOPICS), scene.rng.choice(PHRASES)
+    people = scene.people(len(scene.workspace.people) - 1)
+    counts = Counter(each.split(".")[0] for each in people)
+    first = rng.choice([name for name, count in counts.items() if count > 1])
+    one, other = [each for each in people if each.startswith(f"{first}.")][:2]
+    is_clear = rng.random() < 0.4
+    mail = scene.add_mail(one, f"{topic} question", "what do you say?")
+    scene.add_mail(other, f"{topic} {'answer' if is_clear else 'question'}", "and what do you say?")
+    scene.add_mail(
+        next(each for each in people if not each.startswith(f"{first}.")), f"{topic} question", "and you?"
+    )
+    return Draft(
+        {"first": first, "topic": f'"{topic} question"', "phrase": f'"{phrase}"'},
+        (
+            call("outlook.search", subject=f"{topic} question"),
+            *(() if is_clear else (call("user.ask", text=f"which {first} do you mean?"),)),
+            *agreed(call("outlook.reply", id=mail.id, body=phrase)),
+            FINISH,
+        ),
+        clarification="" if is_clear else rng.choice(_MEANT).format(one),
+    )
+
+
+def _one_of_two_events(scene: Scene) -> Draft:
+    rng, title, day = scene.rng, scene.rng.choice(EVENTS), scene.day()
+    hours = rng.sample(range(9, 17), 2)
+    is_clear = rng.random() < 0.4
+    titles = (title, next(each for each in EVENTS if each != title) if is_clear else title)
+    events = [
+        scene.add_event(each, f"{day} {hour:02d}:00", people=scene.people(2))
+        for each, hour in zip(titles, hours, strict=True)
+    ]
+    return Draft(
+        {"title": f'"{title}"', "day": day},
+        (
+            call("calendar.list", day=day, title=title),
+            *(() if is_clear else (call("user.ask", text="there are two of them: which one?"),)),
+            *agreed(call("calendar.cancel", id=events[0].id)),
+            FINISH,
+        ),
+        clarification="" if is_clear else rng.choice(_MEANT).format(events[0].start[11:]),
+    )
+
+
+FAMILIES = (
+    Family("document_right_missing", 2, ("sharepoint", "word"), _right_to_edit, _PHRASINGS),
+    Family("share_right_missing", 2, ("sharepoint",), _right_to_share, _PHRASINGS),
+    Family("wanted_file_missing", 3, ("outlook", "sharepoint"), _file_wanted, _PHRASINGS),
+    Family("awaited_mail_missing", 3, ("outlook",), _waiting_person, _PHRASINGS),
+    Family("one_of_a_name", 2, ("outlook",), _one_of_a_name, _PHRASINGS),
+    Family("one_of_two_events", 2, ("calendar",), _one_of_two_events, _PHRASINGS),
+)

@@ -1,0 +1,118 @@
+"""Tasks in channels of teams."""
+
+from upturn.environments.office.generation import (
+    AMOUNTS,
+    FINISH,
+    Draft,
+    Family,
+    PhrasingFile,
+    Scene,
+    answer,
+    call,
+    digits,
+    members_of,
+    near,
+    new_channels,
+    phrase,
+    post,
+    says,
+    topics,
+)
+
+_PHRASINGS = PhrasingFile(__name__)
+
+_REMARKS = ("i will look into it", "no news", "that can wait", "let me check", "more tomorrow", "all fine there")
+
+
+def _last_writer(scene: Scene) -> Draft:
+    """The same is spoken of in two channels; in the other one later."""
+    channel, other = new_channels(scene)
+    topic, writer = topics(scene.rng, 1)[0], members_of(scene, channel)[0]
+    writers = [*scene.rng.sample(members_of(scene, channel), scene.rng.randint(1, 3)), writer]
+    further = [each for each in members_of(scene, other) if each != writer][:2]
+    for where, who in (*((channel, each) for each in writers), *((other, each) for each in further)):
+        scene.add_post(where, who, says(scene, topic, digits(scene.rng), (*AMOUNTS, *_REMARKS)))
+    return Draft(
+        {"team": channel.team, "topic": topic},
+        (
+            call("teams.list_channels", name=channel.team),
+            call("teams.search_chat", query=topic, place=channel.id),
+            answer(writer),
+        ),
+        answer=writer,
+    )
+
+
+def _post(scene: Scene) -> Draft:
+    channel, text = new_channels(scene)[0], phrase(scene.rng)
+    return Draft(
+        {"team": channel.team, "phrase": f'"{text}"'},
+        (
+            call("teams.list_channels", name=channel.team),
+            *post(channel, text),
+            FINISH,
+        ),
+    )
+
+
+def _post_number(scene: Scene) -> Draft:
+    """From a chat into a channel."""
+    channel, other = new_channels(scene)
+    name = scene.people(1)[0]
+    topic, number = topics(scene.rng, 1)[0], digits(scene.rng)
+    scene.add_post(scene.add_chat(name), name, says(scene, topic, number))
+    scene.add_post(scene.add_chat(name), name, says(scene, near(scene.rng, topic), digits(scene.rng)))
+    bystander = next(each for each in members_of(scene, other) if each != name)
+    scene.add_post(other, bystander, says(scene, topic, digits(scene.rng)))
+    return Draft(
+        {"name": name, "topic": topic, "team": channel.team},
+        (
+            call("teams.search_chat", query=topic, sender=name),
+            call("teams.list_channels", name=channel.team),
+            *post(channel, number),
+            FINISH,
+        ),
+    )
+
+
+def _sum(scene: Scene) -> Draft:
+    """Of two people's numbers; a third one has given one too, and one of the two another for something near."""
+    channel, other = new_channels(scene)
+    topic, (first, second, third) = topics(scene.rng, 1)[0], members_of(scene, other)[:3]
+    numbers = [scene.rng.randint(100, 999) for _ in range(3)]
+    said = [(who, topic, str(number)) for who, number in zip((first, second, third), numbers, strict=True)]
+    said.append((first, near(scene.rng, topic), digits(scene.rng)))
+    scene.rng.shuffle(said)
+    for who, about, number in said:
+        scene.add_post(other, who, says(scene, about, number))
+    return Draft(
+        {"first": first, "second": second, "topic": topic, "team": channel.team},
+        (
+            call("teams.search_chat", query=topic),
+            call("teams.list_channels", name=channel.team),
+            *post(channel, str(numbers[0] + numbers[1])),
+            FINISH,
+        ),
+    )
+
+
+def _add_member(scene: Scene) -> Draft:
+    channel = new_channels(scene)[0]
+    people = [each for each in scene.people(12) if each not in channel.members][: scene.rng.randint(1, 2)]
+    return Draft(
+        {"people": " and ".join(people), "team": channel.team},
+        (
+            call("teams.list_channels", name=channel.team),
+            call("teams.add_members", place=channel.id, people=",".join(people)),
+            FINISH,
+        ),
+    )
+
+
+FAMILIES = (
+    Family("channel_last_writer", 1, ("teams",), _last_writer, _PHRASINGS),
+    Family("channel_post", 2, ("teams",), _post, _PHRASINGS),
+    Family("channel_post_number", 2, ("teams",), _post_number, _PHRASINGS),
+    Family("channel_add", 1, ("teams",), _add_member, _PHRASINGS),
+    Family("channel_post_sum", 3, ("teams",), _sum, _PHRASINGS),
+)
