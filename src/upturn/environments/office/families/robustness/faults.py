@@ -152,8 +152,8 @@ def faulty(base: Family, planned: Planned, *, level: int) -> Family:
         return replace(draft, oracle=oracle, faults=plan, performed=done, answer=lasting, is_feasible=False)
 
     atoms = (*base.atoms, "faults")
-    named = {"name": f"{base.name}_{planned.__name__}", "worded_as": base.worded_as or base.name}
-    return replace(base, **named, level=level, draw=draw, atoms=atoms)
+    name, worded_as = f"{base.name}_{planned.__name__}", base.worded_as or base.name
+    return replace(base, name=name, worded_as=worded_as, level=level, draw=draw, atoms=atoms)
 
 
 def _to_several(scene: Scene) -> Draft:
