@@ -6,7 +6,7 @@ the families themselves (``families``) and the state they change (``state``). St
 """
 
 from upturn.environments.office.generation.agenda import block, earliest
-from upturn.environments.office.generation.correspondence import add_lookalikes, add_thread
+from upturn.environments.office.generation.correspondence import add_lookalikes, add_thread, find_mail, open_mail
 from upturn.environments.office.generation.discussion import (
     any_channel,
     in_chat,
@@ -117,6 +117,7 @@ __all__ = [
     "digits",
     "earliest",
     "find_file",
+    "find_mail",
     "grouped_table",
     "has_order",
     "in_chat",
@@ -125,6 +126,7 @@ __all__ = [
     "near",
     "new_channels",
     "new_order",
+    "open_mail",
     "phrase",
     "plain_table",
     "post",

@@ -2,9 +2,21 @@
 
 from collections.abc import Sequence
 
+from upturn.environments.office.generation.family import call
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.generation.wording import digits, letter, near
 from upturn.environments.office.state import Mail, later
+from upturn.records import Action
+
+
+def find_mail(mail: Mail) -> Action:
+    """Searches for it by sender and subject."""
+    return call("outlook.search", sender=mail.sender, subject=mail.subject)
+
+
+def open_mail(mail: Mail) -> tuple[Action, Action]:
+    """Searches for it and reads it."""
+    return find_mail(mail), call("outlook.read", id=mail.id)
 
 
 def add_lookalikes(scene: Scene, mail: Mail, facts: tuple[str, ...], *, is_read: bool = False) -> None:

@@ -5,7 +5,7 @@ What must have changed in the end is what perfect work changes, so goal and solu
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from upturn.environments.office.faults import NO_FAULTS, FaultPlan, FaultState
 from upturn.environments.office.generation.phrasing import PhrasingFile
@@ -53,6 +53,18 @@ class Draft:
     """What goes wrong in the apps; ``oracle`` gets by."""
     performed: Performed | None = field(default=None, repr=False)
     """What ``oracle`` comes to, which follows from the rest; None = nobody has found out yet."""
+
+    @classmethod
+    def with_finish(
+        cls, slots: Mapping[str, str], *steps: Action, also: tuple[Action, ...] = (), clarification: str = ""
+    ) -> Self:
+        """A case that is done with ``finish`` after these steps."""
+        return cls(slots, (*steps, FINISH), also=also, clarification=clarification)
+
+    @classmethod
+    def with_answer(cls, slots: Mapping[str, str], text: str, *steps: Action, traps: tuple[Wish, ...] = ()) -> Self:
+        """A case whose answer ``text`` is known after these steps."""
+        return cls(slots, (*steps, answer(text)), answer=text, traps=traps)
 
 
 @dataclass(frozen=True, slots=True)

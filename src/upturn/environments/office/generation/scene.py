@@ -56,6 +56,10 @@ class Scene:
         others = [id_ for id_ in self.workspace.people if id_ != self.workspace.owner]
         return self.rng.sample(others, count)
 
+    def person(self) -> str:
+        """One colleague."""
+        return self.people(1)[0]
+
     def add_mail(
         self, sender: str, subject: str, body: str, *, is_read: bool = False, folder: str = "inbox"
     ) -> Mail:

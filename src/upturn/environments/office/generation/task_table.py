@@ -48,6 +48,10 @@ class TaskTable(NamedTuple):
         """Row and column counted from 0."""
         return self.rows[row][column]
 
+    def address(self, row: int, column: int) -> str:
+        """Of a cell, such as ``B3``; row and column counted from 0."""
+        return Place(column + 1, row + 1).address
+
     def crossing(self, row: int, column: int) -> tuple[Action, Action]:
         """Looks for where a row and a column begin: they cross in the cell that is meant."""
         return (

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from upturn.environments.office.generation import (
     DAYS,
-    FINISH,
     Draft,
     Family,
     PhrasingFile,
@@ -43,13 +42,10 @@ def _move(scene: Scene) -> Draft:
     event = _own(scene)
     day = event.start[:10]
     start = _start(scene, next(each for each in scene.rng.sample(DAYS, 2) if each != day))
-    return Draft(
+    return Draft.with_finish(
         {"title": event.title, "day": day, "start": start},
-        (
-            call("calendar.list", day=day, title=event.title),
-            call("calendar.move", id=event.id, start=start),
-            FINISH,
-        ),
+        call("calendar.list", day=day, title=event.title),
+        call("calendar.move", id=event.id, start=start),
     )
 
 
@@ -62,14 +58,11 @@ def _move_after(scene: Scene) -> Draft:
     minutes = scene.rng.choice((30, 45, 60, 75, 90, 105))
     after = scene.add_event(title, _start(scene, after_day), minutes=minutes, people=scene.people(1))
     scene.add_event(near(scene.rng, title), _start(scene, after_day), minutes=60, people=scene.people(1))
-    return Draft(
+    return Draft.with_finish(
         {"title": event.title, "day": day, "after": after.title, "after_day": after_day},
-        (
-            call("calendar.list", day=day, title=event.title),
-            call("calendar.list", day=after_day, title=after.title),
-            call("calendar.move", id=event.id, start=after.end),
-            FINISH,
-        ),
+        call("calendar.list", day=day, title=event.title),
+        call("calendar.list", day=after_day, title=after.title),
+        call("calendar.move", id=event.id, start=after.end),
     )
 
 
@@ -81,15 +74,12 @@ def _reschedule(scene: Scene) -> Draft:
     new_day = next(each for each in scene.rng.sample(DAYS, 2) if each != day)
     start = earliest(scene, people, new_day, minutes=minutes)
     everybody = ",".join((*people, scene.workspace.owner))
-    return Draft(
+    return Draft.with_finish(
         {"title": event.title, "day": day, "new_day": new_day},
-        (
-            call("calendar.list", day=day, title=event.title),
-            call("calendar.read", id=event.id),
-            call("calendar.free_busy", people=everybody, day=new_day, minutes=minutes),
-            call("calendar.move", id=event.id, start=start),
-            FINISH,
-        ),
+        call("calendar.list", day=day, title=event.title),
+        call("calendar.read", id=event.id),
+        call("calendar.free_busy", people=everybody, day=new_day, minutes=minutes),
+        call("calendar.move", id=event.id, start=start),
     )
 
 
@@ -99,13 +89,10 @@ def _cancel_series(scene: Scene) -> Draft:
     events = [scene.add_event(title, _start(scene, day), people=scene.people(2)) for day in (*days[1:3], days[4])]
     scene.add_event(near(scene.rng, title), _start(scene, days[1]), people=scene.people(1))
     cancellations = [call("calendar.cancel", id=each.id, message=text) for each in events[:2]]
-    return Draft(
+    return Draft.with_finish(
         {"title": title, "first": days[0], "last": days[3], "message": f'"{text}"'},
-        (
-            call("calendar.list", day=days[0], until=days[3], title=title),
-            *(step for each in cancellations for step in agreed(each)),
-            FINISH,
-        ),
+        call("calendar.list", day=days[0], until=days[3], title=title),
+        *(step for each in cancellations for step in agreed(each)),
     )
 
 
@@ -113,7 +100,7 @@ def _cancel(scene: Scene) -> Draft:
     """Half of the time it is somebody else's, who has to be named then."""
     event, text = _own(scene), regret(scene.rng)
     day, is_feasible = event.start[:10], scene.rng.random() < 0.5
-    organizer = scene.people(1)[0]
+    organizer = scene.person()
     if not is_feasible:
         attendees = (*event.attendees, replace(event.attendees[0], person=scene.workspace.owner))
         others = tuple(each for each in attendees if each.person != organizer)
@@ -122,7 +109,7 @@ def _cancel(scene: Scene) -> Draft:
     look = (call("calendar.list", day=day, title=event.title), call("calendar.read", id=event.id))
     if not is_feasible:
         return Draft(slots, (*look, refusal(organizer)), answer=organizer, is_feasible=False)
-    return Draft(slots, (*look, *agreed(call("calendar.cancel", id=event.id, message=text)), FINISH))
+    return Draft.with_finish(slots, *look, *agreed(call("calendar.cancel", id=event.id, message=text)))
 
 
 def _invite(scene: Scene) -> Draft:
@@ -130,13 +117,10 @@ def _invite(scene: Scene) -> Draft:
     there = {each.person for each in event.attendees}
     people = [each for each in scene.people(5) if each not in there][: scene.rng.randint(1, 2)]
     day = event.start[:10]
-    return Draft(
+    return Draft.with_finish(
         {"title": event.title, "day": day, "people": " and ".join(people)},
-        (
-            call("calendar.list", day=day, title=event.title),
-            call("calendar.invite", id=event.id, people=",".join(people)),
-            FINISH,
-        ),
+        call("calendar.list", day=day, title=event.title),
+        call("calendar.invite", id=event.id, people=",".join(people)),
     )
 
 
@@ -156,14 +140,11 @@ def _respond(scene: Scene) -> Draft:
     place = scene.rng.randrange(3)
     event, said = events[place], scene.rng.choice(list(_RESPONSES))
     day = event.start[:10]
-    return Draft(
+    return Draft.with_finish(
         {"title": event.title, "day": day, "name": event.organizer, "respond": said},
-        (
-            call("calendar.list", day=day, title=event.title),
-            *(call("calendar.read", id=each.id) for each in events[: min(place + 1, 2)]),
-            call("calendar.respond", id=event.id, response=_RESPONSES[said]),
-            FINISH,
-        ),
+        call("calendar.list", day=day, title=event.title),
+        *(call("calendar.read", id=each.id) for each in events[: min(place + 1, 2)]),
+        call("calendar.respond", id=event.id, response=_RESPONSES[said]),
     )
 
 
@@ -171,15 +152,12 @@ def _decline(scene: Scene) -> Draft:
     """The one at a given time; to whom the mail goes has to be looked up."""
     event = scene.rng.choice(_invitations(scene))
     subject, text = scene.rng.choice(_SUBJECTS), regret(scene.rng)
-    return Draft(
+    return Draft.with_finish(
         {"title": event.title, "start": event.start, "subject": f'"{subject}"', "phrase": f'"{text}"'},
-        (
-            call("calendar.list", day=event.start[:10], title=event.title),
-            call("calendar.read", id=event.id),
-            call("calendar.respond", id=event.id, response="declined"),
-            *agreed(call("outlook.send", to=event.organizer, subject=subject, body=text)),
-            FINISH,
-        ),
+        call("calendar.list", day=event.start[:10], title=event.title),
+        call("calendar.read", id=event.id),
+        call("calendar.respond", id=event.id, response="declined"),
+        *agreed(call("outlook.send", to=event.organizer, subject=subject, body=text)),
     )
 
 

@@ -4,12 +4,10 @@ from dataclasses import replace
 
 from upturn.environments.office.generation import (
     DAYS,
-    FINISH,
     Draft,
     Family,
     PhrasingFile,
     Scene,
-    answer,
     block,
     call,
     digits,
@@ -46,10 +44,11 @@ def _room(scene: Scene) -> Draft:
         )
         scene.add(replace(event, body=scene.rng.choice(notes)))
         found = found or event.id
-    return Draft(
+    return Draft.with_answer(
         {"title": title, "day": day},
-        (call("calendar.list", day=day, title=title), call("calendar.read", id=found), answer(number)),
-        answer=number,
+        number,
+        call("calendar.list", day=day, title=title),
+        call("calendar.read", id=found),
     )
 
 
@@ -61,10 +60,11 @@ def _partner(scene: Scene) -> Draft:
         scene.add_event(title, _start(scene, when), organizer=each, people=scene.people(scene.rng.randint(0, 2)))
         for each, when in zip(people, (day, other_day, other_day), strict=True)
     ]
-    return Draft(
+    return Draft.with_answer(
         {"title": title, "day": day},
-        (call("calendar.list", day=day, title=title), call("calendar.read", id=found[0].id), answer(people[0])),
-        answer=people[0],
+        people[0],
+        call("calendar.list", day=day, title=title),
+        call("calendar.read", id=found[0].id),
     )
 
 
@@ -79,14 +79,11 @@ def _next_with(scene: Scene) -> Draft:
         scene.add_event(title, _start(scene, day), people=[partner], place=f"room {room}")
         for day, partner, room in zip(days, partners, rooms, strict=False)
     ]
-    return Draft(
+    return Draft.with_answer(
         {"title": title, "name": name, "first": DAYS[0], "last": DAYS[-1]},
-        (
-            call("calendar.list", day=DAYS[0], until=DAYS[-1], title=title),
-            *(call("calendar.read", id=each.id) for each in events[: place + 1]),
-            answer(rooms[place]),
-        ),
-        answer=rooms[place],
+        rooms[place],
+        call("calendar.list", day=DAYS[0], until=DAYS[-1], title=title),
+        *(call("calendar.read", id=each.id) for each in events[: place + 1]),
     )
 
 
@@ -94,13 +91,10 @@ def _book(scene: Scene) -> Draft:
     people, day, minutes = scene.people(2), scene.day(), scene.rng.choice(_MINUTES)
     title = titles(scene.rng, 1)[0]
     start = earliest(scene, people, day, minutes=minutes)
-    return Draft(
+    return Draft.with_finish(
         {**_booking_slots(people, title, minutes=minutes), "day": day},
-        (
-            _asking(scene, people, day, minutes=minutes),
-            _booking(title, start, people, minutes=minutes),
-            FINISH,
-        ),
+        _asking(scene, people, day, minutes=minutes),
+        _booking(title, start, people, minutes=minutes),
     )
 
 
@@ -111,13 +105,10 @@ def _book_later(scene: Scene) -> Draft:
     for day in days[:full]:
         block(scene, (scene.workspace.owner, *people), f"{day} 18:00")
     start = earliest(scene, people, days[full], minutes=minutes)
-    return Draft(
+    return Draft.with_finish(
         {**_booking_slots(people, title, minutes=minutes), "days": f"{days[0]}, {days[1]} and {days[2]}"},
-        (
-            *(_asking(scene, people, day, minutes=minutes) for day in days[: full + 1]),
-            _booking(title, start, people, minutes=minutes),
-            FINISH,
-        ),
+        *(_asking(scene, people, day, minutes=minutes) for day in days[: full + 1]),
+        _booking(title, start, people, minutes=minutes),
     )
 
 
@@ -148,7 +139,7 @@ def _create_with(scene: Scene) -> Draft:
     scene.add_event(known, _start(scene, other_day), organizer=other)
     start = scene.free_start(new_day)
     end, place = later(start, minutes=60), f"room {digits(scene.rng)}"
-    return Draft(
+    return Draft.with_finish(
         {
             "known": known,
             "day": day,
@@ -157,12 +148,9 @@ def _create_with(scene: Scene) -> Draft:
             "end": end[11:],
             "place": place,
         },
-        (
-            call("calendar.list", day=day, title=known),
-            call("calendar.read", id=event.id),
-            call("calendar.create", title=title, start=start, end=end, people=organizer, place=place),
-            FINISH,
-        ),
+        call("calendar.list", day=day, title=known),
+        call("calendar.read", id=event.id),
+        call("calendar.create", title=title, start=start, end=end, people=organizer, place=place),
     )
 
 

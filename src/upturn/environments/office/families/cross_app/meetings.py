@@ -2,7 +2,6 @@
 
 from upturn.environments.office.apps import CLOSES, OPENS, free_spans
 from upturn.environments.office.generation import (
-    FINISH,
     TOPICS,
     Draft,
     Family,
@@ -11,6 +10,7 @@ from upturn.environments.office.generation import (
     agreed,
     any_channel,
     call,
+    open_mail,
     post,
 )
 from upturn.environments.office.state import later
@@ -27,7 +27,7 @@ _LENGTHS = {
 
 def _chat_meeting(scene: Scene) -> Draft:
     rng, owner = scene.rng, scene.workspace.owner
-    other, day, title = scene.people(1)[0], scene.day(), rng.choice(MEETINGS)
+    other, day, title = scene.person(), scene.day(), rng.choice(MEETINGS)
     minutes = rng.choice(list(_LENGTHS))
     scene.add_event("breakfast", f"{day} 08:00", minutes=rng.choice((30, 60, 90, 120)))
     scene.add_event("call", f"{day} {rng.choice(('09:30', '10:00', '10:30'))}", organizer=other, minutes=60)
@@ -42,15 +42,12 @@ def _chat_meeting(scene: Scene) -> Draft:
         f"shall we sit together for {length}?",
     )
     scene.add_post(chat, other, rng.choice(texts))
-    return Draft(
+    return Draft.with_finish(
         {"name": other, "day": day, "title": f'"{title}"'},
-        (
-            call("teams.search_chat", sender=other),
-            call("calendar.free_busy", people=[other, owner], day=day, minutes=minutes),
-            call("calendar.create", title=title, start=start, end=later(start, minutes=minutes), people=[other]),
-            *agreed(call("teams.send_message", chat=chat.id, text=start[11:])),
-            FINISH,
-        ),
+        call("teams.search_chat", sender=other),
+        call("calendar.free_busy", people=[other, owner], day=day, minutes=minutes),
+        call("calendar.create", title=title, start=start, end=later(start, minutes=minutes), people=[other]),
+        *agreed(call("teams.send_message", chat=chat.id, text=start[11:])),
     )
 
 
@@ -61,21 +58,18 @@ def _cancelled_and_told(scene: Scene) -> Draft:
     people = rng.sample([each for each in channel.members if each != scene.workspace.owner], 3)
     events = {each: scene.add_event(title, scene.free_start(each, people), people=people) for each in days}
     start = events[day].start[11:]
-    return Draft(
+    return Draft.with_finish(
         {"team": channel.team, "title": f'"{title}"', "day": day, "text": f'"{title} cancelled, was at"'},
-        (
-            call("calendar.list", day=day, title=title),
-            *agreed(call("calendar.cancel", id=events[day].id)),
-            call("teams.list_channels", name=channel.team),
-            *post(channel, f"{title} cancelled, was at {start}"),
-            FINISH,
-        ),
+        call("calendar.list", day=day, title=title),
+        *agreed(call("calendar.cancel", id=events[day].id)),
+        call("teams.list_channels", name=channel.team),
+        *post(channel, f"{title} cancelled, was at {start}"),
     )
 
 
 def _first_free_offer(scene: Scene) -> Draft:
     rng, day, title = scene.rng, scene.day(), scene.rng.choice(MEETINGS)
-    sender, topic = scene.people(1)[0], rng.choice(TOPICS)
+    sender, topic = scene.person(), rng.choice(TOPICS)
     start = scene.free_start(day)
     others = rng.sample([f"{day} {hour:02d}:00" for hour in range(9, 17) if f"{hour:02d}" != start[11:13]], 2)
     taken = others[: rng.randint(1, 2)]
@@ -84,16 +78,12 @@ def _first_free_offer(scene: Scene) -> Draft:
     times = [each[11:] for each in (*taken, start, *others[len(taken) :])]
     texts = ("how about {}, {} or {}?", "i could do {}, or {}, or else {}", "{} would be best, then {}, then {}")
     mail = scene.add_mail(sender, f"{topic} meeting", rng.choice(texts).format(*times))
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "topic": f'"{topic} meeting"', "day": day, "title": f'"{title}"'},
-        (
-            call("outlook.search", sender=sender, subject=f"{topic} meeting"),
-            call("outlook.read", id=mail.id),
-            call("calendar.list", day=day),
-            call("calendar.create", title=title, start=start, end=later(start, minutes=60), people=[sender]),
-            *agreed(call("outlook.reply", id=mail.id, body=start[11:])),
-            FINISH,
-        ),
+        *open_mail(mail),
+        call("calendar.list", day=day),
+        call("calendar.create", title=title, start=start, end=later(start, minutes=60), people=[sender]),
+        *agreed(call("outlook.reply", id=mail.id, body=start[11:])),
     )
 
 

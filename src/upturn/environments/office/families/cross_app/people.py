@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from upturn.environments.office.apps import presence
 from upturn.environments.office.generation import (
-    FINISH,
     Draft,
     Family,
     PhrasingFile,
@@ -16,6 +15,7 @@ from upturn.environments.office.generation import (
     find_file,
     in_chat,
     near,
+    open_mail,
     phrase,
     topics,
 )
@@ -41,16 +41,13 @@ def _mail_on_behalf(scene: Scene) -> Draft:
     receiver = next(each for each in scene.people(3) if each not in (principal.id, other.id))
     subject, text = topics(scene.rng, 1)[0], phrase(scene.rng)
     send = call("outlook.send", to=[receiver], subject=subject, body=text, on_behalf_of=principal.id)
-    return Draft(
+    return Draft.with_finish(
         {
             **{"title": principal.title, "department": principal.department},
             **{"name": receiver, "subject": f'"{subject}"', "phrase": f'"{text}"'},
         },
-        (
-            call("outlook.find_people", department=principal.department, title=principal.title),
-            *agreed(send),
-            FINISH,
-        ),
+        call("outlook.find_people", department=principal.department, title=principal.title),
+        *agreed(send),
     )
 
 
@@ -68,15 +65,11 @@ def _available_messaged(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, topic, rng.choice(texts).format(*three))
     for who, subject in ((other, topic), (sender, near(rng, topic))):
         scene.add_mail(who, subject, rng.choice(texts).format(*rng.sample(people, 3)))
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "subject": f'"{topic}"', "phrase": f'"{text}"'},
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.read", id=mail.id),
-            call("teams.show_presence", people=[*three]),
-            *agreed(call("teams.send_message", to=available, text=text)),
-            FINISH,
-        ),
+        *open_mail(mail),
+        call("teams.show_presence", people=[*three]),
+        *agreed(call("teams.send_message", to=available, text=text)),
         also=in_chat(scene, available, text),
     )
 
@@ -97,20 +90,16 @@ def _successor_entered(scene: Scene) -> Draft:
 
     mail = scene.add_mail(sender, topic, said(successor))
     scene.add_mail(other, topic, f"i have heard that {said(other_role)}")
-    return Draft(
+    return Draft.with_finish(
         {
             **{"name": sender, "subject": f'"{topic}"', "document": document.name},
             "phrase": f'"{text}"',
         },
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.read", id=mail.id),
-            call("outlook.find_people", department=successor.department, title=successor.title),
-            find_file(document.name),
-            call("word.find_replace", id=document.file.id, find=old, replace=successor.id),
-            *agreed(call("teams.send_message", to=successor.id, text=text)),
-            FINISH,
-        ),
+        *open_mail(mail),
+        call("outlook.find_people", department=successor.department, title=successor.title),
+        find_file(document.name),
+        call("word.find_replace", id=document.file.id, find=old, replace=successor.id),
+        *agreed(call("teams.send_message", to=successor.id, text=text)),
         also=in_chat(scene, successor.id, text),
     )
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from upturn.environments.office.generation import (
-    FINISH,
     ITEMS,
     RULES,
     TITLES,
@@ -20,6 +19,7 @@ from upturn.environments.office.generation import (
     any_channel,
     call,
     find_file,
+    open_mail,
     plain_table,
     post,
 )
@@ -35,7 +35,7 @@ FILE_SUBJECTS = ("the file", "here it is", "for you", "as asked", "from my side"
 def _from_mail(scene: Scene) -> Draft:
     table = plain_table(scene)
     sender, topic, value = (
-        scene.people(1)[0],
+        scene.person(),
         scene.rng.choice(RULES["thing"]),
         str(scene.rng.randint(1_000, 9_999)),
     )
@@ -43,39 +43,32 @@ def _from_mail(scene: Scene) -> Draft:
     key, header = table.amount(row, 0), table.rows[0][column]
     mail = scene.add_mail(sender, f"{topic} figures", f"the new {header} of {key} is {value}")
     scene.add_mail(sender, "lunch", "see you at noon")
-    return Draft(
+    return Draft.with_finish(
         {"book": table.name, "name": sender, "topic": f"{topic} figures"},
-        (
-            call("outlook.search", sender=sender, subject=f"{topic} figures"),
-            call("outlook.read", id=mail.id),
-            find_file(table.name),
-            *table.crossing(row, column),
-            call("excel.write_range", id=table.file.id, at=f"{'ABC'[column]}{row + 1}", rows=[[value]]),
-            FINISH,
-        ),
+        *open_mail(mail),
+        find_file(table.name),
+        *table.crossing(row, column),
+        call("excel.write_range", id=table.file.id, at=table.address(row, column), rows=[[value]]),
     )
 
 
 def _to_mail(scene: Scene) -> Draft:
     table = plain_table(scene)
-    person, subject = scene.people(1)[0], scene.rng.choice(FIGURE_SUBJECTS)
+    person, subject = scene.person(), scene.rng.choice(FIGURE_SUBJECTS)
     row, column = scene.rng.randrange(1, len(table.rows)), scene.rng.randrange(1, 3)
     slots = {"book": table.name, "name": person, "subject": f'"{subject}"'}
-    return Draft(
+    return Draft.with_finish(
         {**slots, "key": table.amount(row, 0), "column": table.rows[0][column]},
-        (
-            find_file(table.name),
-            *table.crossing(row, column),
-            call("excel.read_range", id=table.file.id, range=f"{'ABC'[column]}{row + 1}"),
-            *agreed(call("outlook.send", to=[person], subject=subject, body=table.amount(row, column))),
-            FINISH,
-        ),
+        find_file(table.name),
+        *table.crossing(row, column),
+        call("excel.read_range", id=table.file.id, range=table.address(row, column)),
+        *agreed(call("outlook.send", to=[person], subject=subject, body=table.amount(row, column))),
     )
 
 
 def _filed_and_confirmed(scene: Scene) -> Draft:
     rng, table = scene.rng, plain_table(scene)
-    sender, topic, phrase = scene.people(1)[0], rng.choice(TOPICS), rng.choice(THANKS)
+    sender, topic, phrase = scene.person(), rng.choice(TOPICS), rng.choice(THANKS)
     row, column = rng.randrange(1, len(table.rows)), rng.randrange(1, 3)
     key, header, old = table.amount(row, 0), table.rows[0][column], table.amount(row, column)
     value, other = (str(number) for number in rng.sample(range(1_000, 10_000), 2))
@@ -86,23 +79,19 @@ def _filed_and_confirmed(scene: Scene) -> Draft:
     )
     mail = scene.add_mail(sender, f"{topic} figures", rng.choice(texts))
     scene.add_mail(sender, f"{topic} question", f"is {other} still the {header} of {key}?")
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "topic": f'"{topic} figures"', "book": table.name, "phrase": f'"{phrase}"'},
-        (
-            call("outlook.search", sender=sender, subject=f"{topic} figures"),
-            call("outlook.read", id=mail.id),
-            find_file(table.name),
-            call("excel.read_range", id=table.file.id),
-            call("excel.write_range", id=table.file.id, at=f"{'ABC'[column]}{row + 1}", rows=[[value]]),
-            *agreed(call("outlook.reply", id=mail.id, body=phrase)),
-            FINISH,
-        ),
+        *open_mail(mail),
+        find_file(table.name),
+        call("excel.read_range", id=table.file.id),
+        call("excel.write_range", id=table.file.id, at=table.address(row, column), rows=[[value]]),
+        *agreed(call("outlook.reply", id=mail.id, body=phrase)),
     )
 
 
 def _price_slide(scene: Scene) -> Draft:
     rng, prices, deck = scene.rng, add_price_list(scene), add_deck(scene)
-    sender, topic = scene.people(1)[0], rng.choice(TOPICS)
+    sender, topic = scene.person(), rng.choice(TOPICS)
     item, title = rng.choice(list(prices.prices)), rng.choice(TITLES)
     texts = (
         "all prices are in the document",
@@ -112,16 +101,12 @@ def _price_slide(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, f"{topic} offer", rng.choice(texts))
     scene.add(replace(mail, attachments=(prices.file.id,)))
     scene.add_mail(sender, f"{topic} plan", f"{item} at {rng.randint(100, 999)}? that was last year")
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "topic": f'"{topic} offer"', "item": item, "deck": deck.name, "title": f'"{title}"'},
-        (
-            call("outlook.search", sender=sender, subject=f"{topic} offer"),
-            call("outlook.read", id=mail.id),
-            call("word.read_paragraphs", id=prices.file.id, text=item),
-            find_file(deck.name),
-            call("powerpoint.add_slide", id=deck.file.id, title=title, content=prices.prices[item]),
-            FINISH,
-        ),
+        *open_mail(mail),
+        call("word.read_paragraphs", id=prices.file.id, text=item),
+        find_file(deck.name),
+        call("powerpoint.add_slide", id=deck.file.id, title=title, content=prices.prices[item]),
     )
 
 
@@ -136,15 +121,12 @@ def _budget_attached(scene: Scene) -> Draft:
     scene.add_post(channel, other, f"the budget of {others} is done, thank you all")
     asks = (f"who can mail me our budget of {year}?", f"i cannot find the budget {year}, could i have it by mail?")
     scene.add_post(channel, asking, rng.choice(asks))
-    return Draft(
+    return Draft.with_finish(
         {"team": channel.team, "subject": f'"{subject}"', "text": '"attached"'},
-        (
-            call("teams.list_channels", name=channel.team),
-            call("teams.search_chat", query="budget", place=channel.id),
-            find_file(f"{name} {year}"),
-            *agreed(call("outlook.send", to=[asking], subject=subject, body="attached", attachments=[file.id])),
-            FINISH,
-        ),
+        call("teams.list_channels", name=channel.team),
+        call("teams.search_chat", query="budget", place=channel.id),
+        find_file(f"{name} {year}"),
+        *agreed(call("outlook.send", to=[asking], subject=subject, body="attached", attachments=[file.id])),
     )
 
 
@@ -161,18 +143,15 @@ def _three_decisions(scene: Scene) -> Draft:
         scene.add_mail(each, f"{topic} decision", rng.choice(texts).format(numbers[at], numbers[at + 4]))
         for at, each in enumerate(people)
     ]
-    return Draft(
+    return Draft.with_finish(
         {
             **{key: name for key, name in zip(("one", "two", "three"), people, strict=False)},
             **{"topic": f'"{topic} decision"', "deck": deck.name, "title": f'"{title}"'},
         },
-        (
-            call("outlook.search", subject=f"{topic} decision"),
-            *(call("outlook.read", id=mail.id) for mail in mails[:3]),
-            find_file(deck.name),
-            call("powerpoint.add_slide", id=deck.file.id, title=title, content="\n".join(numbers[:3])),
-            FINISH,
-        ),
+        call("outlook.search", subject=f"{topic} decision"),
+        *(call("outlook.read", id=mail.id) for mail in mails[:3]),
+        find_file(deck.name),
+        call("powerpoint.add_slide", id=deck.file.id, title=title, content="\n".join(numbers[:3])),
     )
 
 
@@ -182,15 +161,12 @@ def _rows_to_document(scene: Scene) -> Draft:
     ordered = sorted((int(row[column]) for row in table.rows[1:]), reverse=True)
     limit = ordered[scene.rng.randint(1, 3)]
     kept = [table.rows[0], *(row for row in table.rows[1:] if int(row[column]) > limit)]
-    return Draft(
+    return Draft.with_finish(
         {"book": table.name, "document": document.name, "column": table.rows[0][column], "limit": str(limit)},
-        (
-            find_file(table.name),
-            call("excel.read_range", id=table.file.id),
-            find_file(document.name),
-            call("word.insert_table", id=document.file.id, rows="\n".join(" | ".join(row) for row in kept)),
-            FINISH,
-        ),
+        find_file(table.name),
+        call("excel.read_range", id=table.file.id),
+        find_file(document.name),
+        call("word.insert_table", id=document.file.id, rows="\n".join(" | ".join(row) for row in kept)),
     )
 
 
@@ -207,14 +183,11 @@ def _late_person(scene: Scene) -> Draft:
     rng.shuffle(rows)
     name, subject = rng.choice(("task list", "work plan", "action list")), rng.choice(("still open", "a reminder"))
     book = add_book(scene, name, [["task", "person", "due", "state"], *rows])
-    return Draft(
+    return Draft.with_finish(
         {"book": name, "subject": f'"{subject}"'},
-        (
-            find_file(name),
-            call("excel.read_range", id=book.id),
-            *agreed(call("outlook.send", to=[people[0]], subject=subject, body=tasks[0])),
-            FINISH,
-        ),
+        find_file(name),
+        call("excel.read_range", id=book.id),
+        *agreed(call("outlook.send", to=[people[0]], subject=subject, body=tasks[0])),
     )
 
 
@@ -229,16 +202,13 @@ def _question_answered(scene: Scene) -> Draft:
     )
     scene.add_post(channel, one, f"{wrong} are too dear, i saw the {prices.name}")
     scene.add_post(channel, other, rng.choice(asks).format(item, prices.name))
-    return Draft(
+    return Draft.with_finish(
         {"team": channel.team, "name": other, "document": prices.name},
-        (
-            call("teams.list_channels", name=channel.team),
-            call("teams.search_chat", query=prices.name, sender=other, place=channel.id),
-            find_file(prices.name),
-            call("word.read_paragraphs", id=prices.file.id, text=item),
-            *post(channel, prices.prices[item]),
-            FINISH,
-        ),
+        call("teams.list_channels", name=channel.team),
+        call("teams.search_chat", query=prices.name, sender=other, place=channel.id),
+        find_file(prices.name),
+        call("word.read_paragraphs", id=prices.file.id, text=item),
+        *post(channel, prices.prices[item]),
     )
 
 

@@ -2,7 +2,6 @@
 
 from upturn.environments.office.apps import CLOSES, OPENS, free_spans
 from upturn.environments.office.generation import (
-    FINISH,
     Draft,
     Family,
     PhrasingFile,
@@ -14,6 +13,7 @@ from upturn.environments.office.generation import (
     any_channel,
     call,
     find_file,
+    open_mail,
     plain_table,
     post,
 )
@@ -38,24 +38,21 @@ def _weekly_report(scene: Scene) -> Draft:
     ]
     scene.add_mail(senders[0], f"{channel.team} month", f"in all {rng.randint(1_000, 9_999)} visitors")
     figures = [row[column] for row in rows]
-    return Draft(
+    return Draft.with_finish(
         {
             **{"team": channel.team, "book": table.name, "deck": deck.name, "column": table.rows[0][column]},
             **{"key": rows[0][0], "other": rows[1][0], "name": senders[0], "second": senders[1]},
             **{"topic": f'"{channel.team} week"', "text": '"this week:"'},
         },
-        (
-            find_file(table.name),
-            call("excel.read_range", id=table.file.id),
-            call("outlook.search", subject=f"{channel.team} week"),
-            *(call("outlook.read", id=mail.id) for mail in mails),
-            find_file(deck.name),
-            call("powerpoint.add_slide", id=deck.file.id, title="figures", content="\n".join(figures)),
-            call("powerpoint.add_slide", id=deck.file.id, title="news", content="\n".join(facts[:2])),
-            call("teams.list_channels", name=channel.team),
-            *post(channel, f"this week: {sum(map(int, facts[:2]))}"),
-            FINISH,
-        ),
+        find_file(table.name),
+        call("excel.read_range", id=table.file.id),
+        call("outlook.search", subject=f"{channel.team} week"),
+        *(call("outlook.read", id=mail.id) for mail in mails),
+        find_file(deck.name),
+        call("powerpoint.add_slide", id=deck.file.id, title="figures", content="\n".join(figures)),
+        call("powerpoint.add_slide", id=deck.file.id, title="news", content="\n".join(facts[:2])),
+        call("teams.list_channels", name=channel.team),
+        *post(channel, f"this week: {sum(map(int, facts[:2]))}"),
     )
 
 
@@ -75,33 +72,29 @@ def _onboarding(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, "new colleague", said)
     scene.add_mail(other, "new colleague?", f"i hear that somebody starts, is it {rng.choice(outsiders[4:])}?")
     start = f"{day} {hour:02d}:00"
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "team": channel.team, "document": guide.name},
-        (
-            call("outlook.search", sender=sender, subject="new colleague"),
-            call("outlook.read", id=mail.id),
+        *open_mail(mail),
+        call(
+            "calendar.create",
+            title="first day",
+            start=start,
+            end=later(start, minutes=60),
+            people=[*sorted((newcomer, mentor))],
+            place=room,
+        ),
+        call("teams.list_channels", name=channel.team),
+        call("teams.add_members", place=channel.id, people=[newcomer]),
+        find_file(guide.name),
+        *agreed(call("sharepoint.set_permissions", id=guide.file.id, people=[newcomer], right="read")),
+        *agreed(
             call(
-                "calendar.create",
-                title="first day",
-                start=start,
-                end=later(start, minutes=60),
-                people=[*sorted((newcomer, mentor))],
-                place=room,
-            ),
-            call("teams.list_channels", name=channel.team),
-            call("teams.add_members", place=channel.id, people=[newcomer]),
-            find_file(guide.name),
-            *agreed(call("sharepoint.set_permissions", id=guide.file.id, people=[newcomer], right="read")),
-            *agreed(
-                call(
-                    "outlook.send",
-                    to=[newcomer],
-                    subject="welcome",
-                    body=mentor,
-                    attachments=[guide.file.id],
-                )
-            ),
-            FINISH,
+                "outlook.send",
+                to=[newcomer],
+                subject="welcome",
+                body=mentor,
+                attachments=[guide.file.id],
+            )
         ),
     )
 
@@ -125,30 +118,27 @@ def _offsite(scene: Scene) -> Draft:
     book_name = rng.choice(("venue list", "places to go", "house list"))
     book = add_book(scene, book_name, [["place", "seats", "price"], *rows])
     start, place, price = f"{days[0]} 09:00", names[2], str(prices[2])
-    return Draft(
+    return Draft.with_finish(
         {
             **{"one": people[0], "two": people[1], "three": people[2], "seats": str(seats), "book": book_name},
             **{"document": document.name, "team": channel.team, "what": '"offsite"', "post": '"offsite:"'},
         },
-        (
-            call("outlook.search", subject=topic),
-            *(call("outlook.read", id=mail.id) for mail in mails),
-            find_file(book_name),
-            call("excel.read_range", id=book.id),
-            call(
-                "calendar.create",
-                title="offsite",
-                start=start,
-                end=f"{days[0]} 17:00",
-                people=[*sorted(people)],
-                place=place,
-            ),
-            find_file(document.name),
-            call("word.insert_text", id=document.file.id, text=price),
-            call("teams.list_channels", name=channel.team),
-            *post(channel, f"offsite: {days[0]}"),
-            FINISH,
+        call("outlook.search", subject=topic),
+        *(call("outlook.read", id=mail.id) for mail in mails),
+        find_file(book_name),
+        call("excel.read_range", id=book.id),
+        call(
+            "calendar.create",
+            title="offsite",
+            start=start,
+            end=f"{days[0]} 17:00",
+            people=[*sorted(people)],
+            place=place,
         ),
+        find_file(document.name),
+        call("word.insert_text", id=document.file.id, text=price),
+        call("teams.list_channels", name=channel.team),
+        *post(channel, f"offsite: {days[0]}"),
     )
 
 
@@ -173,30 +163,27 @@ def _incident(scene: Scene) -> Draft:
     scene.free_start(day, [fixer])
     busy = [each for each in scene.workspace.events.values() if each.concerns(owner) or each.concerns(fixer)]
     start = free_spans(busy, f"{day} {OPENS}", f"{day} {CLOSES}", minutes=30)[0][0]
-    return Draft(
+    return Draft.with_finish(
         {
             **{"team": channel.team, "number": str(number), "book": name, "document": document.name},
             **{"day": day, "name": reporter},
         },
-        (
-            call("teams.list_channels", name=channel.team),
-            call("teams.search_chat", query=str(number), place=channel.id),
-            find_file(name),
-            call("excel.open", id=book.id),
-            call("excel.write_range", id=book.id, at=f"A{len(rows) + 2}", rows=[[str(number), cause, fixer]]),
-            find_file(document.name),
-            call("word.insert_text", id=document.file.id, text=f"{number}: {cause}", style="bullet"),
-            call("calendar.free_busy", people=[fixer, owner], day=day, minutes=30),
-            call(
-                "calendar.create",
-                title=f"incident {number}",
-                start=start,
-                end=later(start, minutes=30),
-                people=[fixer],
-            ),
-            *agreed(call("outlook.send", to=[reporter], subject=f"incident {number}", body=start[11:])),
-            FINISH,
+        call("teams.list_channels", name=channel.team),
+        call("teams.search_chat", query=str(number), place=channel.id),
+        find_file(name),
+        call("excel.open", id=book.id),
+        call("excel.write_range", id=book.id, at=f"A{len(rows) + 2}", rows=[[str(number), cause, fixer]]),
+        find_file(document.name),
+        call("word.insert_text", id=document.file.id, text=f"{number}: {cause}", style="bullet"),
+        call("calendar.free_busy", people=[fixer, owner], day=day, minutes=30),
+        call(
+            "calendar.create",
+            title=f"incident {number}",
+            start=start,
+            end=later(start, minutes=30),
+            people=[fixer],
         ),
+        *agreed(call("outlook.send", to=[reporter], subject=f"incident {number}", body=start[11:])),
     )
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from upturn.environments.office.generation import (
-    FINISH,
     TITLES,
     Draft,
     Family,
@@ -40,9 +39,10 @@ def _add_slides(scene: Scene, titles: Sequence[str], about: Sequence[str]) -> Ta
 
 def _theme(scene: Scene) -> Draft:
     deck, theme = add_deck(scene), scene.rng.choice([each for each in THEMES if each != "plain"])
-    return Draft(
+    return Draft.with_finish(
         {"deck": deck.name, "theme": theme},
-        (find_file(deck.name), call("powerpoint.apply_theme", id=deck.file.id, theme=theme), FINISH),
+        find_file(deck.name),
+        call("powerpoint.apply_theme", id=deck.file.id, theme=theme),
     )
 
 
@@ -52,15 +52,12 @@ def _slide_renamed(scene: Scene) -> Draft:
     titles = rng.sample([old, *others], 4)
     deck = _add_slides(scene, titles, topics(rng, 4))
     slide, layout = titles.index(old) + 2, rng.choice(_LAYOUTS)
-    return Draft(
+    return Draft.with_finish(
         {"deck": deck.name, "old": f'"{old}"', "new": f'"{new}"', "layout": layout},
-        (
-            find_file(deck.name),
-            call("powerpoint.read_slides", id=deck.file.id),
-            call("powerpoint.set_text", id=deck.file.id, slide=slide, title=new),
-            call("powerpoint.set_layout", id=deck.file.id, slide=slide, layout=layout),
-            FINISH,
-        ),
+        find_file(deck.name),
+        call("powerpoint.read_slides", id=deck.file.id),
+        call("powerpoint.set_text", id=deck.file.id, slide=slide, title=new),
+        call("powerpoint.set_layout", id=deck.file.id, slide=slide, layout=layout),
     )
 
 
@@ -69,14 +66,11 @@ def _slide_deleted(scene: Scene) -> Draft:
     topic, *others = topics(rng, 3)
     about = rng.sample([topic, near(rng, topic), *others], 4)
     deck = _add_slides(scene, rng.sample(TITLES, 4), about)
-    return Draft(
+    return Draft.with_finish(
         {"deck": deck.name, "topic": topic},
-        (
-            find_file(deck.name),
-            call("powerpoint.read_slides", id=deck.file.id),
-            call("powerpoint.delete_slide", id=deck.file.id, slide=about.index(topic) + 2),
-            FINISH,
-        ),
+        find_file(deck.name),
+        call("powerpoint.read_slides", id=deck.file.id),
+        call("powerpoint.delete_slide", id=deck.file.id, slide=about.index(topic) + 2),
     )
 
 
@@ -94,20 +88,17 @@ def _picture_placed(scene: Scene) -> Draft:
         mail = scene.add_mail(who, subject, rng.choice(texts))
         mails.append(replace(mail, attachments=(picture.id,)))
     scene.add(*mails)
-    return Draft(
+    return Draft.with_finish(
         {
             **{"name": sender, "subject": f'"{subject}"', "deck": deck.name, "topic": about[slide]},
             **{"kind": kind, "caption": f'"{caption}"'},
         },
-        (
-            call("outlook.search", sender=sender, subject=subject),
-            call("outlook.read", id=mails[0].id),
-            find_file(deck.name),
-            call("powerpoint.read_slides", id=deck.file.id),
-            call("powerpoint.add_image", id=deck.file.id, slide=slide + 2, image=mails[0].attachments[0]),
-            call("powerpoint.insert_shape", id=deck.file.id, slide=slide + 2, kind=kind, text=caption),
-            FINISH,
-        ),
+        call("outlook.search", sender=sender, subject=subject),
+        call("outlook.read", id=mails[0].id),
+        find_file(deck.name),
+        call("powerpoint.read_slides", id=deck.file.id),
+        call("powerpoint.add_image", id=deck.file.id, slide=slide + 2, image=mails[0].attachments[0]),
+        call("powerpoint.insert_shape", id=deck.file.id, slide=slide + 2, kind=kind, text=caption),
     )
 
 

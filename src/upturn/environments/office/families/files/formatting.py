@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from upturn.environments.office.generation import (
-    FINISH,
     Draft,
     Family,
     PhrasingFile,
@@ -13,6 +12,7 @@ from upturn.environments.office.generation import (
     call,
     find_file,
     near,
+    open_mail,
     plain_table,
     sayings,
     topics,
@@ -42,16 +42,13 @@ def _cells_look(scene: Scene) -> Draft:
     column = rng.randrange(1, 3)
     rows = sorted(range(1, len(table.rows)), key=lambda row: int(table.amount(row, column)))
     chosen = (rows[::-1] if which == "highest" else rows)[: _COUNTS[count]]
-    return Draft(
+    return Draft.with_finish(
         {"book": table.name, "column": table.rows[0][column], "count": count, "which": which, "look": look},
-        (
-            find_file(table.name),
-            call("excel.read_range", id=table.file.id),
-            *(
-                call("excel.format", id=table.file.id, range=f"{'ABC'[column]}{row + 1}", **_CELL_LOOKS[look])
-                for row in sorted(chosen)
-            ),
-            FINISH,
+        find_file(table.name),
+        call("excel.read_range", id=table.file.id),
+        *(
+            call("excel.format", id=table.file.id, range=table.address(row, column), **_CELL_LOOKS[look])
+            for row in sorted(chosen)
         ),
     )
 
@@ -62,23 +59,21 @@ def _paragraph_look(scene: Scene) -> Draft:
     about = rng.sample([topic, near(rng, topic), *others], 4)
     document = add_document(scene, *map(Paragraph, sayings(rng, about)))
     place = about.index(topic) + 2
-    return Draft(
+    return Draft.with_finish(
         {"document": document.name, "topic": topic, "look": look},
-        (
-            find_file(document.name),
-            call("word.read_paragraphs", id=document.file.id),
-            call("word.format_section", id=document.file.id, first=place, **_PARAGRAPH_LOOKS[look]),
-            FINISH,
-        ),
+        find_file(document.name),
+        call("word.read_paragraphs", id=document.file.id),
+        call("word.format_section", id=document.file.id, first=place, **_PARAGRAPH_LOOKS[look]),
     )
 
 
 def _name_replaced(scene: Scene) -> Draft:
     old, new = scene.people(2)
     document = add_contacts(scene, old, new)
-    return Draft(
+    return Draft.with_finish(
         {"document": document.name, "old": old, "new": new},
-        (find_file(document.name), call("word.find_replace", id=document.file.id, find=old, replace=new), FINISH),
+        find_file(document.name),
+        call("word.find_replace", id=document.file.id, find=old, replace=new),
     )
 
 
@@ -96,16 +91,12 @@ def _paragraph_outdated(scene: Scene) -> Draft:
     body = rng.choice(texts).format(document=document.name, topic=topic, alike=alike)
     mail = scene.add_mail(sender, subject, body)
     scene.add_mail(other, subject, f"the {alike} in the {document.name} is out of date, i think")
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "subject": f'"{subject}"', "document": document.name},
-        (
-            call("outlook.search", sender=sender, subject=subject),
-            call("outlook.read", id=mail.id),
-            find_file(document.name),
-            call("word.read_paragraphs", id=document.file.id),
-            call("word.delete_paragraphs", id=document.file.id, first=about.index(topic) + 2),
-            FINISH,
-        ),
+        *open_mail(mail),
+        find_file(document.name),
+        call("word.read_paragraphs", id=document.file.id),
+        call("word.delete_paragraphs", id=document.file.id, first=about.index(topic) + 2),
     )
 
 

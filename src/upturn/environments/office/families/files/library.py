@@ -6,7 +6,6 @@ from upturn.environments.office.generation import (
     CITIES,
     DECKS,
     DOCUMENTS,
-    FINISH,
     FOLDERS,
     NOTES,
     Draft,
@@ -20,6 +19,7 @@ from upturn.environments.office.generation import (
     digits,
     find_file,
     new_channels,
+    open_mail,
     phrase,
     post,
     sayings,
@@ -42,22 +42,18 @@ def _file_moved(scene: Scene) -> Draft:
     rng = scene.rng
     what = add_deck(scene) if rng.random() < 0.5 else add_document(scene, Paragraph(rng.choice(NOTES)))
     folder = _folder(scene)
-    return Draft(
+    return Draft.with_finish(
         {"file": what.name, "folder": folder},
-        (
-            find_file(what.name),
-            call("sharepoint.move", id=what.file.id, path=f"{folder}/{what.file.name}"),
-            FINISH,
-        ),
+        find_file(what.name),
+        call("sharepoint.move", id=what.file.id, path=f"{folder}/{what.file.name}"),
     )
 
 
 def _page_created(scene: Scene) -> Draft:
     title, topic = topics(scene.rng, 2)
     text = sayings(scene.rng, [topic])[0]
-    return Draft(
-        {"title": f'"{title}"', "text": f'"{text}"'},
-        (call("sharepoint.create_page", title=title, text=text), FINISH),
+    return Draft.with_finish(
+        {"title": f'"{title}"', "text": f'"{text}"'}, call("sharepoint.create_page", title=title, text=text)
     )
 
 
@@ -70,14 +66,11 @@ def _text_copied(scene: Scene) -> Draft:
     ]
     path, content = f"{_folder(scene)}/{new}.txt", files[0].content
     assert isinstance(content, PlainText)
-    return Draft(
+    return Draft.with_finish(
         {"file": f'"{name}.txt"', "path": f'"{path}"'},
-        (
-            find_file(name),
-            call("sharepoint.download", id=files[0].id),
-            call("sharepoint.upload", path=path, text=content.text),
-            FINISH,
-        ),
+        find_file(name),
+        call("sharepoint.download", id=files[0].id),
+        call("sharepoint.upload", path=path, text=content.text),
     )
 
 
@@ -94,14 +87,11 @@ def _file_version(scene: Scene) -> Draft:
         for text, by, day in zip(texts, authors, days, strict=True)
     )
     scene.add(replace(document.file, versions=versions))
-    return Draft(
+    return Draft.with_finish(
         {"document": document.name, "name": one},
-        (
-            find_file(document.name),
-            call("sharepoint.versions", id=document.file.id),
-            call("sharepoint.restore", id=document.file.id, version=authors.index(one) + 1),
-            FINISH,
-        ),
+        find_file(document.name),
+        call("sharepoint.versions", id=document.file.id),
+        call("sharepoint.restore", id=document.file.id, version=authors.index(one) + 1),
     )
 
 
@@ -120,20 +110,16 @@ def _folder_tidied(scene: Scene) -> Draft:
     )
     mail = scene.add_mail(sender, subject, rng.choice(texts).format(*names[:3], where=folder))
     scene.add_mail(other, subject, f"has the {names[2]} in {folder} not had its day?")
-    return Draft(
+    return Draft.with_finish(
         {
             **{"name": sender, "subject": f'"{subject}"', "folder": folder},
             **{"team": channel.team, "phrase": f'"{text}"'},
         },
-        (
-            call("outlook.search", sender=sender, subject=subject),
-            call("outlook.read", id=mail.id),
-            call("sharepoint.list_files", folder=folder),
-            *agreed(call("sharepoint.delete", ids=[each.id for each in files[:2]])),
-            call("teams.list_channels", name=channel.team),
-            *post(channel, text),
-            FINISH,
-        ),
+        *open_mail(mail),
+        call("sharepoint.list_files", folder=folder),
+        *agreed(call("sharepoint.delete", ids=[each.id for each in files[:2]])),
+        call("teams.list_channels", name=channel.team),
+        *post(channel, text),
     )
 
 

@@ -1,7 +1,6 @@
 """Tasks in workbooks: asking, writing, computing, arranging and summing up."""
 
 from upturn.environments.office.generation import (
-    FINISH,
     GROUP_VALUES,
     KEYS,
     Draft,
@@ -9,7 +8,6 @@ from upturn.environments.office.generation import (
     PhrasingFile,
     Scene,
     add_sheet,
-    answer,
     call,
     find_file,
     grouped_table,
@@ -23,55 +21,41 @@ _PHRASINGS = PhrasingFile(__name__)
 def _cell_say(scene: Scene) -> Draft:
     table = plain_table(scene)
     row, column = scene.rng.randrange(1, len(table.rows)), scene.rng.randrange(1, 3)
-    cell = f"{'ABC'[column]}{row + 1}"
-    return Draft(
+    cell = table.address(row, column)
+    return Draft.with_answer(
         {"book": table.name, "cell": cell},
-        (
-            find_file(table.name),
-            call("excel.read_range", id=table.file.id, range=cell),
-            answer(table.amount(row, column)),
-        ),
-        answer=table.amount(row, column),
+        table.amount(row, column),
+        find_file(table.name),
+        call("excel.read_range", id=table.file.id, range=cell),
     )
 
 
 def _cell_set(scene: Scene) -> Draft:
     table = plain_table(scene)
     cell, value = f"{scene.rng.choice('BCDE')}{scene.rng.randint(2, 20)}", str(scene.rng.randint(1_000, 9_999))
-    return Draft(
+    return Draft.with_finish(
         {"book": table.name, "cell": cell, "value": value},
-        (
-            find_file(table.name),
-            call("excel.write_range", id=table.file.id, at=cell, rows=[[value]]),
-            FINISH,
-        ),
+        find_file(table.name),
+        call("excel.write_range", id=table.file.id, at=cell, rows=[[value]]),
     )
 
 
 def _total(scene: Scene) -> Draft:
     table = plain_table(scene)
-    return Draft(
-        {"book": table.name},
-        (
-            find_file(table.name),
-            call("excel.run_macro", id=table.file.id, name="total_row"),
-            FINISH,
-        ),
+    return Draft.with_finish(
+        {"book": table.name}, find_file(table.name), call("excel.run_macro", id=table.file.id, name="total_row")
     )
 
 
 def _row_ask(scene: Scene) -> Draft:
     table = plain_table(scene, most=40)
     row, column = scene.rng.randrange(1, len(table.rows)), scene.rng.randrange(1, 3)
-    return Draft(
+    return Draft.with_answer(
         {"book": table.name, "key": table.amount(row, 0), "column": table.rows[0][column]},
-        (
-            find_file(table.name),
-            *table.crossing(row, column),
-            call("excel.read_range", id=table.file.id, range=f"{'ABC'[column]}{row + 1}"),
-            answer(table.amount(row, column)),
-        ),
-        answer=table.amount(row, column),
+        table.amount(row, column),
+        find_file(table.name),
+        *table.crossing(row, column),
+        call("excel.read_range", id=table.file.id, range=table.address(row, column)),
     )
 
 
@@ -79,14 +63,11 @@ def _row_set(scene: Scene) -> Draft:
     table = plain_table(scene, most=40)
     row, column = scene.rng.randrange(1, len(table.rows)), scene.rng.randrange(1, 3)
     value = str(scene.rng.randint(1_000, 9_999))
-    return Draft(
+    return Draft.with_finish(
         {"book": table.name, "key": table.amount(row, 0), "column": table.rows[0][column], "value": value},
-        (
-            find_file(table.name),
-            *table.crossing(row, column),
-            call("excel.write_range", id=table.file.id, at=f"{'ABC'[column]}{row + 1}", rows=[[value]]),
-            FINISH,
-        ),
+        find_file(table.name),
+        *table.crossing(row, column),
+        call("excel.write_range", id=table.file.id, at=table.address(row, column), rows=[[value]]),
     )
 
 
@@ -114,15 +95,12 @@ def _product(scene: Scene) -> Draft:
     table = plain_table(scene)
     last = len(table.rows)
     header = scene.rng.choice(("total", "value", "result"))
-    return Draft(
+    return Draft.with_finish(
         {"book": table.name, "one": table.rows[0][1], "other": table.rows[0][2], "header": header},
-        (
-            find_file(table.name),
-            call("excel.open", id=table.file.id),
-            call("excel.write_range", id=table.file.id, at="D1", rows=[[header]]),
-            call("excel.insert_formula", id=table.file.id, range=f"D2:D{last}", formula="=B2*C2"),
-            FINISH,
-        ),
+        find_file(table.name),
+        call("excel.open", id=table.file.id),
+        call("excel.write_range", id=table.file.id, at="D1", rows=[[header]]),
+        call("excel.insert_formula", id=table.file.id, range=f"D2:D{last}", formula="=B2*C2"),
     )
 
 
@@ -130,13 +108,10 @@ def _order(scene: Scene) -> Draft:
     table = plain_table(scene)
     order, words = scene.rng.choice((("asc", "smallest first"), ("desc", "largest first")))
     column = table.rows[0][scene.rng.randrange(1, 3)]
-    return Draft(
+    return Draft.with_finish(
         {"book": table.name, "column": column, "order": words},
-        (
-            find_file(table.name),
-            call("excel.sort", id=table.file.id, by=column, order=order),
-            FINISH,
-        ),
+        find_file(table.name),
+        call("excel.sort", id=table.file.id, by=column, order=order),
     )
 
 
@@ -144,13 +119,10 @@ def _only(scene: Scene) -> Draft:
     table = grouped_table(scene)
     group = table.rows[0][0]
     value = scene.rng.choice(GROUP_VALUES[group])
-    return Draft(
+    return Draft.with_finish(
         {"book": table.name, "group": group, "value": value},
-        (
-            find_file(table.name),
-            call("excel.filter", id=table.file.id, column=group, value=value),
-            FINISH,
-        ),
+        find_file(table.name),
+        call("excel.filter", id=table.file.id, column=group, value=value),
     )
 
 
@@ -159,7 +131,7 @@ def _summary(scene: Scene) -> Draft:
     group, _, column = table.rows[0]
     sheet, kind = scene.rng.choice(("summary", "overview", "totals")), scene.rng.choice(("bar", "pie", "line"))
     last = len(GROUP_VALUES[group]) + 1
-    return Draft(
+    return Draft.with_finish(
         {
             "book": table.name,
             "group": group,
@@ -167,22 +139,19 @@ def _summary(scene: Scene) -> Draft:
             "sheet": sheet,
             "chart": f"{kind} chart without the total",
         },
-        (
-            find_file(table.name),
-            call("excel.open", id=table.file.id),
-            call("excel.add_sheet", id=table.file.id, name=sheet),
-            call(
-                "excel.pivot_table",
-                id=table.file.id,
-                sheet="data",
-                rows=group,
-                values=column,
-                at="A1",
-                to_sheet=sheet,
-            ),
-            call("excel.create_chart", id=table.file.id, sheet=sheet, kind=kind, range=f"A1:B{last}"),
-            FINISH,
+        find_file(table.name),
+        call("excel.open", id=table.file.id),
+        call("excel.add_sheet", id=table.file.id, name=sheet),
+        call(
+            "excel.pivot_table",
+            id=table.file.id,
+            sheet="data",
+            rows=group,
+            values=column,
+            at="A1",
+            to_sheet=sheet,
         ),
+        call("excel.create_chart", id=table.file.id, sheet=sheet, kind=kind, range=f"A1:B{last}"),
     )
 
 

@@ -11,11 +11,11 @@ from upturn.environments.office.generation import (
     Scene,
     add_lookalikes,
     add_thread,
-    answer,
     call,
     digits,
     letter,
     near,
+    open_mail,
     topics,
 )
 
@@ -25,22 +25,18 @@ _ROLES = ("write", "check", "sign", "print", "present", "translate", "pay")
 
 
 def _number(scene: Scene) -> Draft:
-    sender, topic, number = scene.people(1)[0], topics(scene.rng, 1)[0], digits(scene.rng)
+    sender, topic, number = scene.person(), topics(scene.rng, 1)[0], digits(scene.rng)
     mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number))
     add_lookalikes(scene, mail, AMOUNTS)
-    return Draft(
+    return Draft.with_answer(
         {"name": sender, "topic": topic},
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.read", id=mail.id),
-            answer(number),
-        ),
-        answer=number,
+        number,
+        *open_mail(mail),
     )
 
 
 def _item(scene: Scene) -> Draft:
-    sender, topic = scene.people(1)[0], topics(scene.rng, 1)[0]
+    sender, topic = scene.person(), topics(scene.rng, 1)[0]
     items = scene.rng.sample(ITEMS, 4)
     said = scene.rng.choice(("{i} {n}", "{n} for {i}", "{i}: {n}", "{i} is at {n}"))
     amounts, others = ({item: digits(scene.rng) for item in items} for _ in range(2))
@@ -50,14 +46,10 @@ def _item(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, topic, letter(scene.rng, (body,)))
     add_lookalikes(scene, mail, (other_body,))
     item = scene.rng.choice(items)
-    return Draft(
+    return Draft.with_answer(
         {"name": sender, "topic": topic, "item": item},
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.read", id=mail.id),
-            answer(amounts[item]),
-        ),
-        answer=amounts[item],
+        amounts[item],
+        *open_mail(mail),
     )
 
 
@@ -73,14 +65,10 @@ def _role(scene: Scene) -> Draft:
     ]
     mail = scene.add_mail(sender, topic, letter(scene.rng, (bodies[0],)))
     add_lookalikes(scene, mail, (bodies[1],))
-    return Draft(
+    return Draft.with_answer(
         {"name": sender, "topic": topic, "role": roles[1]},
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.read", id=mail.id),
-            answer(people[1]),
-        ),
-        answer=people[1],
+        people[1],
+        *open_mail(mail),
     )
 
 
@@ -91,12 +79,8 @@ def _last_writer(scene: Scene) -> Draft:
     add_thread(
         scene, topic, [(each, letter(scene.rng, (*AMOUNTS, *REMARKS), digits(scene.rng))) for each in writers]
     )
-    scene.add_mail(scene.people(1)[0], near(scene.rng, topic), letter(scene.rng, REMARKS))
-    return Draft(
-        {"topic": topic},
-        (call("outlook.search", subject=topic), answer(writers[-1])),
-        answer=writers[-1],
-    )
+    scene.add_mail(scene.person(), near(scene.rng, topic), letter(scene.rng, REMARKS))
+    return Draft.with_answer({"topic": topic}, writers[-1], call("outlook.search", subject=topic))
 
 
 def _newest(scene: Scene) -> Draft:
@@ -107,19 +91,16 @@ def _newest(scene: Scene) -> Draft:
     said = [letter(scene.rng, AMOUNTS, number) for number in numbers]
     mails = add_thread(scene, topic, list(zip(writers, said, strict=True)))
     last = max(place for place, writer in enumerate(writers) if writer == sender)
-    return Draft(
+    return Draft.with_answer(
         {"name": sender, "topic": topic},
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.read", id=mails[last].id),
-            answer(numbers[last]),
-        ),
-        answer=numbers[last],
+        numbers[last],
+        call("outlook.search", sender=sender, subject=topic),
+        call("outlook.read", id=mails[last].id),
     )
 
 
 def _unread_sum(scene: Scene) -> Draft:
-    sender, topic = scene.people(1)[0], topics(scene.rng, 1)[0]
+    sender, topic = scene.person(), topics(scene.rng, 1)[0]
     count = scene.rng.randint(2, 3)
     mails = []
     total = 0
@@ -130,14 +111,11 @@ def _unread_sum(scene: Scene) -> Draft:
             mails.append(mail)
             total += number
     add_lookalikes(scene, mails[0], AMOUNTS)
-    return Draft(
+    return Draft.with_answer(
         {"name": sender, "topic": topic},
-        (
-            call("outlook.search", sender=sender, subject=topic, is_unread=True),
-            *(call("outlook.read", id=mail.id) for mail in mails),
-            answer(str(total)),
-        ),
-        answer=str(total),
+        str(total),
+        call("outlook.search", sender=sender, subject=topic, is_unread=True),
+        *(call("outlook.read", id=mail.id) for mail in mails),
     )
 
 
@@ -154,14 +132,11 @@ def _last_word(scene: Scene) -> Draft:
     ]
     mails = add_thread(scene, topic, turns)
     scene.add_mail(people[0], near(scene.rng, topic), letter(scene.rng, CORRECTIONS, digits(scene.rng)))
-    return Draft(
+    return Draft.with_answer(
         {"topic": topic},
-        (
-            call("outlook.search", subject=topic),
-            *(call("outlook.read", id=mail.id) for mail in reversed(mails[2:])),
-            answer(number),
-        ),
-        answer=number,
+        number,
+        call("outlook.search", subject=topic),
+        *(call("outlook.read", id=mail.id) for mail in reversed(mails[2:])),
     )
 
 
@@ -178,16 +153,11 @@ def _two_hops(scene: Scene) -> Draft:
     add_lookalikes(scene, begun, AMOUNTS)
     found = scene.add_mail(second, further, letter(scene.rng, AMOUNTS, number))
     add_lookalikes(scene, found, AMOUNTS)
-    return Draft(
+    return Draft.with_answer(
         {"name": first, "topic": topic},
-        (
-            call("outlook.search", sender=first, subject=topic),
-            call("outlook.read", id=begun.id),
-            call("outlook.search", sender=second, subject=further),
-            call("outlook.read", id=found.id),
-            answer(number),
-        ),
-        answer=number,
+        number,
+        *open_mail(begun),
+        *open_mail(found),
     )
 
 

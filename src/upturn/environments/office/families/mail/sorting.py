@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from upturn.environments.office.generation import (
     AMOUNTS,
-    FINISH,
     FOLDERS,
     REMARKS,
     Draft,
@@ -38,40 +37,35 @@ def _some(scene: Scene, sender: str, topic: str, count: int, *, is_read: bool = 
 
 
 def _flag(scene: Scene) -> Draft:
-    sender, topic = scene.people(1)[0], topics(scene.rng, 1)[0]
+    sender, topic = scene.person(), topics(scene.rng, 1)[0]
     mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, digits(scene.rng)))
     add_lookalikes(scene, mail, AMOUNTS)
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "topic": topic},
-        (call("outlook.search", sender=sender, subject=topic), call("outlook.flag", ids=mail.id), FINISH),
+        call("outlook.search", sender=sender, subject=topic),
+        call("outlook.flag", ids=mail.id),
     )
 
 
 def _move(scene: Scene) -> Draft:
-    sender, topic, folder = scene.people(1)[0], topics(scene.rng, 1)[0], scene.rng.choice(FOLDERS)
+    sender, topic, folder = scene.person(), topics(scene.rng, 1)[0], scene.rng.choice(FOLDERS)
     mails = _some(scene, sender, topic, scene.rng.randint(1, 4))
     add_lookalikes(scene, mails[0], REMARKS)
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "topic": topic, "folder": folder},
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.move", ids=_ids(mails), folder=folder),
-            FINISH,
-        ),
+        call("outlook.search", sender=sender, subject=topic),
+        call("outlook.move", ids=_ids(mails), folder=folder),
     )
 
 
 def _unread(scene: Scene) -> Draft:
-    sender, topic = scene.people(1)[0], topics(scene.rng, 1)[0]
+    sender, topic = scene.person(), topics(scene.rng, 1)[0]
     mails = _some(scene, sender, topic, scene.rng.randint(1, 3), is_read=True)
     add_lookalikes(scene, mails[0], REMARKS, is_read=True)
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "topic": topic},
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.mark", ids=_ids(mails), as_="unread"),
-            FINISH,
-        ),
+        call("outlook.search", sender=sender, subject=topic),
+        call("outlook.mark", ids=_ids(mails), as_="unread"),
     )
 
 
@@ -80,13 +74,10 @@ def _rule(scene: Scene) -> Draft:
     topic, folder = topics(scene.rng, 1)[0], scene.rng.choice(FOLDERS)
     scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, digits(scene.rng)))
     scene.add_mail(other, near(scene.rng, topic), letter(scene.rng, AMOUNTS, digits(scene.rng)))
-    return Draft(
+    return Draft.with_finish(
         {"topic": topic, "folder": folder},
-        (
-            call("outlook.search", subject=topic),
-            call("outlook.create_rule", folder=folder, sender=sender),
-            FINISH,
-        ),
+        call("outlook.search", subject=topic),
+        call("outlook.create_rule", folder=folder, sender=sender),
     )
 
 
@@ -99,19 +90,14 @@ def _newsletter(scene: Scene) -> Draft:
         found.append(replace(mail, folder=scene.rng.choice(("inbox", "archive"))))
     scene.add(*found)
     scene.add_mail(f"orders@{site}.example", topics(scene.rng, 1)[0], letter(scene.rng, AMOUNTS, digits(scene.rng)))
-    scene.add_mail(scene.people(1)[0], f"{site} newsletter", letter(scene.rng, REMARKS))
-    return Draft(
-        {"sender": sender},
-        (
-            call("outlook.search", sender=sender),
-            *agreed(call("outlook.delete", ids=_ids(found))),
-            FINISH,
-        ),
+    scene.add_mail(scene.person(), f"{site} newsletter", letter(scene.rng, REMARKS))
+    return Draft.with_finish(
+        {"sender": sender}, call("outlook.search", sender=sender), *agreed(call("outlook.delete", ids=_ids(found)))
     )
 
 
 def _by_amount(scene: Scene) -> Draft:
-    sender, topic, folder = scene.people(1)[0], topics(scene.rng, 1)[0], scene.rng.choice(FOLDERS)
+    sender, topic, folder = scene.person(), topics(scene.rng, 1)[0], scene.rng.choice(FOLDERS)
     limit = 50 * scene.rng.randint(5, 15)
     count = scene.rng.randint(3, 4)
     above = scene.rng.randint(1, count - 1)
@@ -120,14 +106,11 @@ def _by_amount(scene: Scene) -> Draft:
         number = limit + scene.rng.randint(10, 150) * (1 if place < above else -1)
         mails.append(scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number)))
     add_lookalikes(scene, mails[0], AMOUNTS)
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "topic": topic, "folder": folder, "limit": str(limit)},
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            *(call("outlook.read", id=mail.id) for mail in mails),
-            call("outlook.move", ids=_ids(mails[:above]), folder=folder),
-            FINISH,
-        ),
+        call("outlook.search", sender=sender, subject=topic),
+        *(call("outlook.read", id=mail.id) for mail in mails),
+        call("outlook.move", ids=_ids(mails[:above]), folder=folder),
     )
 
 
@@ -137,15 +120,12 @@ def _tidy(scene: Scene) -> Draft:
     flagged, moved, gone = (_some(scene, each, topic, scene.rng.randint(1, 2)) for each in (first, second, third))
     scene.add_mail(bystander, topic, letter(scene.rng, REMARKS))
     scene.add_mail(third, near(scene.rng, topic), letter(scene.rng, REMARKS))
-    return Draft(
+    return Draft.with_finish(
         {"first": first, "second": second, "third": third, "topic": topic, "folder": folder},
-        (
-            call("outlook.search", subject=topic),
-            call("outlook.flag", ids=_ids(flagged)),
-            call("outlook.move", ids=_ids(moved), folder=folder),
-            *agreed(call("outlook.delete", ids=_ids(gone))),
-            FINISH,
-        ),
+        call("outlook.search", subject=topic),
+        call("outlook.flag", ids=_ids(flagged)),
+        call("outlook.move", ids=_ids(moved), folder=folder),
+        *agreed(call("outlook.delete", ids=_ids(gone))),
     )
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from upturn.environments.office.generation import (
     AMOUNTS,
     CORRECTIONS,
-    FINISH,
     REMARKS,
     Draft,
     Family,
@@ -17,8 +16,10 @@ from upturn.environments.office.generation import (
     call,
     digits,
     find_file,
+    find_mail,
     letter,
     near,
+    open_mail,
     phrase,
     refusal,
     topics,
@@ -32,20 +33,17 @@ _SUBJECTS = ("short note", "for you", "a word on this", "next step", "to keep in
 
 def _mail(scene: Scene) -> Mail:
     """From somebody about something, with others that look like it."""
-    mail = scene.add_mail(scene.people(1)[0], topics(scene.rng, 1)[0], letter(scene.rng, REMARKS))
+    mail = scene.add_mail(scene.person(), topics(scene.rng, 1)[0], letter(scene.rng, REMARKS))
     add_lookalikes(scene, mail, REMARKS)
     return mail
 
 
 def _reply(scene: Scene) -> Draft:
     mail, text = _mail(scene), phrase(scene.rng)
-    return Draft(
+    return Draft.with_finish(
         {"name": mail.sender, "topic": mail.subject, "phrase": f'"{text}"'},
-        (
-            call("outlook.search", sender=mail.sender, subject=mail.subject),
-            *agreed(call("outlook.reply", id=mail.id, body=text)),
-            FINISH,
-        ),
+        find_mail(mail),
+        *agreed(call("outlook.reply", id=mail.id, body=text)),
     )
 
 
@@ -54,26 +52,20 @@ def _reply_all(scene: Scene) -> Draft:
     others = [each for each in scene.people(4) if each != mail.sender][:3]
     some = scene.rng.randint(1, 2)
     scene.add(replace(mail, to=tuple(sorted((*mail.to, *others[:some]))), cc=tuple(sorted(others[some:]))))
-    return Draft(
+    return Draft.with_finish(
         {"name": mail.sender, "topic": mail.subject, "phrase": f'"{text}"'},
-        (
-            call("outlook.search", sender=mail.sender, subject=mail.subject),
-            *agreed(call("outlook.reply", id=mail.id, body=text, to_all=True)),
-            FINISH,
-        ),
+        find_mail(mail),
+        *agreed(call("outlook.reply", id=mail.id, body=text, to_all=True)),
     )
 
 
 def _forward(scene: Scene) -> Draft:
     mail, text = _mail(scene), phrase(scene.rng)
     other = next(each for each in scene.people(2) if each != mail.sender)
-    return Draft(
+    return Draft.with_finish(
         {"name": mail.sender, "topic": mail.subject, "other": other, "phrase": f'"{text}"'},
-        (
-            call("outlook.search", sender=mail.sender, subject=mail.subject),
-            *agreed(call("outlook.forward", id=mail.id, to=other, body=text)),
-            FINISH,
-        ),
+        find_mail(mail),
+        *agreed(call("outlook.forward", id=mail.id, to=other, body=text)),
     )
 
 
@@ -88,7 +80,7 @@ def _forward_if(scene: Scene) -> Draft:
     look = call("outlook.search", subject=topic)
     if not is_feasible:
         return Draft(slots, (look, refusal(sender)), answer=sender, is_feasible=False)
-    return Draft(slots, (look, *agreed(call("outlook.forward", id=mail.id, to=other)), FINISH))
+    return Draft.with_finish(slots, look, *agreed(call("outlook.forward", id=mail.id, to=other)))
 
 
 def _send_number(scene: Scene) -> Draft:
@@ -96,14 +88,10 @@ def _send_number(scene: Scene) -> Draft:
     topic, number, subject = topics(scene.rng, 1)[0], digits(scene.rng), scene.rng.choice(_SUBJECTS)
     mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number))
     add_lookalikes(scene, mail, AMOUNTS)
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "topic": topic, "other": other, "subject": f'"{subject}"'},
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.read", id=mail.id),
-            *agreed(call("outlook.send", to=other, subject=subject, body=number)),
-            FINISH,
-        ),
+        *open_mail(mail),
+        *agreed(call("outlook.send", to=other, subject=subject, body=number)),
     )
 
 
@@ -112,13 +100,10 @@ def _draft(scene: Scene) -> Draft:
     topic, subject, text = topics(scene.rng, 1)[0], scene.rng.choice(_SUBJECTS), phrase(scene.rng)
     scene.add_mail(sender, topic, letter(scene.rng, REMARKS))
     scene.add_mail(other, near(scene.rng, topic), letter(scene.rng, REMARKS))
-    return Draft(
+    return Draft.with_finish(
         {"topic": topic, "subject": f'"{subject}"', "phrase": f'"{text}"'},
-        (
-            call("outlook.search", subject=topic),
-            call("outlook.draft", to=sender, subject=subject, body=text),
-            FINISH,
-        ),
+        call("outlook.search", subject=topic),
+        call("outlook.draft", to=sender, subject=subject, body=text),
     )
 
 
@@ -134,20 +119,17 @@ def _send_draft(scene: Scene) -> Draft:
         drafts.append(replace(mail, to=(person,)))
     scene.add(*drafts)
     newest = max(drafts[:2], key=lambda mail: (mail.at, mail.id))
-    return Draft(
+    return Draft.with_finish(
         {"name": people[0], "topic": topic},
-        (
-            call("outlook.search", subject=topic, folder="drafts"),
-            call("outlook.read", id=newest.id),
-            *agreed(call("outlook.send", draft=drafts[0].id)),
-            FINISH,
-        ),
+        call("outlook.search", subject=topic, folder="drafts"),
+        call("outlook.read", id=newest.id),
+        *agreed(call("outlook.send", draft=drafts[0].id)),
     )
 
 
 def _attachment(scene: Scene) -> Draft:
     """The mail names a file by its name; the drive has one of that name's beginning too."""
-    sender, topic = scene.people(1)[0], topics(scene.rng, 1)[0]
+    sender, topic = scene.person(), topics(scene.rng, 1)[0]
     name = f"{topics(scene.rng, 1)[0]}.txt"
     asks = (f'could you send me "{name}"?', f'i need the file "{name}"', f'please mail "{name}" to me')
     mail = scene.add_mail(sender, topic, letter(scene.rng, asks))
@@ -158,15 +140,11 @@ def _attachment(scene: Scene) -> Draft:
     for other in (f"{folder}/{alike}.txt", f"{further}/old {name}"):
         scene.add_file(other, PlainText(letter(scene.rng, AMOUNTS, digits(scene.rng))))
     subject, text = scene.rng.choice(_SUBJECTS), phrase(scene.rng)
-    return Draft(
+    return Draft.with_finish(
         {"name": sender, "topic": topic, "subject": f'"{subject}"', "phrase": f'"{text}"'},
-        (
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.read", id=mail.id),
-            find_file(name),
-            *agreed(call("outlook.send", to=sender, subject=subject, body=text, attachments=wanted.id)),
-            FINISH,
-        ),
+        *open_mail(mail),
+        find_file(name),
+        *agreed(call("outlook.send", to=sender, subject=subject, body=text, attachments=wanted.id)),
     )
 
 
@@ -187,16 +165,12 @@ def _answer_question(scene: Scene) -> Draft:
     ]
     mails = add_thread(scene, about, turns)
     scene.add_mail(people[0], near(scene.rng, about), letter(scene.rng, CORRECTIONS, digits(scene.rng)))
-    return Draft(
+    return Draft.with_finish(
         {"name": asker, "topic": topic},
-        (
-            call("outlook.search", sender=asker, subject=topic),
-            call("outlook.read", id=question.id),
-            call("outlook.search", subject=about),
-            *(call("outlook.read", id=mail.id) for mail in reversed(mails[1:])),
-            *agreed(call("outlook.reply", id=question.id, body=number)),
-            FINISH,
-        ),
+        *open_mail(question),
+        call("outlook.search", subject=about),
+        *(call("outlook.read", id=mail.id) for mail in reversed(mails[1:])),
+        *agreed(call("outlook.reply", id=question.id, body=number)),
     )
 
 
@@ -207,13 +181,10 @@ def _reply_each(scene: Scene) -> Draft:
     scene.add_mail(people[2], topic, letter(scene.rng, REMARKS), is_read=True)
     scene.add_mail(people[3], near(scene.rng, topic), letter(scene.rng, REMARKS))
     replies = [call("outlook.reply", id=mail.id, body=text) for mail in mails]
-    return Draft(
+    return Draft.with_finish(
         {"topic": topic, "phrase": f'"{text}"'},
-        (
-            call("outlook.search", subject=topic, is_unread=True),
-            *(step for reply in replies for step in agreed(reply)),
-            FINISH,
-        ),
+        call("outlook.search", subject=topic, is_unread=True),
+        *(step for reply in replies for step in agreed(reply)),
     )
 
 

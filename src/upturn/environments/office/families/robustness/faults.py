@@ -12,7 +12,6 @@ from upturn.environments.office.families.mail import READING, SORTING, WRITING
 from upturn.environments.office.families.teams import CHANNELS, CHATS
 from upturn.environments.office.faults import SEVERAL, Fault, FaultKind, FaultPlan, RateLimit
 from upturn.environments.office.generation import (
-    FINISH,
     LOOKS,
     PHRASES,
     Draft,
@@ -159,9 +158,9 @@ def faulty(base: Family, planned: Planned, *, level: int) -> Family:
 def _to_several(scene: Scene) -> Draft:
     rng, people = scene.rng, scene.people(scene.rng.choice((2, 3)))
     subject, phrase = f"{rng.choice(('news', 'reminder', 'question'))} {rng.randint(10, 99)}", rng.choice(PHRASES)
-    return Draft(
+    return Draft.with_finish(
         {"people": " and ".join(people), "subject": f'"{subject}"', "phrase": f'"{phrase}"'},
-        (*agreed(call("outlook.send", to=[*sorted(people)], subject=subject, body=phrase)), FINISH),
+        *agreed(call("outlook.send", to=[*sorted(people)], subject=subject, body=phrase)),
     )
 
 

@@ -11,7 +11,6 @@ from upturn.environments.office.generation import (
     PhrasingFile,
     Scene,
     add_document,
-    answer,
     any_channel,
     call,
     find_file,
@@ -48,10 +47,11 @@ def _in_a_text(scene: Scene) -> Draft:
     place = rng.randint(0, len(blocks))
     title = Paragraph(document.name, "title")
     scene.add(replace(document.file, content=Document((title, *blocks[:place], *told, *blocks[place:]))))
-    return Draft(
+    return Draft.with_answer(
         {"document": document.name, "topic": topic},
-        (find_file(document.name), call("word.read_paragraphs", id=document.file.id), answer(code)),
-        answer=code,
+        code,
+        find_file(document.name),
+        call("word.read_paragraphs", id=document.file.id),
         traps=order.traps,
     )
 
@@ -70,10 +70,10 @@ def _in_a_chat(scene: Scene) -> Draft:
     rng.shuffle(said)
     for where, who, text in said:
         scene.add_post(where, who, text)
-    return Draft(
+    return Draft.with_answer(
         {"name": name, "topic": topic},
-        (call("teams.search_chat", query=f"{topic} code", sender=name), answer(code)),
-        answer=code,
+        code,
+        call("teams.search_chat", query=f"{topic} code", sender=name),
         traps=order.traps,
     )
 
@@ -89,10 +89,11 @@ def _in_an_event(scene: Scene) -> Draft:
     for name, when in ((title, other_day), (near(rng, title), day)):
         beside = scene.add_event(name, f"{when} {rng.randint(9, 16):02d}:30", people=scene.people(2))
         scene.add(replace(beside, body=rng.choice(texts).format(_code(scene))))
-    return Draft(
+    return Draft.with_answer(
         {"title": title, "day": day},
-        (call("calendar.list", day=day, title=title), call("calendar.read", id=event.id), answer(code)),
-        answer=code,
+        code,
+        call("calendar.list", day=day, title=title),
+        call("calendar.read", id=event.id),
         traps=order.traps,
     )
 

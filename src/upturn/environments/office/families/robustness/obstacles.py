@@ -20,6 +20,7 @@ from upturn.environments.office.generation import (
     agreed,
     call,
     find_file,
+    open_mail,
     refusal,
 )
 from upturn.environments.office.state import Document, Paragraph, Right
@@ -32,7 +33,7 @@ EVENTS = ("budget talk", "tour of the plant", "phone call", "vendor visit", "boa
 
 def _others_document(scene: Scene, right: Right, *, is_mine: bool = False) -> TaskFile:
     """A document that everybody has this right to; somebody else's, or the owner's."""
-    owner = None if is_mine else scene.people(1)[0]
+    owner = None if is_mine else scene.person()
     return add_document(scene, Paragraph(scene.rng.choice(NOTES)), owner=owner, rights={"everyone": right})
 
 
@@ -66,7 +67,7 @@ def _right_to_share(scene: Scene) -> Draft:
 
 
 def _file_wanted(scene: Scene) -> Draft:
-    rng, sender, topic = scene.rng, scene.people(1)[0], scene.rng.choice(TOPICS)
+    rng, sender, topic = scene.rng, scene.person(), scene.rng.choice(TOPICS)
     name, subject, is_feasible = rng.choice(DOCUMENTS), f"{topic} file", rng.random() < 0.5
     content = Document((Paragraph(name, "title"),))
     names = (name, f"{name} notes") if is_feasible else (f"{name} notes", f"draft of {name}")
@@ -75,8 +76,7 @@ def _file_wanted(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, f"{topic} wish", rng.choice(texts).format(name))
     send = call("outlook.send", to=[sender], subject=subject, body="attached", attachments=[files[0].id])
     look = (
-        call("outlook.search", sender=sender, subject=f"{topic} wish"),
-        call("outlook.read", id=mail.id),
+        *open_mail(mail),
         find_file(f"{name}.docx"),
     )
     done = (*agreed(send), FINISH)
@@ -100,8 +100,7 @@ def _waiting_person(scene: Scene) -> Draft:
     else:
         scene.add_mail(waiting, f"{topic} pictures", "see below")
     look = (
-        call("outlook.search", sender=sender, subject=f"{topic} reminder"),
-        call("outlook.read", id=mail.id),
+        *open_mail(mail),
         call("outlook.search", sender=waiting, subject=f"{topic} question"),
     )
     done = (*agreed(call("outlook.reply", id=question[waiting].id, body=phrase)), FINISH) if is_feasible else ()
@@ -130,14 +129,11 @@ def _one_of_a_name(scene: Scene) -> Draft:
     scene.add_mail(
         next(each for each in people if not each.startswith(f"{first}.")), f"{topic} question", "and you?"
     )
-    return Draft(
+    return Draft.with_finish(
         {"first": first, "topic": f'"{topic} question"', "phrase": f'"{phrase}"'},
-        (
-            call("outlook.search", subject=f"{topic} question"),
-            *(() if is_clear else (call("user.ask", text=f"which {first} do you mean?"),)),
-            *agreed(call("outlook.reply", id=mail.id, body=phrase)),
-            FINISH,
-        ),
+        call("outlook.search", subject=f"{topic} question"),
+        *(() if is_clear else (call("user.ask", text=f"which {first} do you mean?"),)),
+        *agreed(call("outlook.reply", id=mail.id, body=phrase)),
         clarification="" if is_clear else rng.choice(_MEANT).format(one),
     )
 
@@ -151,14 +147,11 @@ def _one_of_two_events(scene: Scene) -> Draft:
         scene.add_event(each, f"{day} {hour:02d}:00", people=scene.people(2))
         for each, hour in zip(titles, hours, strict=True)
     ]
-    return Draft(
+    return Draft.with_finish(
         {"title": f'"{title}"', "day": day},
-        (
-            call("calendar.list", day=day, title=title),
-            *(() if is_clear else (call("user.ask", text="there are two of them: which one?"),)),
-            *agreed(call("calendar.cancel", id=events[0].id)),
-            FINISH,
-        ),
+        call("calendar.list", day=day, title=title),
+        *(() if is_clear else (call("user.ask", text="there are two of them: which one?"),)),
+        *agreed(call("calendar.cancel", id=events[0].id)),
         clarification="" if is_clear else rng.choice(_MEANT).format(events[0].start[11:]),
     )
 

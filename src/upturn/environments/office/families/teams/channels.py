@@ -2,12 +2,10 @@
 
 from upturn.environments.office.generation import (
     AMOUNTS,
-    FINISH,
     Draft,
     Family,
     PhrasingFile,
     Scene,
-    answer,
     call,
     digits,
     members_of,
@@ -32,46 +30,37 @@ def _last_writer(scene: Scene) -> Draft:
     further = [each for each in members_of(scene, other) if each != writer][:2]
     for where, who in (*((channel, each) for each in writers), *((other, each) for each in further)):
         scene.add_post(where, who, says(scene, topic, digits(scene.rng), (*AMOUNTS, *_REMARKS)))
-    return Draft(
+    return Draft.with_answer(
         {"team": channel.team, "topic": topic},
-        (
-            call("teams.list_channels", name=channel.team),
-            call("teams.search_chat", query=topic, place=channel.id),
-            answer(writer),
-        ),
-        answer=writer,
+        writer,
+        call("teams.list_channels", name=channel.team),
+        call("teams.search_chat", query=topic, place=channel.id),
     )
 
 
 def _post(scene: Scene) -> Draft:
     channel, text = new_channels(scene)[0], phrase(scene.rng)
-    return Draft(
+    return Draft.with_finish(
         {"team": channel.team, "phrase": f'"{text}"'},
-        (
-            call("teams.list_channels", name=channel.team),
-            *post(channel, text),
-            FINISH,
-        ),
+        call("teams.list_channels", name=channel.team),
+        *post(channel, text),
     )
 
 
 def _post_number(scene: Scene) -> Draft:
     """From a chat into a channel."""
     channel, other = new_channels(scene)
-    name = scene.people(1)[0]
+    name = scene.person()
     topic, number = topics(scene.rng, 1)[0], digits(scene.rng)
     scene.add_post(scene.add_chat(name), name, says(scene, topic, number))
     scene.add_post(scene.add_chat(name), name, says(scene, near(scene.rng, topic), digits(scene.rng)))
     bystander = next(each for each in members_of(scene, other) if each != name)
     scene.add_post(other, bystander, says(scene, topic, digits(scene.rng)))
-    return Draft(
+    return Draft.with_finish(
         {"name": name, "topic": topic, "team": channel.team},
-        (
-            call("teams.search_chat", query=topic, sender=name),
-            call("teams.list_channels", name=channel.team),
-            *post(channel, number),
-            FINISH,
-        ),
+        call("teams.search_chat", query=topic, sender=name),
+        call("teams.list_channels", name=channel.team),
+        *post(channel, number),
     )
 
 
@@ -85,27 +74,21 @@ def _sum(scene: Scene) -> Draft:
     scene.rng.shuffle(said)
     for who, about, number in said:
         scene.add_post(other, who, says(scene, about, number))
-    return Draft(
+    return Draft.with_finish(
         {"first": first, "second": second, "topic": topic, "team": channel.team},
-        (
-            call("teams.search_chat", query=topic),
-            call("teams.list_channels", name=channel.team),
-            *post(channel, str(numbers[0] + numbers[1])),
-            FINISH,
-        ),
+        call("teams.search_chat", query=topic),
+        call("teams.list_channels", name=channel.team),
+        *post(channel, str(numbers[0] + numbers[1])),
     )
 
 
 def _add_member(scene: Scene) -> Draft:
     channel = new_channels(scene)[0]
     people = [each for each in scene.people(12) if each not in channel.members][: scene.rng.randint(1, 2)]
-    return Draft(
+    return Draft.with_finish(
         {"people": " and ".join(people), "team": channel.team},
-        (
-            call("teams.list_channels", name=channel.team),
-            call("teams.add_members", place=channel.id, people=",".join(people)),
-            FINISH,
-        ),
+        call("teams.list_channels", name=channel.team),
+        call("teams.add_members", place=channel.id, people=",".join(people)),
     )
 
 

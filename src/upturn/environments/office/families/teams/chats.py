@@ -2,14 +2,12 @@
 
 from upturn.environments.office.generation import (
     AMOUNTS,
-    FINISH,
     Draft,
     Family,
     PhrasingFile,
     Scene,
     add_lookalikes,
     agreed,
-    answer,
     any_channel,
     call,
     digits,
@@ -17,6 +15,7 @@ from upturn.environments.office.generation import (
     letter,
     members_of,
     near,
+    open_mail,
     phrase,
     says,
     titles,
@@ -45,10 +44,8 @@ def _number(scene: Scene) -> Draft:
     scene.rng.shuffle(said)
     for where, who, about, what in said:
         scene.add_post(where, who, says(scene, about, what))
-    return Draft(
-        {"name": name, "topic": topic},
-        (call("teams.search_chat", query=topic, sender=name), answer(number)),
-        answer=number,
+    return Draft.with_answer(
+        {"name": name, "topic": topic}, number, call("teams.search_chat", query=topic, sender=name)
     )
 
 
@@ -60,20 +57,17 @@ def _message(scene: Scene) -> Draft:
     scene.add_post(channel, asker, scene.rng.choice(_ASKS).format(topic=topic))
     for where, who in ((channel, bystander), (other, members_of(scene, other)[0])):
         scene.add_post(where, who, scene.rng.choice(_ASKS).format(topic=near(scene.rng, topic)))
-    return Draft(
+    return Draft.with_finish(
         {"topic": topic, "phrase": f'"{text}"'},
-        (
-            call("teams.search_chat", query=topic),
-            *agreed(call("teams.send_message", to=asker, text=text)),
-            FINISH,
-        ),
+        call("teams.search_chat", query=topic),
+        *agreed(call("teams.send_message", to=asker, text=text)),
         also=in_chat(scene, asker, text),
     )
 
 
 def _meeting(scene: Scene) -> Draft:
     """The first of three times at which the owner has nothing else."""
-    name, day, minutes = scene.people(1)[0], scene.day(), scene.rng.choice(_MINUTES)
+    name, day, minutes = scene.person(), scene.day(), scene.rng.choice(_MINUTES)
     topic, title, place = topics(scene.rng, 1)[0], titles(scene.rng, 1)[0], scene.rng.randrange(3)
     starts = [f"{day} {hour:02d}:00" for hour in sorted(scene.rng.sample(range(9, 17), 3))]
     for start in starts:
@@ -91,14 +85,11 @@ def _meeting(scene: Scene) -> Draft:
     scene.add_post(scene.add_chat(name), name, text)
     start = starts[place]
     end = later(start, minutes=minutes)
-    return Draft(
+    return Draft.with_finish(
         {"name": name, "topic": topic, "title": f'"{title}"'},
-        (
-            call("teams.search_chat", query=topic, sender=name),
-            call("calendar.list", day=day),
-            call("teams.create_meeting", title=title, start=start, end=end, people=name),
-            FINISH,
-        ),
+        call("teams.search_chat", query=topic, sender=name),
+        call("calendar.list", day=day),
+        call("teams.create_meeting", title=title, start=start, end=end, people=name),
     )
 
 
@@ -115,15 +106,11 @@ def _answer(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number))
     add_lookalikes(scene, mail, AMOUNTS)
     city = topic.rsplit(" ", 1)[1]
-    return Draft(
+    return Draft.with_finish(
         {"name": asker, "city": city},
-        (
-            call("teams.search_chat", query=city, sender=asker),
-            call("outlook.search", sender=sender, subject=topic),
-            call("outlook.read", id=mail.id),
-            *agreed(call("teams.send_message", to=asker, text=number)),
-            FINISH,
-        ),
+        call("teams.search_chat", query=city, sender=asker),
+        *open_mail(mail),
+        *agreed(call("teams.send_message", to=asker, text=number)),
         also=in_chat(scene, asker, number),
     )
 
