@@ -7,7 +7,7 @@ two ways of writing the same are the same.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -16,8 +16,7 @@ from pydantic import AfterValidator, Field
 from upturn.environments.office.apps.cell_block import MAX_WRITTEN, CellText, Rows
 from upturn.environments.office.apps.macro import MACROS, MacroName
 from upturn.environments.office.apps.open_workbook import (
-    Opened,
-    changed,
+    OpenedSheet,
     entered,
     formula_tree,
     sheet_like,
@@ -33,7 +32,6 @@ from upturn.environments.office.apps.table_arrangement import (
     column_of,
     reordered,
     sorting_order,
-    table_in,
     visible_rows,
     with_formats,
 )
@@ -47,6 +45,7 @@ from upturn.environments.office.state import (
     OperationError,
     Pivot,
     Place,
+    Right,
     Sheet,
     Workspace,
     area_of,
@@ -195,6 +194,12 @@ class RunMacro(OfSheet):  # noqa: D101  # below
 RunMacro.__doc__ = f"Runs a macro on a table: {'; '.join(f'{name} {each.about}' for name, each in MACROS.items())}."
 
 
+def _sheet(workspace: Workspace, asked: OfSheet, right: Right = "edit") -> OpenedSheet:
+    """The sheet that is asked for; raises OperationError where there is none, or no such right to it."""
+    opened = workbook(workspace, asked.id, right)
+    return OpenedSheet(opened, opened.named(asked.sheet))
+
+
 @APP.operation(Open, is_reading=True)
 def open_(workspace: Workspace, asked: Open) -> Effect:
     """Sheets as their extent, header and first rows."""
@@ -207,22 +212,21 @@ def open_(workspace: Workspace, asked: Open) -> Effect:
 @APP.operation(ReadRange, is_reading=True)
 def read_range(workspace: Workspace, asked: ReadRange) -> Effect:
     """One row a line, cells between ``|``; of one cell what it shows."""
-    found = workbook(workspace, asked.id, "read")
-    name = found.named(asked.sheet)
-    sheet = found.book.sheets[name]
+    opened, name = found = _sheet(workspace, asked, "read")
+    sheet = found.sheet
     area = None if asked.range is None else area_of(asked.range)
     if area is not None and area.size == 1 and asked.show == "values":
-        return found.told(shown_in(found.book, name, area.text) or "empty")
+        return opened.told(shown_in(opened.book, name, area.text) or "empty")
     used = sheet.used.area if area is None else sheet.used.area and area.within(sheet.used.area)
     if used is None:
-        return found.told("empty")
+        return opened.told("empty")
     if asked.show == "values":
-        return found.told(rows_of(found.book, name, used, page=asked.page))
+        return opened.told(rows_of(opened.book, name, used, page=asked.page))
     if asked.show == "formulas":
         texts = {at: sheet.cells[at] for at in sheet.used.formulas}
     else:
         texts = {at: look_of(each) for at, each in sheet.formats.items()}
-    return found.told(cell_list(texts, used, page=asked.page, empty=f"no {asked.show}"))
+    return opened.told(cell_list(texts, used, page=asked.page, empty=f"no {asked.show}"))
 
 
 @APP.operation(Find, is_reading=True)
@@ -248,15 +252,20 @@ def find(workspace: Workspace, asked: Find) -> Effect:
 @APP.operation(WriteRange)
 def write_range(workspace: Workspace, asked: WriteRange) -> Effect:
     """What formulas among the cells show."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
+    target = _sheet(workspace, asked)
     area = _block_area(place_of(asked.at), asked.rows)
-    texts = {
-        f"{column_letters(area.first.column + column)}{area.first.row + row}": entered(found.book, name, text)
-        for row, cells in enumerate(asked.rows)
-        for column, text in enumerate(cells)
+    texts = {at: entered(target.book, target.name, text) for at, text in _addressed(area, asked.rows).items()}
+    return _written(target, texts, f"wrote {area.text}")
+
+
+def _addressed(area: Area, rows: Iterable[Iterable[str]]) -> dict[str, str]:
+    """The texts of a block by the addresses of their cells."""
+    first = area.first
+    return {
+        Place(column, row).address: text
+        for row, texts in enumerate(rows, start=first.row)
+        for column, text in enumerate(texts, start=first.column)
     }
-    return _written(found, name, texts, f"wrote {area.text}")
 
 
 def _block_area(first: Place, rows: tuple[tuple[str, ...], ...]) -> Area:
@@ -275,129 +284,107 @@ def _check_writable(area: Area) -> None:
         raise OperationError("bad_value", f"no sheet reaches to {area.last.address}")
 
 
-def _written(found: Opened, name: str, texts: dict[str, str], told: str) -> Effect:
-    book = with_entered(found.book, name, texts)
-    values = told_values(book, name, texts)
-    return found.saved(book, f"{told}; {values}" if values else told)
+def _written(target: OpenedSheet, texts: dict[str, str], told: str) -> Effect:
+    book = with_entered(target.book, target.name, texts)
+    values = told_values(book, target.name, texts)
+    return target.opened.saved(book, f"{told}; {values}" if values else told)
 
 
 @APP.operation(InsertFormula)
 def insert_formula(workspace: Workspace, asked: InsertFormula) -> Effect:
     """What the cells show then."""
-    found = workbook(workspace, asked.id, "edit")
-    name, area = found.named(asked.sheet), area_of(asked.range)
+    target, area = _sheet(workspace, asked), area_of(asked.range)
     _check_writable(area)
-    tree = formula_tree(found.book, name, asked.formula if asked.formula.startswith("=") else f"={asked.formula}")
-    texts = {
-        f"{column_letters(column)}{row}": written(
-            moved(tree, columns=column - area.first.column, rows=row - area.first.row)
-        )
-        for row in area.rows
-        for column in area.columns
-    }
-    return _written(found, name, texts, f"wrote {area.text}")
+    formula = asked.formula if asked.formula.startswith("=") else f"={asked.formula}"
+    tree = formula_tree(target.book, target.name, formula)
+    rows = ((written(moved(tree, columns=x, rows=y)) for x in range(area.width)) for y in range(area.height))
+    return _written(target, _addressed(area, rows), f"wrote {area.text}")
 
 
 @APP.operation(CreateChart)
 def create_chart(workspace: Workspace, asked: CreateChart) -> Effect:
     """The chart on the sheet."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    table = table_in(found.book.sheets[name], area_of(asked.range))
-    values = (value_of(found.book, name, at) for _, at in found.book.sheets[name].filled(table))
+    target = _sheet(workspace, asked)
+    sheet, table = target.sheet, target.table(asked.range)
+    values = (value_of(target.book, target.name, at) for _, at in sheet.filled(table))
     if table.height < 2 or not any(isinstance(value, float) for value in values):
         raise OperationError("bad_value", f"a chart needs a header and numbers below it; {asked.range} has none")
-    sheet = found.book.sheets[name]
     charts = (*sheet.charts, Chart(asked.kind, asked.range, asked.title))
-    return found.saved(
-        found.book.with_sheet(name, replace(sheet, charts=charts)), f"{asked.kind} chart of {asked.range} on {name}"
-    )
+    return target.saved(replace(sheet, charts=charts), f"{asked.kind} chart of {asked.range} on {target.name}")
 
 
 @APP.operation(PivotTable)
 def pivot_table(workspace: Workspace, asked: PivotTable) -> Effect:
     """Where it is, with its total."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    target = name if asked.to_sheet is None else found.named(asked.to_sheet)
-    source = table_in(found.book.sheets[name], None if asked.range is None else area_of(asked.range))
-    rows, values = (column_of(found.book, name, source, text) for text in (asked.rows, asked.values))
-    table = pivoted(found.book, name, source, rows=rows, values=values, how=asked.how)
+    opened, name = found = _sheet(workspace, asked)
+    book = opened.book
+    target = found if asked.to_sheet is None else OpenedSheet(opened, opened.named(asked.to_sheet))
+    source = found.table(asked.range)
+    rows, values = (column_of(book, name, source, text) for text in (asked.rows, asked.values))
+    table = pivoted(book, name, source, rows=rows, values=values, how=asked.how)
     area = _block_area(place_of(asked.at), tuple(map(tuple, table)))
-    sheet = found.book.sheets[target]
+    sheet = target.sheet
     taken = next((address for _, address in sheet.filled(area)), None)
     if taken is not None:
         raise OperationError("bad_value", f"{area.text} is needed and {taken} is not empty; choose another at")
     first, last = (Place(column, source.first.row).address for column in (rows, values))
     pivot = Pivot(
-        source.text if target == name else f"{quoted(name)}!{source.text}",
-        shown_in(found.book, name, first) or first,
-        shown_in(found.book, name, last) or last,
+        source.text if target == found else f"{quoted(name)}!{source.text}",
+        shown_in(book, name, first) or first,
+        shown_in(book, name, last) or last,
         asked.how,
         asked.at,
     )
-    cells = {
-        f"{column_letters(area.first.column + column)}{area.first.row + row}": text
-        for row, texts in enumerate(table)
-        for column, text in enumerate(texts)
-    }
-    after = replace(sheet.with_cells(cells), pivots=(*sheet.pivots, pivot))
-    return found.saved(found.book.with_sheet(target, after), f"pivot table in {area.text}; total {table[-1][1]}")
+    after = replace(sheet.with_cells(_addressed(area, table)), pivots=(*sheet.pivots, pivot))
+    return target.saved(after, f"pivot table in {area.text}; total {table[-1][1]}")
 
 
 @APP.operation(Sort)
 def sort(workspace: Workspace, asked: Sort) -> Effect:
     """The rows in order; formulas move with them."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    sheet = found.book.sheets[name]
-    table = table_in(sheet, None if asked.range is None else area_of(asked.range))
-    column = column_of(found.book, name, table, asked.by)
+    target = _sheet(workspace, asked)
+    table = target.table(asked.range)
+    column = column_of(target.book, target.name, table, asked.by)
     body = table.below(1) if asked.has_header else table
     if body is None:
         raise OperationError("bad_value", f"{table.text} has no rows below its header")
-    order = sorting_order(found.book, name, body, column=column, order=asked.order)
-    after = reordered(sheet, body, order)
-    book = changed(found.book, name, after, after.used.formulas)
-    return found.saved(book, f"sorted {body.text} by {asked.by}, {asked.order}")
+    order = sorting_order(target.book, target.name, body, column=column, order=asked.order)
+    after = reordered(target.sheet, body, order)
+    return target.recomputed(after, f"sorted {body.text} by {asked.by}, {asked.order}")
 
 
 @APP.operation(Filter)
 def filter_(workspace: Workspace, asked: Filter) -> Effect:
     """How many rows are in sight."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    sheet = found.book.sheets[name]
-    table = table_in(sheet, None)
-    letters = column_letters(column_of(found.book, name, table, asked.column))
+    opened, name = target = _sheet(workspace, asked)
+    sheet, table = target.sheet, target.table(None)
+    letters = column_letters(column_of(opened.book, name, table, asked.column))
     kept = {column: value for column, value in sheet.filters.items() if column != letters}
     if asked.value:
-        values = [shown_in(found.book, name, f"{letters}{row}") for row in table.rows[1:]]
+        values = [shown_in(opened.book, name, f"{letters}{row}") for row in table.rows[1:]]
         value = next((each for each in values if each.casefold() == asked.value.casefold()), None)
         if value is None:
             known = ", ".join(dict.fromkeys(values))
             raise OperationError("not_found", f"no row has {asked.value[:60]!r} there; there are: {known[:200]}")
         kept[letters] = value
-    after = replace(sheet, filters=kept)
-    book = found.book.with_sheet(name, after)
+    book = opened.book.with_sheet(name, replace(sheet, filters=kept))
     seen = visible_rows(book, name, table.rows[1:])
-    return found.saved(book, f"{len(seen)} of {table.height - 1} rows are shown")
+    return opened.saved(book, f"{len(seen)} of {table.height - 1} rows are shown")
 
 
 @APP.operation(Format)
 def format_(workspace: Workspace, asked: Format) -> Effect:
     """The cells' looks."""
-    found = workbook(workspace, asked.id, "edit")
-    name, area = found.named(asked.sheet), area_of(asked.range)
+    target, area = _sheet(workspace, asked), area_of(asked.range)
     if not asked.model_fields_set & {"bold", "italic", "fill", "number"}:
         raise OperationError("missing_parameter", "give at least one of bold, italic, fill, number")
-    sheet = found.book.sheets[name]
+    sheet = target.sheet
     if area.size > MAX_WRITTEN:
         area = (sheet.used.area and area.within(sheet.used.area)) or area
     _check_writable(area)
     addresses = [Place(column, row).address for row in area.rows for column in area.columns]
     formats = {address: _with_look(sheet.formats.get(address, CellFormat()), asked) for address in addresses}
-    return found.saved(found.book.with_sheet(name, with_formats(sheet, formats)), f"formatted {area.text}")
+    return target.saved(with_formats(sheet, formats), f"formatted {area.text}")
 
 
 def _with_look(before: CellFormat, asked: Format) -> CellFormat | None:
@@ -429,13 +416,10 @@ def add_sheet(workspace: Workspace, asked: AddSheet) -> Effect:
 @APP.operation(RunMacro)
 def run_macro(workspace: Workspace, asked: RunMacro) -> Effect:
     """How many cells are other than before."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    sheet = found.book.sheets[name]
-    table = table_in(sheet, None if asked.range is None else area_of(asked.range))
-    after = MACROS[asked.name].run(found.book, name, table)
-    book = changed(found.book, name, after, after.used.formulas)
+    target = _sheet(workspace, asked)
+    sheet, table = target.sheet, target.table(asked.range)
+    after = MACROS[asked.name].run(target.book, target.name, table)
     different = sum(
         sheet.cells.get(address) != after.cells.get(address) for address in {**sheet.cells, **after.cells}
     )
-    return found.saved(book, f"{asked.name} on {table.text}: {different} cells changed")
+    return target.recomputed(after, f"{asked.name} on {table.text}: {different} cells changed")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from upturn.environments.office.apps.drive import opened, rewritten
 from upturn.environments.office.apps.operation import Effect
 from upturn.environments.office.apps.safety import check_right, sensitivity
+from upturn.environments.office.apps.table_arrangement import table_in
 from upturn.environments.office.formulas import (
     MAX_WORK,
     FormulaError,
@@ -20,7 +21,18 @@ from upturn.environments.office.formulas import (
     work_of,
     written,
 )
-from upturn.environments.office.state import Book, File, OperationError, Right, Sheet, Workspace, is_formula, tidy
+from upturn.environments.office.state import (
+    Area,
+    Book,
+    File,
+    OperationError,
+    Right,
+    Sheet,
+    Workspace,
+    area_of,
+    is_formula,
+    tidy,
+)
 
 _MANY = 8
 """Formulas whose values are told after one action."""
@@ -56,6 +68,35 @@ class Opened(NamedTuple):
         if all(self.book.sheets.get(name) == sheet for name, sheet in book.sheets.items()):
             return self.told(text)
         return Effect(rewritten(self.workspace, self.file, book), text, self.costs)
+
+
+class OpenedSheet(NamedTuple):
+    """One sheet of an opened workbook."""
+
+    opened: Opened
+    name: str
+
+    @property
+    def book(self) -> Book:
+        """The whole workbook."""
+        return self.opened.book
+
+    @property
+    def sheet(self) -> Sheet:
+        """The sheet's content."""
+        return self.book.sheets[self.name]
+
+    def table(self, range_: str | None) -> Area:
+        """The used part of a range, None = all that is used; raises OperationError as ``table_in``."""
+        return table_in(self.sheet, None if range_ is None else area_of(range_))
+
+    def saved(self, sheet: Sheet, text: str) -> Effect:
+        """The workbook with this content of the sheet, as ``Opened.saved``."""
+        return self.opened.saved(self.book.with_sheet(self.name, sheet), text)
+
+    def recomputed(self, sheet: Sheet, text: str) -> Effect:
+        """As ``saved``; raises OperationError as ``changed``, for any of the sheet's formulas."""
+        return self.opened.saved(changed(self.book, self.name, sheet, sheet.used.formulas), text)
 
 
 def workbook(workspace: Workspace, id_: str, right: Right) -> Opened:
