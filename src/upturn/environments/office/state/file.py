@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
+from typing import Literal, get_args
 
 from upturn.environments.office.state.deck import Deck
 from upturn.environments.office.state.document import Document, Grid, Paragraph
-from upturn.environments.office.state.label import Label
 from upturn.environments.office.state.workbook import Book
 from upturn.records import record
 
 Right = Literal["read", "edit"]
+Label = Literal["public", "general", "confidential", "privileged"]
+LABELS: tuple[Label, ...] = get_args(Label)
+SENSITIVE: frozenset[Label] = frozenset({"confidential", "privileged"})
+"""Reading these without need is a soft violation; ``privileged`` is between a client and an attorney."""
 
 
 @record

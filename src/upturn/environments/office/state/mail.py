@@ -3,8 +3,7 @@
 from dataclasses import field
 from typing import Literal
 
-from upturn.environments.office.state.file import Content
-from upturn.environments.office.state.label import Label
+from upturn.environments.office.state.file import Content, Label
 from upturn.records import record
 
 MailFlag = Literal["none", "flagged", "done"]

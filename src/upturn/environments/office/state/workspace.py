@@ -6,7 +6,7 @@ and the state of many environments that begin alike is held once.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter, is_
 from typing import Any, TypeAlias, cast
@@ -17,7 +17,8 @@ from upturn.environments.office.state.diff import differing, facts_of
 from upturn.environments.office.state.event import Event
 from upturn.environments.office.state.file import File, Page
 from upturn.environments.office.state.mail import Mail, Rule
-from upturn.environments.office.state.person import Group, Person
+from upturn.environments.office.state.operation_error import OperationError
+from upturn.environments.office.state.person import Group, Person, is_address, is_outside, person_of
 from upturn.environments.office.state.simulated_user import Message, Persona
 from upturn.environments.office.state.table import Table
 from upturn.records import Action, JsonValue
@@ -192,3 +193,23 @@ def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: Json
     rest += [after.declined] if after.declined else []  # so that stored hashes of other attempts stay right
     text = json.dumps([changed, rest] if mark is None else [changed, rest, mark], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
+    """Ids of people and groups and addresses outside, each once, in order; raises OperationError for nobody,
+    and for what is no address."""
+    found = tuple(dict.fromkeys(person_of(each) for each in people))
+    for each in found:
+        if is_outside(each) and not is_address(each):
+            raise OperationError(
+                "bad_value", f"{each[:60]!r} is no address; these are such as ann.lee@fabrikam.example"
+            )
+        if not is_outside(each) and each not in workspace.people and each not in workspace.groups:
+            raise OperationError("not_found", f"nobody called {each!r}; ids are such as {workspace.owner}")
+    return found
+
+
+def outsiders(workspace: Workspace, people: Iterable[str]) -> tuple[str, ...]:
+    """Those of these people who are not of the company, members of groups too, each once, in order."""
+    everybody = (member for each in people for member in sorted(workspace.members(each)))
+    return tuple(dict.fromkeys(each for each in everybody if is_outside(each)))
