@@ -53,10 +53,7 @@ def _is_formula(value: JsonValue) -> bool:
 
 
 def _same(
-    workspace: Workspace,
-    goal: Mapping[str, JsonValue],
-    actual: Mapping[str, JsonValue],
-    paths: Sequence[str],
+    workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[str, JsonValue], paths: Sequence[str]
 ) -> frozenset[str]:
     """Those of the paths, all of formulas, where both compute the same."""
     by_file: defaultdict[str, dict[Key, str]] = defaultdict(dict)

@@ -72,9 +72,7 @@ class OfficeVerifier:
         rewards: dict[str, float | None] = {
             "success": float(verdict == "success"),
             "efficiency": efficiency(
-                is_success=verdict == "success",
-                shortest=len(scenario.draft.oracle),
-                turns=len(trajectory.turns),
+                is_success=verdict == "success", shortest=len(scenario.draft.oracle), turns=len(trajectory.turns)
             ),
         }
         return Evaluation(
@@ -103,9 +101,7 @@ def _gates(scenario: Scenario, trajectory: Trajectory, *, safety_cost: float) ->
         GateResult("ended", trajectory.outcome == "finished", trajectory.outcome),
         GateResult("goal", not missing, ", ".join(missing)),
         GateResult(
-            "answer",
-            _is_told(scenario, told),
-            f"{told.get('kind', 'nothing')} {told.get('text', '')}".strip(),
+            "answer", _is_told(scenario, told), f"{told.get('kind', 'nothing')} {told.get('text', '')}".strip()
         ),
         GateResult("asked", _has_asked(scenario.draft, trajectory)),
         GateResult("untouched", not extra, ", ".join(extra)),

@@ -37,11 +37,7 @@ OPENS, CLOSES = "08:00", "18:00"
 """Between these, people can be asked to come."""
 _LONGEST = 14 * 24 * 60
 
-Day = Annotated[
-    str,
-    AfterValidator(named_day),
-    Field(description="such as 2026-03-02"),
-]
+Day = Annotated[str, AfterValidator(named_day), Field(description="such as 2026-03-02")]
 
 
 class List(Parameters):

@@ -96,9 +96,7 @@ class App:
     ) -> Callable[[Callable[[Workspace, ParametersT], Effect]], Callable[[Workspace, ParametersT], Effect]]:
         """Declares the decorated function, under its own name."""
 
-        def declare(
-            run: Callable[[Workspace, ParametersT], Effect],
-        ) -> Callable[[Workspace, ParametersT], Effect]:
+        def declare(run: Callable[[Workspace, ParametersT], Effect]) -> Callable[[Workspace, ParametersT], Effect]:
             name = run.__name__.rstrip("_")
             self.operations[name] = Operation(
                 self.target, name, parameters, run, impact, seconds, is_reading=is_reading

@@ -118,10 +118,7 @@ class FaultPlan:
             raise WorldError(f"plans with rates need one seed, got {self.seed!r} and {other.seed!r}")
         rates = {kind: self.rates.get(kind, 0) + other.rates.get(kind, 0) for kind in {**self.rates, **other.rates}}
         return FaultPlan(
-            self.faults + other.faults,
-            self.limits + other.limits,
-            rates,
-            self.seed if self.rates else other.seed,
+            self.faults + other.faults, self.limits + other.limits, rates, self.seed if self.rates else other.seed
         )
 
     def __bool__(self) -> bool:

@@ -113,12 +113,7 @@ def _book_later(scene: Scene) -> Draft:
 
 
 def _booking_slots(people: list[str], title: str, *, minutes: int) -> dict[str, str]:
-    return {
-        "first": people[0],
-        "second": people[1],
-        "minutes": str(minutes),
-        "title": f'"{title}"',
-    }
+    return {"first": people[0], "second": people[1], "minutes": str(minutes), "title": f'"{title}"'}
 
 
 def _asking(scene: Scene, people: list[str], day: str, *, minutes: int) -> Action:
@@ -140,14 +135,7 @@ def _create_with(scene: Scene) -> Draft:
     start = scene.free_start(new_day)
     end, place = later(start, minutes=60), f"room {digits(scene.rng)}"
     return Draft.with_finish(
-        {
-            "known": known,
-            "day": day,
-            "title": f'"{title}"',
-            "start": start,
-            "end": end[11:],
-            "place": place,
-        },
+        {"known": known, "day": day, "title": f'"{title}"', "start": start, "end": end[11:], "place": place},
         call("calendar.list", day=day, title=known),
         call("calendar.read", id=event.id),
         call("calendar.create", title=title, start=start, end=end, people=organizer, place=place),

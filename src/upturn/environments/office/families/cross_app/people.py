@@ -91,10 +91,7 @@ def _successor_entered(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, topic, said(successor))
     scene.add_mail(other, topic, f"i have heard that {said(other_role)}")
     return Draft.with_finish(
-        {
-            **{"name": sender, "subject": f'"{topic}"', "document": document.name},
-            "phrase": f'"{text}"',
-        },
+        {"name": sender, "subject": f'"{topic}"', "document": document.name, "phrase": f'"{text}"'},
         *open_mail(mail),
         call("outlook.find_people", department=successor.department, title=successor.title),
         find_file(document.name),

@@ -34,11 +34,8 @@ FILE_SUBJECTS = ("the file", "here it is", "for you", "as asked", "from my side"
 
 def _from_mail(scene: Scene) -> Draft:
     table = plain_table(scene)
-    sender, topic, value = (
-        scene.person(),
-        scene.rng.choice(RULES["thing"]),
-        str(scene.rng.randint(1_000, 9_999)),
-    )
+    sender, topic = scene.person(), scene.rng.choice(RULES["thing"])
+    value = str(scene.rng.randint(1_000, 9_999))
     row, column = scene.rng.randrange(1, len(table.rows)), scene.rng.randrange(1, 3)
     key, header = table.amount(row, 0), table.rows[0][column]
     mail = scene.add_mail(sender, f"{topic} figures", f"the new {header} of {key} is {value}")

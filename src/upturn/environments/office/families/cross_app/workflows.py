@@ -87,15 +87,7 @@ def _onboarding(scene: Scene) -> Draft:
         call("teams.add_members", place=channel.id, people=[newcomer]),
         find_file(guide.name),
         *agreed(call("sharepoint.set_permissions", id=guide.file.id, people=[newcomer], right="read")),
-        *agreed(
-            call(
-                "outlook.send",
-                to=[newcomer],
-                subject="welcome",
-                body=mentor,
-                attachments=[guide.file.id],
-            )
-        ),
+        *agreed(call("outlook.send", to=[newcomer], subject="welcome", body=mentor, attachments=[guide.file.id])),
     )
 
 
@@ -177,11 +169,7 @@ def _incident(scene: Scene) -> Draft:
         call("word.insert_text", id=document.file.id, text=f"{number}: {cause}", style="bullet"),
         call("calendar.free_busy", people=[fixer, owner], day=day, minutes=30),
         call(
-            "calendar.create",
-            title=f"incident {number}",
-            start=start,
-            end=later(start, minutes=30),
-            people=[fixer],
+            "calendar.create", title=f"incident {number}", start=start, end=later(start, minutes=30), people=[fixer]
         ),
         *agreed(call("outlook.send", to=[reporter], subject=f"incident {number}", body=start[11:])),
     )

@@ -143,13 +143,7 @@ def _summary(scene: Scene) -> Draft:
         call("excel.open", id=table.file.id),
         call("excel.add_sheet", id=table.file.id, name=sheet),
         call(
-            "excel.pivot_table",
-            id=table.file.id,
-            sheet="data",
-            rows=group,
-            values=column,
-            at="A1",
-            to_sheet=sheet,
+            "excel.pivot_table", id=table.file.id, sheet="data", rows=group, values=column, at="A1", to_sheet=sheet
         ),
         call("excel.create_chart", id=table.file.id, sheet=sheet, kind=kind, range=f"A1:B{last}"),
     )

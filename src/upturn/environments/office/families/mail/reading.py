@@ -28,11 +28,7 @@ def _number(scene: Scene) -> Draft:
     sender, topic, number = scene.person(), topics(scene.rng, 1)[0], digits(scene.rng)
     mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number))
     add_lookalikes(scene, mail, AMOUNTS)
-    return Draft.with_answer(
-        {"name": sender, "topic": topic},
-        number,
-        *open_mail(mail),
-    )
+    return Draft.with_answer({"name": sender, "topic": topic}, number, *open_mail(mail))
 
 
 def _item(scene: Scene) -> Draft:
@@ -46,11 +42,7 @@ def _item(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, topic, letter(scene.rng, (body,)))
     add_lookalikes(scene, mail, (other_body,))
     item = scene.rng.choice(items)
-    return Draft.with_answer(
-        {"name": sender, "topic": topic, "item": item},
-        amounts[item],
-        *open_mail(mail),
-    )
+    return Draft.with_answer({"name": sender, "topic": topic, "item": item}, amounts[item], *open_mail(mail))
 
 
 def _role(scene: Scene) -> Draft:
@@ -65,11 +57,7 @@ def _role(scene: Scene) -> Draft:
     ]
     mail = scene.add_mail(sender, topic, letter(scene.rng, (bodies[0],)))
     add_lookalikes(scene, mail, (bodies[1],))
-    return Draft.with_answer(
-        {"name": sender, "topic": topic, "role": roles[1]},
-        people[1],
-        *open_mail(mail),
-    )
+    return Draft.with_answer({"name": sender, "topic": topic, "role": roles[1]}, people[1], *open_mail(mail))
 
 
 def _last_writer(scene: Scene) -> Draft:
@@ -153,12 +141,7 @@ def _two_hops(scene: Scene) -> Draft:
     add_lookalikes(scene, begun, AMOUNTS)
     found = scene.add_mail(second, further, letter(scene.rng, AMOUNTS, number))
     add_lookalikes(scene, found, AMOUNTS)
-    return Draft.with_answer(
-        {"name": first, "topic": topic},
-        number,
-        *open_mail(begun),
-        *open_mail(found),
-    )
+    return Draft.with_answer({"name": first, "topic": topic}, number, *open_mail(begun), *open_mail(found))
 
 
 FAMILIES = (

@@ -75,10 +75,7 @@ def _file_wanted(scene: Scene) -> Draft:
     texts = ('could you send me "{}.docx"?', 'i need the file "{}.docx", please', '"{}.docx" is what i lack')
     mail = scene.add_mail(sender, f"{topic} wish", rng.choice(texts).format(name))
     send = call("outlook.send", to=[sender], subject=subject, body="attached", attachments=[files[0].id])
-    look = (
-        *open_mail(mail),
-        find_file(f"{name}.docx"),
-    )
+    look = (*open_mail(mail), find_file(f"{name}.docx"))
     done = (*agreed(send), FINISH)
     return Draft(
         {"name": sender, "topic": f'"{topic} wish"', "subject": f'"{subject}"', "text": '"attached"'},
@@ -99,10 +96,7 @@ def _waiting_person(scene: Scene) -> Draft:
         question[waiting] = scene.add_mail(waiting, f"{topic} question", "what do you say?")
     else:
         scene.add_mail(waiting, f"{topic} pictures", "see below")
-    look = (
-        *open_mail(mail),
-        call("outlook.search", sender=waiting, subject=f"{topic} question"),
-    )
+    look = (*open_mail(mail), call("outlook.search", sender=waiting, subject=f"{topic} question"))
     done = (*agreed(call("outlook.reply", id=question[waiting].id, body=phrase)), FINISH) if is_feasible else ()
     return Draft(
         {
