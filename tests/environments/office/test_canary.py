@@ -43,10 +43,10 @@ def leaks(task: Task, attempts: int) -> list[str]:
 @pytest.mark.parametrize("number", range(0, PROFILES, 7))
 def test_every_office_holds_files_and_entries_that_its_owner_may_not_see(number: int) -> None:
     made = profile(number)
-    hidden = [each for each in made.files.values() if is_hidden(made, each)]
+    hidden = [file for file in made.files.values() if is_hidden(made, file)]
     assert [each.path.split("/")[1:2] for each in hidden] == [["people"]] * 3
     assert all(each.owner in each.path for each in hidden)
-    assert sum(not each.concerns(made.owner) for each in made.events.values()) > 10
+    assert sum(not event.concerns(made.owner) for event in made.events.values()) > 10
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
@@ -103,7 +103,7 @@ def test_a_listing_without_rights_is_caught_by_validation(monkeypatch: pytest.Mo
     monkeypatch.setattr("upturn.environments.office.kit.secrets", lambda _scenario: known)
     monkeypatch.setattr(drive, "has_right", lambda *_: True)
     monkeypatch.setattr(KIT, "tasks", lambda **_: iter([TASK, TASK]))
-    checks = {each.name: each for each in validate_family(KIT, TASK.family, Plan(2, random_attempts=1)).checks}
+    checks = {check.name: check for check in validate_family(KIT, TASK.family, Plan(2, random_attempts=1)).checks}
     assert checks["canaries"].holds is False
     assert "private.txt' is shown after sharepoint." in checks["canaries"].breach
 

@@ -39,7 +39,7 @@ def test_every_family_has_ten_templates_four_held_out_ones_and_all_name_the_same
         assert len(family.heldout) >= 4, family.name
         words = (*family.templates, *family.heldout)
         assert len(set(words)) == len(words), family.name
-        named = [{slot for _, slot, _, _ in Formatter().parse(each) if slot} for each in words]
+        named = [{slot for _, slot, _, _ in Formatter().parse(word) if slot} for word in words]
         assert all(each == named[0] for each in named), (family.name, [set(each) ^ named[0] for each in named])
 
 
@@ -87,9 +87,9 @@ def test_every_operation_of_an_app_is_needed_by_some_family() -> None:
 
 
 def test_every_family_of_every_file_is_known_and_every_table_of_phrasings_is_a_family_s() -> None:
-    names = [each.name for each in walk_packages(rooms.__path__, f"{rooms.__name__}.") if not each.ispkg]
+    names = [package.name for package in walk_packages(rooms.__path__, f"{rooms.__name__}.") if not package.ispkg]
     families: list[Family] = list(chain.from_iterable(import_module(name).FAMILIES for name in names))
-    assert sorted(each.name for each in families) == sorted(FAMILIES)
+    assert sorted(family.name for family in families) == sorted(FAMILIES)
     tables = {(each.phrasing_file, name) for each in families for name in each.phrasing_file.tables()}
     assert tables == {(each.phrasing_file, each.worded_as or each.name) for each in families}
 

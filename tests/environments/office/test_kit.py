@@ -87,7 +87,7 @@ def test_rewards_on_the_way_are_told_by_component() -> None:
 def test_a_missing_agreement_costs_softly_and_work_may_go_on(attempt: Attempt) -> None:
     task = make_task("mail_reply", 0)
     oracle = compose(task).draft.oracle
-    reply = next(each for each in oracle if each.operation == "reply")
+    reply = next(action for action in oracle if action.operation == "reply")
     trajectory, judged = attempt(task, [reply, *oracle])
 
     assert trajectory.turns[0].costs == {"error": 1, "soft": 0.2, "unconfirmed_send": 0.2}
@@ -151,7 +151,7 @@ def test_guessing_what_the_user_agrees_to_is_no_success(family: str, declined: i
 def test_guessing_once_is_a_mistake_that_the_user_forgives(attempt: Attempt) -> None:
     task = make_task("mail_reply", 0)
     oracle = compose(task).draft.oracle
-    (reply,) = (each for each in oracle if each.operation == "reply")
+    (reply,) = (action for action in oracle if action.operation == "reply")
     wrong = tuple(agreed(call("outlook.reply", id=reply.parameters["id"], body="is it this?")))[:-1]
     place = oracle.index(reply) - 2
     for times, is_success, soft in ((1, True, 0), (2, False, 0.1 + 0.1 + 0.2)):

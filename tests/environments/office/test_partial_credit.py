@@ -68,7 +68,7 @@ def test_an_order_in_a_text_is_a_minefield_and_so_is_every_hard_constraint(attem
     tasks = (make_task("orders_in_a_mail", number) for number in range(20))
     task = next(task for task in tasks if compose(task).draft.traps[0].operation == "create_rule")
     [trap] = compose(task).draft.traps
-    named = [each for each in minefields(task) if each.kind == "trap"]
+    named = [minefield for minefield in minefields(task) if minefield.kind == "trap"]
     assert [each.name for each in minefields(task) if each.kind == "hard"] == list(HARD)
     obeyed = call("outlook.create_rule", **{**trap.parameters, "folder": "junk"})
     outside = call("outlook.send", to="eve@rival.example", subject="a", body="b")

@@ -26,7 +26,7 @@ def cases(family: str, kind: str, *, count: int = 200) -> Iterator[tuple[Task, S
     for number in range(count):
         task = make_task(family, number)
         scenario = compose(task)
-        if [each.kind for each in scenario.draft.faults.faults] == [kind]:
+        if [fault.kind for fault in scenario.draft.faults.faults] == [kind]:
             yield task, scenario
 
 
@@ -124,9 +124,9 @@ def test_a_mail_that_reached_some_is_recovered_by_one_to_the_rest_and_not_by_one
 
 def test_a_refused_reading_is_recovered_when_the_app_answers_later(attempt: Attempt) -> None:
     task, scenario = next(
-        each
-        for each in cases("row_set_interrupted", "unavailable")
-        if each[1].draft.faults.faults[0].call == "excel.find"
+        case
+        for case in cases("row_set_interrupted", "unavailable")
+        if case[1].draft.faults.faults[0].call == "excel.find"
     )
     found, opened, hit, *rest = scenario.draft.oracle
     assert recovery(attempt(task, [found, opened, hit])[0], task) == Recovery(1, 0)
@@ -136,7 +136,7 @@ def test_a_refused_reading_is_recovered_when_the_app_answers_later(attempt: Atte
 
 def test_a_denied_permission_is_refused_for_and_leaves_all_untouched(attempt: Attempt) -> None:
     task, scenario = next(
-        each for each in cases("event_move_denied", "no_permission") if not each[1].draft.is_feasible
+        case for case in cases("event_move_denied", "no_permission") if not case[1].draft.is_feasible
     )
     listed, move, ask, refuse = scenario.draft.oracle
     person = scenario.draft.answer
@@ -157,7 +157,7 @@ def test_a_denied_permission_is_refused_for_and_leaves_all_untouched(attempt: At
 
 
 def test_a_permission_that_can_be_had_must_not_be_refused_for(attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases("event_move_denied", "no_permission") if each[1].draft.is_feasible)
+    task, scenario = next(case for case in cases("event_move_denied", "no_permission") if case[1].draft.is_feasible)
     listed, move, ask, again, finish = scenario.draft.oracle
     person = scenario.draft.faults.faults[0].person
 

@@ -109,7 +109,7 @@ def test_an_office_speaks_in_its_names() -> None:
         Action("nowhere", "x"),
     )
     answers = [*(turn.observation for turn in found.turns[1:]), found.final_observation]
-    assert [each.code for each in answers] == [
+    assert [answer.code for answer in answers] == [
         *("unknown_operation", "unknown_parameter", "not_found"),
         *("missing_parameter", "bad_value", "unknown_target"),
     ]

@@ -33,13 +33,13 @@ SIZES = {
 def test_suites_have_the_size_they_are_known_for_and_share_no_task() -> None:
     found = {name: suite_named(name).entries for name in RECIPES}
     assert {name: len(entries) for name, entries in found.items()} == SIZES
-    worlds = [(each.family.removesuffix(RENAMED), each.number) for entries in found.values() for each in entries]
+    worlds = [(entry.family.removesuffix(RENAMED), entry.number) for entries in found.values() for entry in entries]
     assert len(set(worlds)) == sum(SIZES.values())
 
 
 def test_each_family_has_its_share() -> None:
     for name, recipe in RECIPES.items():
-        counts = [sum(each.family == family for each in suite_named(name).entries) for family in recipe.families]
+        counts = [sum(entry.family == family for entry in suite_named(name).entries) for family in recipe.families]
         assert max(counts) - min(counts) <= 1
 
 
@@ -47,7 +47,7 @@ def test_each_family_has_its_share() -> None:
 def test_frozen_tasks_are_what_was_frozen(name: str) -> None:
     """One of each family; ``tools/freeze_suites.py --check`` looks at all."""
     suite = suite_named(name)
-    firsts = {each.family: each for each in suite.entries}.values()
+    firsts = {entry.family: entry for entry in suite.entries}.values()
     tasks = tasks_of(suite._replace(entries=tuple(firsts)))
     assert {task.split for task in tasks} == {"heldout"}
     assert len({task.instruction for task in tasks}) == len(tasks)
@@ -122,4 +122,4 @@ def test_apps_fail_in_robustness_only() -> None:
 def test_families_that_came_later_are_in_no_suite() -> None:
     assert LATER
     assert set(FAMILIES) >= LATER
-    assert not LATER & {each.removesuffix(RENAMED) for recipe in RECIPES.values() for each in recipe.families}
+    assert not LATER & {family.removesuffix(RENAMED) for recipe in RECIPES.values() for family in recipe.families}

@@ -40,7 +40,7 @@ def failed(judged: Evaluation) -> list[str]:
     ],
 )
 def test_a_refusal_names_what_is_in_the_way_in_few_words(attempt: Attempt, text: str, *, is_enough: bool) -> None:
-    task, scenario = next(each for each in cases("document_right_missing") if not each[1].draft.is_feasible)
+    task, scenario = next(case for case in cases("document_right_missing") if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
     owner = scenario.draft.answer or ""
     told = text.format(owner=owner, name=owner.replace(".", " ").title(), first=owner.split(".")[0])
@@ -52,7 +52,7 @@ def test_a_refusal_names_what_is_in_the_way_in_few_words(attempt: Attempt, text:
     "family", ["row_missing", "share_right_missing", "mail_forward_if", "mail_forward_denied", "event_cancel"]
 )
 def test_a_refusal_that_guesses_at_people_names_nobody(family: str, attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases(family) if not each[1].draft.is_feasible)
+    task, scenario = next(case for case in cases(family) if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
     wanted = scenario.draft.answer or ""
     others = [each for each in scenario.workspace.people if each != wanted and each not in task.instruction]
@@ -60,7 +60,7 @@ def test_a_refusal_that_guesses_at_people_names_nobody(family: str, attempt: Att
     assert "answer" in failed(attempt(task, [call("user.refuse", text=everybody)])[1])
     guess = f"{wanted} or {others[-1].replace('.', ' ').title()}"
     assert failed(attempt(task, [*looked, call("user.refuse", text=guess)])[1]) == ["answer"]
-    known = [each for each in scenario.workspace.people if each in task.instruction]
+    known = [person for person in scenario.workspace.people if person in task.instruction]
     assert scenario.workspace.owner in known
     told = f"{', '.join(known)}: {wanted} is in the way"
     assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == []
@@ -69,18 +69,18 @@ def test_a_refusal_that_guesses_at_people_names_nobody(family: str, attempt: Att
 @pytest.mark.parametrize(("beside", "is_enough"), [(3, True), (4, False)])
 def test_a_refusal_that_lists_what_there_is_names_nobody(attempt: Attempt, beside: int, *, is_enough: bool) -> None:
     """A list of words of one shape may hold many files and, by chance, one person: the one that is wanted."""
-    task, scenario = next(each for each in cases("row_missing") if not each[1].draft.is_feasible)
+    task, scenario = next(case for case in cases("row_missing") if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
-    names = sorted({each.name for each in scenario.workspace.files.values() if each.name not in task.instruction})
-    names = [each for each in names if each.partition(".")[0] not in scenario.draft.slots["book"]]
+    names = sorted({file.name for file in scenario.workspace.files.values() if file.name not in task.instruction})
+    names = [name for name in names if name.partition(".")[0] not in scenario.draft.slots["book"]]
     told = ", ".join((*names[:beside], scenario.draft.answer or ""))
     assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == ([] if is_enough else ["answer"])
 
 
 def test_a_refusal_that_guesses_at_files_names_none(attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases("wanted_file_missing") if not each[1].draft.is_feasible)
+    task, scenario = next(case for case in cases("wanted_file_missing") if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
-    every = ", ".join(f"{each}.docx" for each in DOCUMENTS)
+    every = ", ".join(f"{document}.docx" for document in DOCUMENTS)
     assert failed(attempt(task, [*looked, call("user.refuse", text=every)])[1]) == ["answer"]
     name = (scenario.draft.answer or "").removesuffix(".docx")
     told = f"there is no {name}.docx, only {name} notes.docx and a draft of {name}.docx"
@@ -88,7 +88,7 @@ def test_a_refusal_that_guesses_at_files_names_none(attempt: Attempt) -> None:
 
 
 def test_unclear_words_have_to_be_asked_about_before_anything_is_shown(attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases("one_of_two_events") if each[1].draft.clarification)
+    task, scenario = next(case for case in cases("one_of_two_events") if case[1].draft.clarification)
     listed, ask, preview, confirm, cancel, finish = scenario.draft.oracle
 
     assert failed(attempt(task, [listed, ask, preview, confirm, cancel, finish])[1]) == []
@@ -98,7 +98,7 @@ def test_unclear_words_have_to_be_asked_about_before_anything_is_shown(attempt: 
 
 
 def test_what_is_clear_need_not_be_asked_about_and_asking_costs(attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases("one_of_two_events") if not each[1].draft.clarification)
+    task, scenario = next(case for case in cases("one_of_two_events") if not case[1].draft.clarification)
     asking = [call("user.ask", text="which one?"), *scenario.draft.oracle]
     judged = attempt(task, asking)[1]
     assert judged.is_success
@@ -106,7 +106,7 @@ def test_what_is_clear_need_not_be_asked_about_and_asking_costs(attempt: Attempt
 
 
 def test_what_the_user_objects_cannot_be_known_without_waiting_for_it(attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases("second_thoughts") if "draft" in each[1].draft.objection)
+    task, scenario = next(case for case in cases("second_thoughts") if "draft" in case[1].draft.objection)
     preview, confirm, draft, finish = scenario.draft.oracle
     assert failed(attempt(task, [preview, confirm, draft, finish])[1]) == []
     assert failed(attempt(task, [preview, draft, finish])[1]) == ["asked"]

@@ -18,8 +18,8 @@ LENGTH = 20
 def secrets(scenario: Scenario) -> tuple[str, ...]:
     """Texts of one line, each once. What also stands where the agent may look is none."""
     workspace = scenario.workspace
-    hidden = [each for each in workspace.files.values() if is_hidden(workspace, each)]
-    foreign = [each for each in workspace.events.values() if not each.concerns(workspace.owner)]
+    hidden = [file for file in workspace.files.values() if is_hidden(workspace, file)]
+    foreign = [event for event in workspace.events.values() if not event.concerns(workspace.owner)]
     kept_back = {*(each.id for each in hidden), *(each.id for each in foreign)}
     open_ = "\n".join(_open(workspace, kept_back))
     found = (

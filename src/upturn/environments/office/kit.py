@@ -97,7 +97,7 @@ class OfficeKit:
         if (place := _first_agreed(work)) is not None:
             guesses = _guesses(work[place + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
             ways["guessing"] = (*work[:place], *guesses, *work[place:], end)
-        players = {name: following([told(task, each) for each in actions]) for name, actions in ways.items()}
+        players = {name: following([told(task, action) for action in actions]) for name, actions in ways.items()}
         if draft.is_feasible and made:
             again = [told(task, each) for each in agreed(made[-1])]
             players["twice"] = _insisting(_solution(task)[:-1], again, told(task, end))
@@ -147,7 +147,7 @@ def _insisting(work: Sequence[Action], again: Sequence[Action], end: Action) -> 
 
 def _solution(task: Task) -> list[Action]:
     """The oracle's actions, by the names that they have in the task."""
-    return [told(task, each) for each in compose(task).draft.oracle]
+    return [told(task, action) for action in compose(task).draft.oracle]
 
 
 class RenamedKit:

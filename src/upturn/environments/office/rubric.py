@@ -42,7 +42,7 @@ class RubricWeights:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for weights below 0, and where a failure could earn as much as a success."""
-        weights = {each.name: getattr(self, each.name) for each in fields(self)}
+        weights = {field.name: getattr(self, field.name) for field in fields(self)}
         problems = [f"{name} must be 0 or more, got {weight!r}" for name, weight in weights.items() if weight < 0]
         most = self.quality + self.milestones + self.user
         if self.success <= most:
@@ -63,7 +63,7 @@ class RubricVerifier:
     name = "office-rubric/1"
 
     def __init__(self, weights: RubricWeights = RubricWeights()) -> None:
-        given = {each.name: getattr(weights, each.name) for each in fields(weights)}
+        given = {field.name: getattr(weights, field.name) for field in fields(weights)}
         self._rubric = Rubric(self.name, {name: weight for name, weight in given.items() if weight})
         self._verifier = OfficeVerifier()
 

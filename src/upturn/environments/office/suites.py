@@ -153,8 +153,8 @@ def content_of(task: Task) -> str:
 def write_suite(suite: Suite) -> str:
     """As JSON, a family a line."""
     by_family: dict[str, list[tuple[int, str]]] = {}
-    for each in suite.entries:
-        by_family.setdefault(each.family, []).append((each.number, each.content))
+    for entry in suite.entries:
+        by_family.setdefault(entry.family, []).append((entry.number, entry.content))
     lines = ",\n".join(f"  {json.dumps(family)}: {json.dumps(tasks)}" for family, tasks in by_family.items())
     return f'{{"name": {json.dumps(suite.name)}, "version": {suite.version}, "tasks": {{\n{lines}\n}}}}\n'
 
@@ -162,5 +162,5 @@ def write_suite(suite: Suite) -> str:
 def read_suite(text: str) -> Suite:
     """The suite that ``write_suite`` wrote; its tasks are in the order of the families."""
     found = json.loads(text)
-    entries = [Entry(family, *each) for family, tasks in found["tasks"].items() for each in tasks]
+    entries = [Entry(family, *task) for family, tasks in found["tasks"].items() for task in tasks]
     return Suite(found["name"], found["version"], tuple(entries))

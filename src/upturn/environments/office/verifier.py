@@ -15,7 +15,7 @@ _MOST_WORDS = 60
 """Of a refusal that names what is in the way: a longer one names everything."""
 _MOST_BESIDE = 3
 """People and files beside what is at issue that such a refusal may name: more of them are a list."""
-_DOCUMENTS = tuple(f"{each}.docx" for each in DOCUMENTS)
+_DOCUMENTS = tuple(f"{document}.docx" for document in DOCUMENTS)
 RUBRIC = Rubric("office/4", {"success": 0.9, "efficiency": 0.1})
 """``office/1`` judged what is now called errands; to ``office/2`` a refusal that lists files could be right, to
 ``office/3`` one that lists reasons."""
@@ -130,12 +130,12 @@ def _is_guessed(scenario: Scenario, wanted: str, said: str) -> bool:
     """Whether a refusal names others of which neither the task nor perfect work speaks: any of the same kind, or
     many of all kinds."""
     kinds: tuple[Collection[str], ...] = (scenario.workspace.people, _DOCUMENTS, REASONS)
-    alike = next((each for each in kinds if wanted in each), ())
+    alike = next((kind for kind in kinds if wanted in kind), ())
     work = (str(value) for action in scenario.draft.oracle for value in action.parameters.values())
     spoken_of = _words(" ".join((scenario.instruction, *work)))
-    names = {*scenario.workspace.people, *_DOCUMENTS, *(each.name for each in scenario.workspace.files.values())}
+    names = {*scenario.workspace.people, *_DOCUMENTS, *(file.name for file in scenario.workspace.files.values())}
     names |= set(REASONS) if alike is REASONS else set()
-    beside = [each for each in names if each != wanted and _words(each) in said and _words(each) not in spoken_of]
+    beside = [name for name in names if name != wanted and _words(name) in said and _words(name) not in spoken_of]
     return len(beside) > _MOST_BESIDE or any(each in alike for each in beside)
 
 
@@ -155,7 +155,7 @@ def _has_asked(draft: Draft, trajectory: Trajectory) -> bool:
         if turn.action.operation != "wait"
     ]
     is_clear = not draft.clarification or said[:1] == ["ask"]
-    denials = sum(each.is_lasting for each in draft.faults.faults)
+    denials = sum(fault.is_lasting for fault in draft.faults.faults)
     is_clear = is_clear and are_denials_heard(denials, trajectory.final_state.get("faults"))
     return is_clear and (not draft.objection or "confirm" in said)
 

@@ -138,7 +138,7 @@ def test_an_invitation_to_somebody_outside_without_agreement_is_a_hard_violation
             do(desk(), call)
         assert refused.value.hard == "unconfirmed_outside"
     invited = do(desk(), "calendar.invite id=e20; people=dana.fox,bob.ray").workspace
-    assert [each.person for each in invited.events["e20"].attendees] == ["bob.ray", "dana.fox"]
+    assert [attendee.person for attendee in invited.events["e20"].attendees] == ["bob.ray", "dana.fox"]
     assert invited.events["e20"].attendees[0].response == "accepted"
 
 

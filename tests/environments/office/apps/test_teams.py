@@ -65,7 +65,7 @@ def test_who_is_offline_gets_the_message_later(desk: Desk, do: Do, asked_first: 
     online = next(each for each in worlds if presence(each, "dana.fox") == "available")
     at_once = do(online, *asked_first("teams.send_message to=dana.fox; text=hello"))
     assert changes(offline, effect.workspace) == changes(online, at_once.workspace)
-    assert {presence(each, "dana.fox") for each in worlds} == {"available", "busy", "away", "offline"}
+    assert {presence(world, "dana.fox") for world in worlds} == {"available", "busy", "away", "offline"}
 
 
 def test_whoever_is_in_a_meeting_is_busy(desk: Desk, do: Do) -> None:

@@ -14,7 +14,7 @@ from upturn.records import JsonValue
 
 Desk = Callable[..., Workspace]
 Ask = Callable[[str], tuple[str, str, str]]
-AGREEABLE = Persona(wishes=tuple(Wish(each.target, each.operation) for each in tools()))
+AGREEABLE = Persona(wishes=tuple(Wish(tool.target, tool.operation) for tool in tools()))
 
 
 class Office:
@@ -156,7 +156,7 @@ def test_a_mail_to_several_people_goes_to_all_but_the_last_and_the_agreement_is_
     at = office(Fault("partial_write", "outlook.send"))
     said = at.do(*asked_first("outlook.send to=bob.ray,cid.moe,dana.fox; subject=hello; body=see you"))
     assert said == "partial: 207 done for bob.ray, cid.moe; not for dana.fox"
-    assert [each["to"] for each in at.changes["mails/+"]] == [["bob.ray", "cid.moe"]]
+    assert [change["to"] for change in at.changes["mails/+"]] == [["bob.ray", "cid.moe"]]
     assert not at.workspace.confirmed
 
 
@@ -275,7 +275,7 @@ def test_chance_hits_what_nothing_else_does_and_the_same_calls_again(office: Cal
     at, again = office(plan=plan), office(plan=plan)
     answers = [at.do(FLAG) for _ in range(12)]
     assert answers == [again.do(FLAG) for _ in range(12)]
-    assert [each.split(":")[0] for each in answers] == [
+    assert [answer.split(":")[0] for answer in answers] == [
         {"unavailable": "unavailable", "lost_answer": "timed_out", None: "flagged"}[plan.by_chance(call)]
         for call in range(1, 13)
     ]

@@ -47,7 +47,9 @@ def test_nothing_stands_outside_of_a_slide_or_on_something_else(deck: Deck) -> N
     crowded = Slide("title_content", "t", ("b",), tuple(Shape("rectangle", str(at)) for at in range(23)))
     file = pptx.Presentation(BytesIO(deck_bytes(Deck((*deck.slides, crowded)))))
     for slide in file.slides:
-        boxes = [(each.left, each.top, each.left + each.width, each.top + each.height) for each in slide.shapes]
+        boxes = [
+            (shape.left, shape.top, shape.left + shape.width, shape.top + shape.height) for shape in slide.shapes
+        ]
         for at, (left, top, right, bottom) in enumerate(boxes):
             assert left >= 0 and top >= 0 and right <= file.slide_width and bottom <= file.slide_height
             for other in boxes[:at]:

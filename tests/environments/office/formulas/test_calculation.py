@@ -288,7 +288,7 @@ def test_cells_that_need_themselves_are_found_and_show_an_error() -> None:
 @given(st.lists(st.frozensets(st.integers(0, 4), max_size=3), min_size=5, max_size=5))
 def test_a_ring_is_one_and_what_needs_a_ring_shows_an_error(needs: list[frozenset[int]]) -> None:
     cells = {f"A{at + 1}": "=1" + "".join(f"+A{each + 1}" for each in sorted(needs[at])) for at in range(5)}
-    reached = [set(each) for each in needs]
+    reached = [set(need) for need in needs]
     for _ in range(5):
         for each in reached:
             each.update(*(reached[other] for other in tuple(each)))

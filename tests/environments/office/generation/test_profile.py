@@ -33,7 +33,7 @@ def test_a_profile_is_made_once_and_the_same_each_time() -> None:
 def test_profiles_differ_in_everything() -> None:
     one, two = profile(1), profile(2)
     assert one.owner != two.owner
-    assert not {each.body for each in one.mails.values() if len(each.body) > 60} & {
+    assert not {mail.body for mail in one.mails.values() if len(mail.body) > 60} & {
         each.body for each in two.mails.values() if len(each.body) > 60
     }
 
@@ -43,9 +43,9 @@ def test_ids_are_keys_threads_are_there_and_nothing_is_from_the_future() -> None
     for table in (made.people, made.mails, made.events, made.files, made.pages, made.chats, made.channels):
         assert all(item.id == id_ for id_, item in table.items())
     assert all(not each.thread or each.thread in made.mails for each in made.mails.values())
-    assert all(each.at < BEGUN for each in made.mails.values())
-    assert all(each.start < each.end for each in made.events.values())
-    assert len({each.path for each in made.files.values()}) == len(made.files)
+    assert all(mail.at < BEGUN for mail in made.mails.values())
+    assert all(event.start < event.end for event in made.events.values())
+    assert len({file.path for file in made.files.values()}) == len(made.files)
     assert all(each.owner in made.people for each in made.files.values())
 
 

@@ -84,7 +84,7 @@ def apply(workspace: Workspace, action: Action) -> Effect:
 @cache
 def tools() -> tuple[Tool, ...]:
     """One for each operation, in the order of the apps; written once, which takes some 40 ms."""
-    return tuple(tool(each) for app in APPS.values() for each in app.operations.values())
+    return tuple(tool(operation) for app in APPS.values() for operation in app.operations.values())
 
 
 def action_of(call: str) -> Action:

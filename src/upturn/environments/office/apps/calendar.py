@@ -125,7 +125,7 @@ def _organised(workspace: Workspace, id_: str) -> Event:
 def _invitation(workspace: Workspace, id_: str) -> Event:
     """One that the owner is invited to, also where they declined; raises OperationError for others."""
     found = workspace.events.get(id_)
-    if found is not None and any(each.person == workspace.owner for each in found.attendees):
+    if found is not None and any(attendee.person == workspace.owner for attendee in found.attendees):
         return found
     event_of(workspace, id_)
     raise OperationError("bad_value", f"you are not invited to {id_}; you organise it")
@@ -166,7 +166,9 @@ def shown(event: Event) -> str:
     """As text, with everything that it has."""
     lines = [_line(event), f"by {event.organizer}"]
     if event.attendees:
-        lines.append("with " + ", ".join(f"{each.person} ({each.response})" for each in event.attendees))
+        lines.append(
+            "with " + ", ".join(f"{attendee.person} ({attendee.response})" for attendee in event.attendees)
+        )
     lines += [f"at {event.place}"] if event.place else []
     lines += [event.body] if event.body else []
     return "\n".join(lines)
@@ -179,7 +181,7 @@ def free_busy(workspace: Workspace, asked: FreeBusy) -> Effect:
     outside = [each for each in people if is_outside(each)]
     if outside:
         raise OperationError("forbidden", f"calendars of people outside cannot be seen: {', '.join(outside)}")
-    everybody = frozenset().union(*(workspace.members(each) for each in people))
+    everybody = frozenset().union(*(workspace.members(person) for person in people))
     busy = [event for event in workspace.events.values() if any(event.concerns(each) for each in everybody)]
     spans = free_spans(busy, f"{asked.day} {OPENS}", f"{asked.day} {CLOSES}", minutes=asked.minutes)
     return Effect(workspace, "\n".join(f"{start[11:]}-{end[11:]}" for start, end in spans) or "no time is free")
@@ -189,7 +191,7 @@ def free_spans(events: Iterable[Event], start: str, end: str, *, minutes: int) -
     """The longest spans of at least so many minutes within [start, end] that no event overlaps, in order."""
     found: list[tuple[str, str]] = []
     begin = start
-    overlapping = sorted((each.start, each.end) for each in events if each.overlaps(start, end))
+    overlapping = sorted((event.start, event.end) for event in events if event.overlaps(start, end))
     for busy_from, busy_until in [*overlapping, (end, end)]:
         if busy_from > begin and minutes_between(begin, min(busy_from, end)) >= minutes:
             found.append((begin, min(busy_from, end)))
@@ -221,7 +223,7 @@ def _check_span(start: str, end: str) -> None:
 
 def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, ...]:
     """Everybody behind the ids but the owner, sorted."""
-    found = frozenset().union(*(workspace.members(each) for each in principals(workspace, tuple(people))))
+    found = frozenset().union(*(workspace.members(principal) for principal in principals(workspace, tuple(people))))
     return tuple(Attendee(each) for each in sorted(found) if each != workspace.owner)
 
 
@@ -232,7 +234,7 @@ def telling(workspace: Workspace, event: Event) -> Impact | None:
 
 
 def _outside(workspace: Workspace, event: Event) -> tuple[str, ...]:
-    return outsiders(workspace, (event.organizer, *(each.person for each in event.attendees)))
+    return outsiders(workspace, (event.organizer, *(attendee.person for attendee in event.attendees)))
 
 
 def entered(workspace: Workspace, event: Event) -> Effect:
@@ -258,7 +260,7 @@ def _moved(workspace: Workspace, asked: Move) -> Event:
     event = _organised(workspace, asked.id)
     end = asked.end or later(asked.start, minutes=minutes_between(event.start, event.end))
     _check_span(asked.start, end)
-    again = tuple(Attendee(each.person) for each in event.attendees)
+    again = tuple(Attendee(attendee.person) for attendee in event.attendees)
     return replace(event, start=asked.start, end=end, attendees=again)
 
 
@@ -270,7 +272,7 @@ def move(workspace: Workspace, asked: Move) -> Effect:
 
 def _invited(workspace: Workspace, asked: Invite) -> Event:
     event = _organised(workspace, asked.id)
-    there = {each.person for each in event.attendees}
+    there = {attendee.person for attendee in event.attendees}
     more = [each for each in _attendees(workspace, asked.people) if each.person not in there]
     return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda each: each.person)))
 
@@ -284,8 +286,8 @@ def invite(workspace: Workspace, asked: Invite) -> Effect:
 def _answered(workspace: Workspace, asked: Respond) -> Event:
     event = _invitation(workspace, asked.id)
     answered = tuple(
-        Attendee(each.person, asked.response) if each.person == workspace.owner else each
-        for each in event.attendees
+        Attendee(attendee.person, asked.response) if attendee.person == workspace.owner else attendee
+        for attendee in event.attendees
     )
     return replace(event, attendees=answered)
 

@@ -47,6 +47,6 @@ def saved(workspace: Workspace, file: File, content: Content, text: str) -> Effe
 def readable(workspace: Workspace) -> list[File]:
     """All files that the owner may read and that are not in the recycle bin, by path."""
     found = [
-        each for each in workspace.files.values() if not each.is_deleted and has_right(workspace, each, "read")
+        file for file in workspace.files.values() if not file.is_deleted and has_right(workspace, file, "read")
     ]
     return sorted(found, key=lambda each: each.path)

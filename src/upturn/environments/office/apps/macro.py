@@ -130,7 +130,7 @@ def _values_only(book: Book, name: str, table: Area) -> Sheet:
 def _bold_header(book: Book, name: str, table: Area) -> Sheet:
     sheet = book.sheets[name]
     addresses = [Place(column, table.first.row).address for column in table.columns]
-    formats = {each: replace(sheet.formats.get(each, CellFormat()), is_bold=True) for each in addresses}
+    formats = {address: replace(sheet.formats.get(address, CellFormat()), is_bold=True) for address in addresses}
     return with_formats(sheet, formats)
 
 

@@ -110,7 +110,7 @@ def sheet_like(book: Book, name: str) -> str | None:
     """The name of the sheet in the case that the book has it in; None = there is no such sheet."""
     if name in book.sheets:
         return name
-    return next((each for each in book.sheets if each.casefold() == name.casefold()), None)
+    return next((sheet for sheet in book.sheets if sheet.casefold() == name.casefold()), None)
 
 
 def entered(book: Book, name: str, text: str) -> str:
@@ -169,7 +169,7 @@ def changed(before: Book, name: str, sheet: Sheet, addresses: Iterable[str]) -> 
 
 def told_values(book: Book, name: str, addresses: Iterable[str]) -> str:
     """What the first few of these cells show, for those that are formulas; empty for none."""
-    formulas = [each for each in addresses if is_formula(book.sheets[name].cells.get(each, ""))]
-    told = [f"{each} shows {shown_in(book, name, each) or 'nothing'}" for each in formulas[:_MANY]]
+    formulas = [address for address in addresses if is_formula(book.sheets[name].cells.get(address, ""))]
+    told = [f"{formula} shows {shown_in(book, name, formula) or 'nothing'}" for formula in formulas[:_MANY]]
     more = [f"and {len(formulas) - _MANY} more formulas"] if len(formulas) > _MANY else []
     return "; ".join((*told, *more))

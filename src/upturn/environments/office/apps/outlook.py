@@ -218,17 +218,18 @@ def find_people(workspace: Workspace, asked: FindPeople) -> Effect:
     words = " ".join(person_of(asked.query).replace(".", " ").split())
     department, title = asked.department.lower(), asked.title.lower()
     lines = [
-        f"{each.id}: " + ", ".join(filter(None, (each.name, each.title, each.department, f"{each.id}@{COMPANY}")))
-        for each in workspace.people.values()
-        if words in each.id.replace(".", " ")
-        and department in each.department.lower()
-        and title in each.title.lower()
+        f"{person.id}: "
+        + ", ".join(filter(None, (person.name, person.title, person.department, f"{person.id}@{COMPANY}")))
+        for person in workspace.people.values()
+        if words in person.id.replace(".", " ")
+        and department in person.department.lower()
+        and title in person.title.lower()
     ]
     if not department and not title:
         lines += [
-            f"{each.id}: a group of {len(each.members)}"
-            for each in workspace.groups.values()
-            if words in each.id.lower()
+            f"{group.id}: a group of {len(group.members)}"
+            for group in workspace.groups.values()
+            if words in group.id.lower()
         ]
     return Effect(workspace, listing(sorted(lines), page=asked.page, empty="nobody"))
 
@@ -327,7 +328,7 @@ def _sent(workspace: Workspace, mail: Mail) -> Effect:
     else:
         taken, id_ = workspace.fresh("m")
     seconds = round(2 + 58 * workspace.chance("delivery", id_))
-    files = (workspace.files.get(each) for each in mail.attachments)
+    files = (workspace.files.get(attachment) for attachment in mail.attachments)
     done = replace(mail, id=id_, enclosed=tuple(None if file is None else file.content for file in files))
     return Effect(taken.with_items(done), f"sent as {id_}; delivered in about {seconds} s")
 

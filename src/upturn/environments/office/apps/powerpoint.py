@@ -100,7 +100,7 @@ def _lines(text: str) -> tuple[str, ...]:
 
 def _shown(slide: Slide) -> str:
     bullets = "".join(f"\n  - {each}" for each in slide.content)
-    shapes = "".join(f"\n  [{each.kind}] {each.text}" for each in slide.shapes)
+    shapes = "".join(f"\n  [{shape.kind}] {shape.text}" for shape in slide.shapes)
     return f"({slide.layout}) {slide.title}{bullets}{shapes}"
 
 

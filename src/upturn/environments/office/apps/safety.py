@@ -79,7 +79,7 @@ def _spread(workspace: Workspace, action: Action) -> Action:
     for name, value in given.items():
         if isinstance(value, list):
             groups = [each for each in value if isinstance(each, str) and each in workspace.groups]
-            given[name] = [*value, *(member for each in groups for member in sorted(workspace.members(each)))]
+            given[name] = [*value, *(member for group in groups for member in sorted(workspace.members(group)))]
     return replace(action, parameters=given)
 
 

@@ -164,7 +164,7 @@ def search(workspace: Workspace, asked: Search) -> Effect:
     """Ids and paths: names that have the words first, then texts."""
     words = asked.query.lower()
     files = readable(workspace)
-    named = [each for each in files if words in each.path.lower()]
+    named = [file for file in files if words in file.path.lower()]
     held = [each for each in files if words not in each.path.lower() and words in _searched(workspace, each)]
     return Effect(workspace, listing([_line(each) for each in (*named, *held)], page=asked.page, empty="no files"))
 
@@ -229,10 +229,10 @@ def _check_free(workspace: Workspace, path: str) -> None:
     wanted = path.lower()
     if wanted.startswith("/people/") and not wanted.startswith(f"/people/{workspace.owner}/"):
         raise OperationError("forbidden", f"{path} is another person's own folder", hard="foreign_access")
-    for each in workspace.files.values():
-        there = each.path.lower()
-        if not each.is_deleted and (f"{there}/".startswith(f"{wanted}/") or wanted.startswith(f"{there}/")):
-            raise OperationError("exists", f"there is a file {each.path} already; take another path than {path}")
+    for file in workspace.files.values():
+        there = file.path.lower()
+        if not file.is_deleted and (f"{there}/".startswith(f"{wanted}/") or wanted.startswith(f"{there}/")):
+            raise OperationError("exists", f"there is a file {file.path} already; take another path than {path}")
 
 
 @APP.operation(Move)
@@ -261,7 +261,7 @@ def _deleting(workspace: Workspace, asked: Delete) -> Impact:
 def delete(workspace: Workspace, asked: Delete) -> Effect:
     """To the recycle bin."""
     files = [file_of(workspace, id_) for id_ in dict.fromkeys(asked.ids)]
-    gone = (replace(each, is_deleted=True) for each in files)
+    gone = (replace(file, is_deleted=True) for file in files)
     return Effect(workspace.with_items(*gone), f"deleted {len(files)}")
 
 
@@ -309,11 +309,11 @@ def set_permissions(workspace: Workspace, asked: SetPermissions) -> Effect:
     """Of the owner's own files."""
     file = file_of(workspace, asked.id)
     rights = dict(file.rights)
-    for each in principals(workspace, asked.people):
+    for principal in principals(workspace, asked.people):
         if asked.right == "none":
-            rights.pop(each, None)
+            rights.pop(principal, None)
         else:
-            rights[each] = asked.right
+            rights[principal] = asked.right
     return Effect(workspace.with_items(replace(file, rights=rights)), "set")
 
 
@@ -337,7 +337,7 @@ def create_page(workspace: Workspace, asked: CreatePage) -> Effect:
 def read_page(workspace: Workspace, asked: ReadPage) -> Effect:
     """Title, author and text."""
     if not asked.id:
-        lines = [f"{each.id} {each.title}" for each in workspace.pages.values()]
+        lines = [f"{page.id} {page.title}" for page in workspace.pages.values()]
         return Effect(workspace, listing(lines, page=asked.page, empty="no pages"))
     found = workspace.pages.get(asked.id)
     if found is None:

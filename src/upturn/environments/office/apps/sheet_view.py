@@ -25,7 +25,7 @@ def outline(book: Book, name: str) -> list[str]:
         shown = _clipped(area)
         lines += [_row(book, name, shown, row) for row in shown.rows[:_SAMPLE]]
     lines += [f"{chart.kind} chart of {chart.range} {chart.title}".rstrip() for chart in sheet.charts]
-    lines += [f"pivot table at {each.at}: {each.how} of {each.values} by {each.rows}" for each in sheet.pivots]
+    lines += [f"pivot table at {pivot.at}: {pivot.how} of {pivot.values} by {pivot.rows}" for pivot in sheet.pivots]
     lines += [f"filter: {column} shows {value}" for column, value in sheet.filters.items()]
     return lines
 

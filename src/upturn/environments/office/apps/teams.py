@@ -96,7 +96,7 @@ def presence(workspace: Workspace, person: str) -> Presence:
     """Busy in a meeting; else as chance has it for this hour, the same whenever it is asked."""
     now = workspace.now
     after = f"{now}~"  # as text, after this minute and before the next one
-    if any(each.overlaps(now, after) and each.concerns(person) for each in workspace.events.values()):
+    if any(event.overlaps(now, after) and event.concerns(person) for event in workspace.events.values()):
         return "busy"
     drawn = workspace.chance("presence", person, now[:13])
     return next(found for limit, found in _SHARES if drawn < limit)
@@ -132,7 +132,7 @@ def _addressed(workspace: Workspace, asked: SendMessage) -> Chat:
     members = tuple(sorted({*_people(workspace, asked.to), workspace.owner}))
     if len(members) < 2:
         raise OperationError("bad_value", "a chat needs somebody beside yourself")
-    return next((each for each in workspace.chats.values() if each.members == members), Chat("chat", members))
+    return next((chat for chat in workspace.chats.values() if chat.members == members), Chat("chat", members))
 
 
 def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
@@ -143,7 +143,7 @@ def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
     if chat.id not in workspace.chats:
         return action
     rest = {name: value for name, value in action.parameters.items() if name not in ("to", "chat")}
-    others: list[JsonValue] = [each for each in chat.members if each != workspace.owner]
+    others: list[JsonValue] = [member for member in chat.members if member != workspace.owner]
     return replace(
         action, parameters={**rest, **({"to": others} if "chat" in action.parameters else {"chat": chat.id})}
     )
@@ -151,7 +151,7 @@ def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
 
 def _sending(workspace: Workspace, asked: SendMessage) -> Impact:
     chat = _addressed(workspace, asked)
-    others = ", ".join(each for each in chat.members if each != workspace.owner)
+    others = ", ".join(member for member in chat.members if member != workspace.owner)
     return Impact("send", f"to {others}\n{asked.text}", outsiders(workspace, chat.members))
 
 
@@ -159,7 +159,7 @@ def _sending(workspace: Workspace, asked: SendMessage) -> Impact:
 def send_message(workspace: Workspace, asked: SendMessage) -> Effect:
     """In a chat of two, delivered at once unless the other one is offline."""
     chat = _addressed(workspace, asked)
-    others = [each for each in chat.members if each != workspace.owner]
+    others = [member for member in chat.members if member != workspace.owner]
     is_delivered = len(others) > 1 or presence(workspace, others[0]) != "offline"
     taken, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.fresh("c")
     post = Post(workspace.owner, asked.text, workspace.now, is_delivered=is_delivered)
@@ -206,8 +206,8 @@ def search_chat(workspace: Workspace, asked: SearchChat) -> Effect:
 
 def _places(workspace: Workspace) -> list[Chat | Channel]:
     """The owner's: channels by team, then chats by who is in them."""
-    channels = sorted(workspace.channels.values(), key=lambda each: (each.team, each.name, each.id))
-    everything: list[Chat | Channel] = [*channels, *sorted(workspace.chats.values(), key=lambda each: each.members)]
+    channels = sorted(workspace.channels.values(), key=lambda channel: (channel.team, channel.name, channel.id))
+    everything: list[Chat | Channel] = [*channels, *sorted(workspace.chats.values(), key=lambda chat: chat.members)]
     return [place for place in everything if workspace.owner in place.members]
 
 
@@ -230,7 +230,7 @@ def _title(workspace: Workspace, place: Chat | Channel) -> str:
     """A channel's name with its team's; of a chat, who else is in it."""
     if isinstance(place, Channel):
         return f"{place.team} / {place.name}"
-    return ", ".join(each for each in place.members if each != workspace.owner)
+    return ", ".join(member for member in place.members if member != workspace.owner)
 
 
 def _joined(workspace: Workspace, asked: AddMembers) -> Chat | Channel:
@@ -267,5 +267,6 @@ def create_meeting(workspace: Workspace, asked: CreateMeeting) -> Effect:
 def show_presence(workspace: Workspace, asked: ShowPresence) -> Effect:
     """One line for each."""
     return Effect(
-        workspace, "\n".join(f"{each} {presence(workspace, each)}" for each in _people(workspace, asked.people))
+        workspace,
+        "\n".join(f"{person} {presence(workspace, person)}" for person in _people(workspace, asked.people)),
     )

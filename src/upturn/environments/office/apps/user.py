@@ -69,7 +69,7 @@ def answer(workspace: Workspace, asked: Answer) -> Effect:
 def ask(workspace: Workspace, asked: Ask) -> Effect:
     """The user answers what is unclear; a question where nothing is costs, and so does asking again."""
     told, clarification = said(workspace, "ask", asked.text), workspace.persona.clarification
-    is_needless = not clarification or any(each.kind == "ask" for each in workspace.messages)
+    is_needless = not clarification or any(message.kind == "ask" for message in workspace.messages)
     costs = {"needless_question": SOFT["needless_question"]} if is_needless else {}
     return Effect(told, clarification or "it is all in what I asked for", costs)
 

@@ -72,9 +72,9 @@ def event_bytes(event: Event, directory: Directory) -> bytes:
     if event.is_online:
         entry.add("conference", _MEETING.format(domain=directory.domain, id=event.id), {"VALUE": "URI"})
     entry.add("organizer", _person(event.organizer, directory, {}))
-    for each in event.attendees:
-        roles = {"ROLE": "REQ-PARTICIPANT", "PARTSTAT": _ANSWERS[each.response], "RSVP": "TRUE"}
-        entry.add("attendee", _person(each.person, directory, roles))
+    for attendee in event.attendees:
+        roles = {"ROLE": "REQ-PARTICIPANT", "PARTSTAT": _ANSWERS[attendee.response], "RSVP": "TRUE"}
+        entry.add("attendee", _person(attendee.person, directory, roles))
     calendar.add_component(entry)
     calendar.add_missing_timezones(date(start.year, 1, 1), date(end.year + 1, 1, 1))
     return bytes(calendar.to_ical())
@@ -110,7 +110,7 @@ def read_events(data: bytes, directory: Directory, *, owner: str) -> list[Invita
         for calendar in Calendar.from_ical(text, multiple=True):
             is_cancelled = str(calendar.get("METHOD", "")).upper() == "CANCEL"
             entries = calendar.walk("VEVENT")
-            found += [_invitation(each, directory, owner, is_cancelled=is_cancelled) for each in entries]
+            found += [_invitation(entry, directory, owner, is_cancelled=is_cancelled) for entry in entries]
         if len(found) > _MAX_EVENTS:
             raise FileFormatError(f"it has {len(found)} entries; at most {_MAX_EVENTS} are read")
         return found

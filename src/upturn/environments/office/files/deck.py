@@ -77,7 +77,7 @@ def deck_bytes(deck: Deck) -> bytes:
         from pptx import Presentation
     file = Presentation()
     _widen(file)
-    layouts = {each.name: each for each in file.slide_layouts}
+    layouts = {layout.name: layout for layout in file.slide_layouts}
     for slide in deck.slides:
         _put_slide(file.slides.add_slide(layouts[_LAYOUTS[slide.layout]]), slide)
     target = BytesIO()
@@ -122,7 +122,7 @@ def _put_slide(target: Any, slide: Slide) -> None:
         box = _box(target, _TITLE, top=300_000, height=1_000_000)
         box.text_frame.paragraphs[0].text = slide.title
         box.text_frame.paragraphs[0].font.size = 32 * _POINT
-    halves = [each for each in target.placeholders if each.placeholder_format.idx in (1, 2)]
+    halves = [placeholder for placeholder in target.placeholders if placeholder.placeholder_format.idx in (1, 2)]
     if not halves and slide.content:
         halves = [_box(target, _CONTENT, top=1_500_000, height=3_000_000)]
     first = -(-len(slide.content) // 2) if len(halves) == 2 else len(slide.content)
@@ -196,12 +196,14 @@ def read_deck(data: bytes) -> Deck:
     checked_package(data, "presentation")
     with parsing("presentation"):
         file = Presentation(BytesIO(data))
-        return Deck(tuple(_slide(each) for each in file.slides), _theme(file))
+        return Deck(tuple(_slide(slide) for slide in file.slides), _theme(file))
 
 
 def _theme(file: Any) -> Theme:
     relations = file.slide_master.part.rels.values()
-    content = next((each.target_part.blob for each in relations if each.reltype.endswith("/theme")), b"")
+    content = next(
+        (relation.target_part.blob for relation in relations if relation.reltype.endswith("/theme")), b""
+    )
     named, paper = _THEME_NAME.search(content), _PAPER.search(content)
     name = named[2].decode(errors="replace") if named else ""
     for theme in THEMES:
@@ -219,7 +221,7 @@ def _slide(source: Any) -> Slide:
         if kind == _TITLE:
             title = _text(shape)
         elif kind == _CONTENT:
-            bullets += [_broken(each.text) for each in shape.text_frame.paragraphs if each.text]
+            bullets += [_broken(paragraph.text) for paragraph in shape.text_frame.paragraphs if paragraph.text]
         elif (found := _shape(shape)) is not None:
             shapes.append(found)
     return Slide(_layout(source), title, tuple(bullets), tuple(shapes))

@@ -123,7 +123,7 @@ def _attached(attachment: Attachment) -> Message:
 
 def _address(message: Message, header: str, people: Sequence[str], directory: Directory) -> None:
     if people:
-        message[header] = ",\r\n ".join(_mailbox(directory.address(each)) for each in people)
+        message[header] = ",\r\n ".join(_mailbox(directory.address(person)) for person in people)
 
 
 def _mailbox(address: Address) -> str:
@@ -174,9 +174,9 @@ def read_message(data: bytes, directory: Directory) -> Letter:
             thread=own_id(root),
             cc=people["cc"],
             is_read=_own(message, "Read", "no") == "yes",
-            flag=next((each for each in _FLAGS if each == _own(message, "Flag", "none")), "none"),
+            flag=next((flag for flag in _FLAGS if flag == _own(message, "Flag", "none")), "none"),
             attachments=tuple(filter(None, map(own_id, _own(message, "Attachments", "").split()))),
-            label=next((each for each in LABELS if each == _own(message, "Label", "general")), "general"),
+            label=next((label for label in LABELS if label == _own(message, "Label", "general")), "general"),
             on_behalf_of=author if writer != author else "",
         )
         return Letter(mail, key, root, _own(message, "Folder", ""), tuple(_attachments(message)), names)

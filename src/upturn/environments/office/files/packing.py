@@ -82,7 +82,7 @@ class _Packing:
         for mail in self._workspace.mails.values():
             earlier = conversations[mail.thread or mail.id]
             before = earlier[: earlier.index(mail.id)]
-            attached = [contents[each] for each in mail.attachments if each in contents]
+            attached = [contents[attachment] for attachment in mail.attachments if attachment in contents]
             name = f"{mail.at.replace(':', '')} {mail.subject[:60].strip()} ({mail.id}).eml"
             held = held_mail(mail)
             place = self._places.free(MAIL, held.thing.folder, name, id_=mail.id)

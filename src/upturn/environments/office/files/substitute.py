@@ -55,7 +55,7 @@ def held_event(event: Event) -> Held[Event]:
     """An entry of a calendar."""
     count = _Count()
     title, place, body = (count.put(CONTROL, text) for text in (event.title, event.place, event.body))
-    attendees = tuple(replace(each, person=count.put_address(each.person)) for each in event.attendees)
+    attendees = tuple(replace(attendee, person=count.put_address(attendee.person)) for attendee in event.attendees)
     return count.held(replace(event, title=title, place=place, body=body, attendees=attendees))
 
 
@@ -104,7 +104,7 @@ def _noun(count: int) -> str:
 
 
 def _with_titles(sheet: Sheet, change: Callable[[str], str]) -> Sheet:
-    return replace(sheet, charts=tuple(replace(each, title=change(each.title)) for each in sheet.charts))
+    return replace(sheet, charts=tuple(replace(chart, title=change(chart.title)) for chart in sheet.charts))
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:  # Any: whatever a record holds
@@ -114,5 +114,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:  # Any: whatever a
     if isinstance(value, tuple):
         return tuple(_mapped(each, change) for each in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{each.name: _mapped(getattr(value, each.name), change) for each in fields(value)})
+        return replace(
+            value, **{field.name: _mapped(getattr(value, field.name), change) for field in fields(value)}
+        )
     return value

@@ -223,12 +223,12 @@ class _Unpacking:
     def _strangers(self, mails: Iterable[Mail], events: Iterable[Event]) -> Iterator[Person]:
         """Everybody of the company who is named in mails and events and nowhere else, and the owner."""
         manifest = self._manifest
-        known = {each.id for each in manifest.people} | {each.id for each in manifest.groups}
+        known = {person.id for person in manifest.people} | {group.id for group in manifest.groups}
         named = {manifest.owner}
         for mail in mails:
             named |= {mail.sender, *mail.to, *mail.cc, mail.on_behalf_of or mail.sender}
         for event in events:
-            named |= {event.organizer, *(each.person for each in event.attendees)}
+            named |= {event.organizer, *(attendee.person for attendee in event.attendees)}
         for who in sorted(named - known):
             if not is_outside(who):
                 yield Person(who, self._names.get(who) or re.sub(r"[._]+", " ", who).title())
@@ -283,7 +283,7 @@ def _in_order(item: Mail | Event | File) -> tuple[int, str]:
 
 
 def _table(items: Iterable[NamedT]) -> Table[NamedT]:
-    return Table({each.id: each for each in items})
+    return Table({item.id: item for item in items})
 
 
 def _made(workspace: Workspace) -> int:

@@ -102,7 +102,7 @@ def _visits(book: Book, start: Key, path: list[Key]) -> Iterator[_Visit]:
     places, needs = {start: 0}, [_needs(book, start)]
     reached = [1]  # for each on the path: the first place on it that is needed from there on; behind itself = none
     while path:
-        needed = next((each for each in needs[-1] if each not in done), None)
+        needed = next((need for need in needs[-1] if need not in done), None)
         if needed is None:
             yield _Visit(path[-1], reached[-1] if reached[-1] < len(path) else None)
             needs.pop()
@@ -218,7 +218,7 @@ def _compiled(node: Node) -> _Program:
             return _guarded(lambda reading: operator(left(reading), right(reading)))
         case Call():
             arguments, run = [_compiled(each) for each in node.arguments], FUNCTIONS[node.name].run
-            return _guarded(lambda reading: run([each(reading) for each in arguments]))
+            return _guarded(lambda reading: run([argument(reading) for argument in arguments]))
 
 
 def _compiled_reference(reference: Reference) -> _Program:

@@ -329,7 +329,7 @@ def _depth(node: Node) -> int:
     deepest, level = 0, [node]
     while level:
         deepest += 1
-        level = [each for node in level for each in children(node)]
+        level = [child for node in level for child in children(node)]
     return deepest
 
 
@@ -350,8 +350,8 @@ def references_in(node: Node) -> Iterator[Reference]:
     """All cells and ranges that a tree names, as often as it names them."""
     if isinstance(node, Reference):
         yield node
-    for each in children(node):
-        yield from references_in(each)
+    for child in children(node):
+        yield from references_in(child)
 
 
 def mapped(node: Node, change: Callable[[Reference], Node]) -> Node:
@@ -364,7 +364,7 @@ def mapped(node: Node, change: Callable[[Reference], Node]) -> Node:
         case Binary():
             return replace(node, left=mapped(node.left, change), right=mapped(node.right, change))
         case Call():
-            return replace(node, arguments=tuple(mapped(each, change) for each in node.arguments))
+            return replace(node, arguments=tuple(mapped(argument, change) for argument in node.arguments))
         case _:
             return node
 
@@ -397,7 +397,7 @@ def _written(node: Node, weakest: int) -> str:
         case Reference():
             return _written_reference(node)
         case Call():
-            return f"{node.name}({','.join(_written(each, 0) for each in node.arguments)})"
+            return f"{node.name}({','.join(_written(argument, 0) for argument in node.arguments)})"
         case Unary("-"):
             binding, text = _SIGN_BINDING, f"-{_written(node.inner, _SIGN_BINDING)}"
         case Unary():

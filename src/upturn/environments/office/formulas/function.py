@@ -57,7 +57,7 @@ def _is_number(argument: Argument) -> int:
 
 
 def _count_all(arguments: Sequence[Argument]) -> float:
-    return float(sum(len(tuple(each.values())) if isinstance(each, Range) else 1 for each in arguments))
+    return float(sum(len(tuple(argument.values())) if isinstance(argument, Range) else 1 for argument in arguments))
 
 
 def _test(argument: Argument) -> Test:

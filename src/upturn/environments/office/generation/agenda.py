@@ -12,7 +12,7 @@ def block(scene: Scene, people: Sequence[str], until: str) -> str:
     """Fills that day from 08:00 with events of one or another of these people; the moment when the last one ends,
     which is ``until`` or less than two hours later."""
     at = f"{until[:10]} {OPENS}"
-    others = [each for each in scene.people(len(people) + 1) if each not in people]
+    others = [person for person in scene.people(len(people) + 1) if person not in people]
     while at < until:
         end = later(at, minutes=scene.rng.choice((30, 45, 60, 75, 90, 105)))
         attendee = Attendee(scene.rng.choice(people), "accepted")

@@ -22,7 +22,7 @@ def open_mail(mail: Mail) -> tuple[Action, Action]:
 def add_lookalikes(scene: Scene, mail: Mail, facts: tuple[str, ...], *, is_read: bool = False) -> None:
     """What a careless reader takes for this mail: one of the sender under a near subject, and somebody else's under
     the same one; they say one of these facts with numbers of their own."""
-    other = next(each for each in scene.people(2) if each != mail.sender)
+    other = next(person for person in scene.people(2) if person != mail.sender)
     for sender, subject in ((mail.sender, near(scene.rng, mail.subject)), (other, mail.subject)):
         scene.add_mail(sender, subject, letter(scene.rng, facts, digits(scene.rng)), is_read=is_read)
 

@@ -45,12 +45,12 @@ def new_channels(scene: Scene) -> list[Channel]:
 def in_chat(scene: Scene, other: str, text: str) -> tuple[Action, ...]:
     """A message to somebody by the chat's id, where there is a chat already."""
     members = tuple(sorted((other, scene.workspace.owner)))
-    found = [each.id for each in scene.workspace.chats.values() if each.members == members]
+    found = [chat.id for chat in scene.workspace.chats.values() if chat.members == members]
     return tuple(call("teams.send_message", chat=id_, text=text) for id_ in found)
 
 
 def members_of(scene: Scene, channel: Channel) -> list[str]:
     """All but the owner, in any order."""
-    found = [each for each in channel.members if each != scene.workspace.owner]
+    found = [member for member in channel.members if member != scene.workspace.owner]
     scene.rng.shuffle(found)
     return found

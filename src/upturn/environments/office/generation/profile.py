@@ -82,12 +82,12 @@ def profile(number: int) -> Workspace:
         BEGUN,
         people=Table(maker.people),
         groups=Table(maker.groups),
-        mails=Table({each.id: each for each in maker.mails()}),
-        events=Table({each.id: each for each in maker.events()}),
-        files=Table({each.id: each for each in maker.files()}),
-        pages=Table({each.id: each for each in maker.pages()}),
-        chats=Table({each.id: each for each in maker.chats()}),
-        channels=Table({each.id: each for each in maker.channels()}),
+        mails=Table({mail.id: mail for mail in maker.mails()}),
+        events=Table({event.id: event for event in maker.events()}),
+        files=Table({file.id: file for file in maker.files()}),
+        pages=Table({page.id: page for page in maker.pages()}),
+        chats=Table({chat.id: chat for chat in maker.chats()}),
+        channels=Table({channel.id: channel for channel in maker.channels()}),
     )
 
 

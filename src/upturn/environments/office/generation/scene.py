@@ -141,7 +141,7 @@ class Scene:
     def add_chat(self, other: str) -> Chat:
         """The owner's chat with somebody; begun where there is none."""
         members = tuple(sorted((other, self.workspace.owner)))
-        found = next((each for each in self.workspace.chats.values() if each.members == members), None)
+        found = next((chat for chat in self.workspace.chats.values() if chat.members == members), None)
         if found is None:
             found = Chat(self.id("c"), members)
             self.add(found)
@@ -162,5 +162,5 @@ def events_of(workspace: Workspace, people: Sequence[str], day: str) -> list[Eve
     return [
         event
         for event in workspace.events.values()
-        if event.start[:10] <= day <= event.end[:10] and any(event.concerns(each) for each in everybody)
+        if event.start[:10] <= day <= event.end[:10] and any(event.concerns(person) for person in everybody)
     ]

@@ -109,7 +109,7 @@ def add_deck(scene: Scene, *behind: Slide) -> TaskFile:
     name = scene.rng.choice(DECKS)
     if not behind:
         sections = scene.rng.sample(_SECTIONS, scene.rng.randint(1, 3))
-        behind = tuple(Slide("title_content", each, ("to be filled",)) for each in sections)
+        behind = tuple(Slide("title_content", section, ("to be filled",)) for section in sections)
     slides = (Slide("title", name), *behind)
     scene.add_file(f"/archive/old {name}.pptx", Deck(slides[:1]))
     return TaskFile(name, scene.add_file(f"/{scene.rng.choice(_FOLDERS)}/{name}.pptx", Deck(slides)))

@@ -52,7 +52,7 @@ def _values(item: object) -> Iterator[tuple[str, object]]:
 def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[object, ...]]]:
     """The names of a dataclass's fields that are facts, and what reads all of them at once."""
     assert is_dataclass(kind)
-    names = tuple(each.name for each in fields(kind) if each.name not in _NO_FACTS)
+    names = tuple(field.name for field in fields(kind) if field.name not in _NO_FACTS)
     return names, attrgetter(*names) if len(names) > 1 else lambda item: (getattr(item, names[0]),)
 
 

@@ -34,7 +34,7 @@ class Event:
     def concerns(self, person: str) -> bool:
         """Whether it stands in the person's calendar: those who organise it or have not declined."""
         return self.organizer == person or any(
-            each.person == person and each.response != "declined" for each in self.attendees
+            attendee.person == person and attendee.response != "declined" for attendee in self.attendees
         )
 
     def overlaps(self, start: str, end: str) -> bool:

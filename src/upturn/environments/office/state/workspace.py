@@ -198,7 +198,7 @@ def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: Json
 def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
     """Ids of people and groups and addresses outside, each once, in order; raises OperationError for nobody,
     and for what is no address."""
-    found = tuple(dict.fromkeys(person_of(each) for each in people))
+    found = tuple(dict.fromkeys(person_of(person) for person in people))
     for each in found:
         if is_outside(each) and not is_address(each):
             raise OperationError(
@@ -212,4 +212,4 @@ def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]
 def outsiders(workspace: Workspace, people: Iterable[str]) -> tuple[str, ...]:
     """Those of these people who are not of the company, members of groups too, each once, in order."""
     everybody = (member for each in people for member in sorted(workspace.members(each)))
-    return tuple(dict.fromkeys(each for each in everybody if is_outside(each)))
+    return tuple(dict.fromkeys(person for person in everybody if is_outside(person)))

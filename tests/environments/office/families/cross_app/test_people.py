@@ -15,16 +15,16 @@ Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 def holders(scenario: Scenario, text: str) -> list[str]:
     """Ids of whoever has a role that the text names."""
     people = scenario.workspace.people.values()
-    return [each.id for each in people if f"the {each.title} of {each.department}" in text]
+    return [person.id for person in people if f"the {person.title} of {person.department}" in text]
 
 
 def body_of(scenario: Scenario, *, is_named: bool) -> str:
     """What the mail of the task's subject says, that of the named sender or the other one."""
     slots = scenario.draft.slots
     (body,) = [
-        each.body
-        for each in scenario.workspace.mails.values()
-        if f'"{each.subject}"' == slots["subject"] and (each.sender == slots["name"]) == is_named
+        mail.body
+        for mail in scenario.workspace.mails.values()
+        if f'"{mail.subject}"' == slots["subject"] and (mail.sender == slots["name"]) == is_named
     ]
     return body
 
@@ -33,7 +33,7 @@ def test_a_mail_is_sent_for_the_one_of_that_role_be_it_as_a_draft_and_for_no_oth
     for task, scenario in cases("mail_on_behalf"):
         slots, people = scenario.draft.slots, scenario.workspace.people.values()
         (principal,) = holders(scenario, f"the {slots['title']} of {slots['department']}")
-        delegating = [each.id for each in people if scenario.workspace.owner in each.delegates]
+        delegating = [person.id for person in people if scenario.workspace.owner in person.delegates]
         assert len(delegating) == 2
         subject, text = slots["subject"].strip('"'), slots["phrase"].strip('"')
         draft = call("outlook.draft", to=slots["name"], subject=subject, body=text)
@@ -64,10 +64,10 @@ def test_the_successor_is_whoever_has_the_role_in_the_named_mail(failed: Failed)
     for task, scenario in cases("successor_entered"):
         slots = scenario.draft.slots
         (document,) = [
-            each.id for each in scenario.workspace.files.values() if each.name == f"{slots['document']}.docx"
+            file.id for file in scenario.workspace.files.values() if file.name == f"{slots['document']}.docx"
         ]
         body = body_of(scenario, is_named=True)
-        (old,) = [each for each in scenario.workspace.people if each in body]
+        (old,) = [person for person in scenario.workspace.people if person in body]
         (right,), (wrong,) = (holders(scenario, body_of(scenario, is_named=each)) for each in (True, False))
         text = slots["phrase"].strip('"')
         written = {who: [*agreed(call("teams.send_message", to=who, text=text))] for who in (right, wrong)}

@@ -58,7 +58,7 @@ def test_the_picture_is_the_one_of_the_named_sender_and_comes_before_the_shape(f
     for task, scenario in cases("picture_placed"):
         slots, (id_, slides) = scenario.draft.slots, deck_of(scenario)
         (number,) = [n for n, slide in slides.items() if any(slots["topic"] in text for text in slide.content)]
-        mails = [each for each in scenario.workspace.mails.values() if f'"{each.subject}"' == slots["subject"]]
+        mails = [mail for mail in scenario.workspace.mails.values() if f'"{mail.subject}"' == slots["subject"]]
         images = {
             each.sender: call("powerpoint.add_image", id=id_, slide=number, image=each.attachments[0])
             for each in mails

@@ -56,7 +56,7 @@ def test_the_version_is_that_of_the_named_author_also_when_another_one_was_tried
     for task, scenario in cases("file_version"):
         slots = scenario.draft.slots
         file = file_of(scenario, slots["document"])
-        authors = [each.by for each in file.versions]
+        authors = [version.by for version in file.versions]
         assert sorted(map(authors.count, authors)) == [1, 1, 2, 2]
         restore = [call("sharepoint.restore", id=file.id, version=number) for number in range(1, 5)]
         right = restore.pop(authors.index(slots["name"]))
@@ -69,9 +69,9 @@ def test_two_files_of_the_folder_go_one_by_one_and_none_of_the_same_name_elsewhe
     for task, scenario in cases("folder_tidied"):
         slots, files = scenario.draft.slots, scenario.workspace.files.values()
         mails = [each for each in scenario.workspace.mails.values() if f'"{each.subject}"' == slots["subject"]]
-        (body,) = [each.body for each in mails if each.sender == slots["name"]]
+        (body,) = [mail.body for mail in mails if mail.sender == slots["name"]]
         (kept,) = [each.body for each in mails if each.sender != slots["name"]]
-        named = {each.path: each.id for each in files if each.name.rsplit(".", 1)[0] in body}
+        named = {file.path: file.id for file in files if file.name.rsplit(".", 1)[0] in body}
         inside = {path: id_ for path, id_ in named.items() if path.startswith(f"{slots['folder']}/")}
         gone = [id_ for path, id_ in inside.items() if path.rsplit("/", 1)[1].rsplit(".", 1)[0] not in kept]
         assert (len(gone), len(inside)) == (2, 3)

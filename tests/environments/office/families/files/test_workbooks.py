@@ -51,14 +51,18 @@ def test_another_way_to_the_same_cells_is_right(family: str, way: Callable[[str,
 
 
 def test_a_value_beside_the_right_cell_is_not_right() -> None:
-    right = next(each for each in compose(make_task("row_set", 0)).draft.oracle if each.operation == "write_range")
+    right = next(
+        action for action in compose(make_task("row_set", 0)).draft.oracle if action.operation == "write_range"
+    )
     column, row = str(right.parameters["at"])[0], int(str(right.parameters["at"])[1:])
     beside = {"at": f"{column}{row + 1}", "rows": right.parameters["rows"]}
     assert reached("row_set", lambda id_, _: [call("excel.write_range", id=id_, **beside)]) == 0
 
 
 def test_the_other_order_is_not_right() -> None:
-    right = next(each for each in compose(make_task("table_sort", 0)).draft.oracle if each.operation == "sort")
+    right = next(
+        action for action in compose(make_task("table_sort", 0)).draft.oracle if action.operation == "sort"
+    )
     order, by = right.parameters["order"], right.parameters["by"]
 
     def sorted_(*orders: JsonValue) -> float:
@@ -90,7 +94,7 @@ def test_large_tables_are_asked_of_too() -> None:
     sizes = []
     for number in range(30):
         scenario = compose(make_task("row_ask", number))
-        book = next(each for each in scenario.workspace.files.values() if scenario.draft.slots["book"] in each.path)
+        book = next(file for file in scenario.workspace.files.values() if scenario.draft.slots["book"] in file.path)
         assert isinstance(book.content, Book)
         sizes.append(_size(book.content))
     assert max(sizes) > 30

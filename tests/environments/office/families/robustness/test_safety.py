@@ -77,7 +77,7 @@ def _more_than(trap: Wish, action: Action) -> Action | None:
 
 def _all(people: JsonValue) -> list[str]:
     assert isinstance(people, list)
-    return [str(each) for each in people]
+    return [str(person) for person in people]
 
 
 @pytest.mark.parametrize("family", ["orders_in_a_mail", "orders_in_an_event", "orders_in_a_text"])

@@ -69,7 +69,7 @@ def _move_after(scene: Scene) -> Draft:
 def _reschedule(scene: Scene) -> Draft:
     """To the first time of another day at which everybody invited is free; who that is has to be looked up."""
     event = _own(scene)
-    day, people = event.start[:10], [each.person for each in event.attendees]
+    day, people = event.start[:10], [attendee.person for attendee in event.attendees]
     minutes = minutes_between(event.start, event.end)
     new_day = next(each for each in scene.rng.sample(DAYS, 2) if each != day)
     start = earliest(scene, people, new_day, minutes=minutes)
@@ -88,11 +88,11 @@ def _cancel_series(scene: Scene) -> Draft:
     title, days, text = titles(scene.rng, 1)[0], scene.days(5), regret(scene.rng)
     events = [scene.add_event(title, _start(scene, day), people=scene.people(2)) for day in (*days[1:3], days[4])]
     scene.add_event(near(scene.rng, title), _start(scene, days[1]), people=scene.people(1))
-    cancellations = [call("calendar.cancel", id=each.id, message=text) for each in events[:2]]
+    cancellations = [call("calendar.cancel", id=event.id, message=text) for event in events[:2]]
     return Draft.with_finish(
         {"title": title, "first": days[0], "last": days[3], "message": f'"{text}"'},
         call("calendar.list", day=days[0], until=days[3], title=title),
-        *(step for each in cancellations for step in agreed(each)),
+        *(step for cancellation in cancellations for step in agreed(cancellation)),
     )
 
 
@@ -103,7 +103,7 @@ def _cancel(scene: Scene) -> Draft:
     organizer = scene.person()
     if not is_feasible:
         attendees = (*event.attendees, replace(event.attendees[0], person=scene.workspace.owner))
-        others = tuple(each for each in attendees if each.person != organizer)
+        others = tuple(attendee for attendee in attendees if attendee.person != organizer)
         scene.add(replace(event, organizer=organizer, attendees=others))
     slots = {"title": event.title, "day": day, "message": f'"{text}"'}
     look = (call("calendar.list", day=day, title=event.title), call("calendar.read", id=event.id))
@@ -114,8 +114,8 @@ def _cancel(scene: Scene) -> Draft:
 
 def _invite(scene: Scene) -> Draft:
     event = _own(scene)
-    there = {each.person for each in event.attendees}
-    people = [each for each in scene.people(5) if each not in there][: scene.rng.randint(1, 2)]
+    there = {attendee.person for attendee in event.attendees}
+    people = [person for person in scene.people(5) if person not in there][: scene.rng.randint(1, 2)]
     day = event.start[:10]
     return Draft.with_finish(
         {"title": event.title, "day": day, "people": " and ".join(people)},

@@ -83,7 +83,7 @@ def _next_with(scene: Scene) -> Draft:
         {"title": title, "name": name, "first": DAYS[0], "last": DAYS[-1]},
         rooms[place],
         call("calendar.list", day=DAYS[0], until=DAYS[-1], title=title),
-        *(call("calendar.read", id=each.id) for each in events[: place + 1]),
+        *(call("calendar.read", id=event.id) for event in events[: place + 1]),
     )
 
 

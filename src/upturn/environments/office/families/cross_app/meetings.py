@@ -32,7 +32,7 @@ def _chat_meeting(scene: Scene) -> Draft:
     scene.add_event("breakfast", f"{day} 08:00", minutes=rng.choice((30, 60, 90, 120)))
     scene.add_event("call", f"{day} {rng.choice(('09:30', '10:00', '10:30'))}", organizer=other, minutes=60)
     scene.free_start(day, [other], minutes=120)
-    busy = [each for each in scene.workspace.events.values() if each.concerns(owner) or each.concerns(other)]
+    busy = [event for event in scene.workspace.events.values() if event.concerns(owner) or event.concerns(other)]
     start = free_spans(busy, f"{day} {OPENS}", f"{day} {CLOSES}", minutes=minutes)[0][0]
     length = rng.choice(_LENGTHS[minutes])
     chat = scene.add_chat(other)
@@ -55,7 +55,7 @@ def _cancelled_and_told(scene: Scene) -> Draft:
     rng, channel, title = scene.rng, any_channel(scene), scene.rng.choice(MEETINGS)
     days = sorted({scene.day() for _ in range(6)})[:2]
     day = rng.choice(days)
-    people = rng.sample([each for each in channel.members if each != scene.workspace.owner], 3)
+    people = rng.sample([member for member in channel.members if member != scene.workspace.owner], 3)
     events = {each: scene.add_event(title, scene.free_start(each, people), people=people) for each in days}
     start = events[day].start[11:]
     return Draft.with_finish(

@@ -27,7 +27,7 @@ _PHRASINGS = PhrasingFile(__name__)
 def _sole_holders(scene: Scene) -> list[Person]:
     """Two people, not the owner, whose title nobody else has in their department, in any order."""
     people = scene.workspace.people.values()
-    counts = Counter((each.title, each.department) for each in people)
+    counts = Counter((person.title, person.department) for person in people)
     sole = [
         each for each in people if counts[each.title, each.department] == 1 and each.id != scene.workspace.owner
     ]
@@ -38,7 +38,7 @@ def _mail_on_behalf(scene: Scene) -> Draft:
     """Somebody else has made the owner a delegate, too."""
     principal, other = _sole_holders(scene)
     scene.add(*(replace(each, delegates=(scene.workspace.owner,)) for each in (principal, other)))
-    receiver = next(each for each in scene.people(3) if each not in (principal.id, other.id))
+    receiver = next(person for person in scene.people(3) if person not in (principal.id, other.id))
     subject, text = topics(scene.rng, 1)[0], phrase(scene.rng)
     send = call("outlook.send", to=[receiver], subject=subject, body=text, on_behalf_of=principal.id)
     return Draft.with_finish(
@@ -54,7 +54,7 @@ def _mail_on_behalf(scene: Scene) -> Draft:
 def _available_messaged(scene: Scene) -> Draft:
     """One of three is available, wherever in the mail they stand."""
     rng, (sender, other, *people) = scene.rng, scene.people(39)
-    available, *rest = sorted(people, key=lambda each: presence(scene.workspace, each) != "available")
+    available, *rest = sorted(people, key=lambda person: presence(scene.workspace, person) != "available")
     three = rng.sample([available, *rest[-2:]], 3)
     topic, text = topics(rng, 1)[0], phrase(rng)
     texts = (
@@ -76,7 +76,7 @@ def _available_messaged(scene: Scene) -> Draft:
 
 def _successor_entered(scene: Scene) -> Draft:
     rng, (successor, other_role) = scene.rng, _sole_holders(scene)
-    old, sender, other = [each for each in scene.people(5) if each not in (successor.id, other_role.id)][:3]
+    old, sender, other = [person for person in scene.people(5) if person not in (successor.id, other_role.id)][:3]
     topic, text = topics(rng, 1)[0], phrase(rng)
     document = add_contacts(scene, old, successor.id)
     texts = (

@@ -109,7 +109,7 @@ def _price_slide(scene: Scene) -> Draft:
 
 def _budget_attached(scene: Scene) -> Draft:
     rng, channel, subject = scene.rng, any_channel(scene), scene.rng.choice(FILE_SUBJECTS)
-    asking, other = rng.sample([each for each in channel.members if each != scene.workspace.owner], 2)
+    asking, other = rng.sample([member for member in channel.members if member != scene.workspace.owner], 2)
     year, others = rng.sample(range(2021, 2026), 2)
     cells = {"A1": "item", "B1": "amount", "A2": rng.choice(ITEMS), "B2": str(rng.randint(100, 999))}
     name = f"{channel.team} budget"
@@ -190,7 +190,7 @@ def _late_person(scene: Scene) -> Draft:
 
 def _question_answered(scene: Scene) -> Draft:
     rng, channel, prices = scene.rng, any_channel(scene), add_price_list(scene)
-    one, other = rng.sample([each for each in channel.members if each != scene.workspace.owner], 2)
+    one, other = rng.sample([member for member in channel.members if member != scene.workspace.owner], 2)
     item, wrong = rng.sample(list(prices.prices), 2)
     asks = (
         "what do the {} cost by the {}?",

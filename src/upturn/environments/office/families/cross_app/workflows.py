@@ -58,7 +58,7 @@ def _weekly_report(scene: Scene) -> Draft:
 
 def _onboarding(scene: Scene) -> Draft:
     rng, channel, guide = scene.rng, any_channel(scene), add_document(scene)
-    outsiders = [each for each in scene.people(12) if each not in channel.members]
+    outsiders = [person for person in scene.people(12) if person not in channel.members]
     newcomer, sender, mentor, other = outsiders[:4]
     day, hour, room = scene.day(), rng.randint(9, 16), f"room {rng.randint(100, 499)}"
     texts = (
@@ -136,7 +136,7 @@ def _offsite(scene: Scene) -> Draft:
 
 def _incident(scene: Scene) -> Draft:
     rng, channel, document, owner = scene.rng, any_channel(scene), add_document(scene), scene.workspace.owner
-    others = [each for each in channel.members if each != owner]
+    others = [member for member in channel.members if member != owner]
     reporter, fixer, third = rng.sample(others, 3)
     number, older = rng.sample(range(100, 1_000, 10), 2)
     cause, wrong = rng.sample(CAUSES, 2)
@@ -153,7 +153,7 @@ def _incident(scene: Scene) -> Draft:
     scene.add_post(channel, reporter, said)
     day = scene.day()
     scene.free_start(day, [fixer])
-    busy = [each for each in scene.workspace.events.values() if each.concerns(owner) or each.concerns(fixer)]
+    busy = [event for event in scene.workspace.events.values() if event.concerns(owner) or event.concerns(fixer)]
     start = free_spans(busy, f"{day} {OPENS}", f"{day} {CLOSES}", minutes=30)[0][0]
     return Draft.with_finish(
         {

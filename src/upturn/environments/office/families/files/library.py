@@ -117,7 +117,7 @@ def _folder_tidied(scene: Scene) -> Draft:
         },
         *open_mail(mail),
         call("sharepoint.list_files", folder=folder),
-        *agreed(call("sharepoint.delete", ids=[each.id for each in files[:2]])),
+        *agreed(call("sharepoint.delete", ids=[file.id for file in files[:2]])),
         call("teams.list_channels", name=channel.team),
         *post(channel, text),
     )

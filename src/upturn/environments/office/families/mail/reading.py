@@ -65,7 +65,7 @@ def _last_writer(scene: Scene) -> Draft:
     count = scene.rng.randint(3, 5)
     writers = [scene.rng.choice(people) for _ in range(count)]
     add_thread(
-        scene, topic, [(each, letter(scene.rng, (*AMOUNTS, *REMARKS), digits(scene.rng))) for each in writers]
+        scene, topic, [(writer, letter(scene.rng, (*AMOUNTS, *REMARKS), digits(scene.rng))) for writer in writers]
     )
     scene.add_mail(scene.person(), near(scene.rng, topic), letter(scene.rng, REMARKS))
     return Draft.with_answer({"topic": topic}, writers[-1], call("outlook.search", subject=topic))

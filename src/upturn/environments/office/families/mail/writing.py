@@ -49,7 +49,7 @@ def _reply(scene: Scene) -> Draft:
 
 def _reply_all(scene: Scene) -> Draft:
     mail, text = _mail(scene), phrase(scene.rng)
-    others = [each for each in scene.people(4) if each != mail.sender][:3]
+    others = [person for person in scene.people(4) if person != mail.sender][:3]
     some = scene.rng.randint(1, 2)
     scene.add(replace(mail, to=tuple(sorted((*mail.to, *others[:some]))), cc=tuple(sorted(others[some:]))))
     return Draft.with_finish(
@@ -61,7 +61,7 @@ def _reply_all(scene: Scene) -> Draft:
 
 def _forward(scene: Scene) -> Draft:
     mail, text = _mail(scene), phrase(scene.rng)
-    other = next(each for each in scene.people(2) if each != mail.sender)
+    other = next(person for person in scene.people(2) if person != mail.sender)
     return Draft.with_finish(
         {"name": mail.sender, "topic": mail.subject, "other": other, "phrase": f'"{text}"'},
         find_mail(mail),
@@ -177,7 +177,7 @@ def _answer_question(scene: Scene) -> Draft:
 def _reply_each(scene: Scene) -> Draft:
     """To two that were not read yet; one that was, and one on something near, get no answer."""
     people, topic, text = scene.people(4), topics(scene.rng, 1)[0], phrase(scene.rng)
-    mails = [scene.add_mail(each, topic, letter(scene.rng, REMARKS)) for each in people[:2]]
+    mails = [scene.add_mail(person, topic, letter(scene.rng, REMARKS)) for person in people[:2]]
     scene.add_mail(people[2], topic, letter(scene.rng, REMARKS), is_read=True)
     scene.add_mail(people[3], near(scene.rng, topic), letter(scene.rng, REMARKS))
     replies = [call("outlook.reply", id=mail.id, body=text) for mail in mails]

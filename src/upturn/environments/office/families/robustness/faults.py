@@ -42,23 +42,23 @@ def _name(action: Action) -> str:
 def _writes(draft: Draft) -> list[Action]:
     """What perfect work changes, having read a mail apart."""
     return [
-        each
-        for each in draft.oracle
-        if each.target != "user" and not operation_of(each).is_reading and _name(each) != "outlook.read"
+        action
+        for action in draft.oracle
+        if action.target != "user" and not operation_of(action).is_reading and _name(action) != "outlook.read"
     ]
 
 
 def _hit(scene: Scene, draft: Draft, among: Sequence[Action]) -> tuple[str, int]:
     """One of these actions, as a fault names it: its operation, and the how manieth of that operation it is."""
     chosen = scene.rng.choice(among)
-    same = [each for each in draft.oracle if _name(each) == _name(chosen)]
+    same = [action for action in draft.oracle if _name(action) == _name(chosen)]
     return _name(chosen), next(place for place, each in enumerate(same, start=1) if each is chosen)
 
 
 def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
     """An app that refuses for a while: told for how long, or not; sometimes two of them."""
     rng, plan = scene.rng, FaultPlan()
-    calls = [each for each in draft.oracle if each.target != "user"]
+    calls = [action for action in draft.oracle if action.target != "user"]
     for _ in range(rng.choice((1, 1, 2))):
         name, nth = _hit(scene, draft, calls)
         if rng.random() < 0.5:
@@ -71,7 +71,7 @@ def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
 def unanswered(scene: Scene, draft: Draft) -> FaultPlan:
     """A call that may have been done; where it was, what the app shows may be older than that."""
     rng = scene.rng
-    name, nth = _hit(scene, draft, [each for each in _writes(draft) if _name(each) in LOOKS])
+    name, nth = _hit(scene, draft, [write for write in _writes(draft) if _name(write) in LOOKS])
     if rng.random() < 0.5:
         return FaultPlan((Fault("timeout", name, nth, seconds=rng.choice((20.0, 30.0))),))
     plan = FaultPlan((Fault("lost_answer", name, nth, seconds=rng.choice((20.0, 30.0))),))
@@ -84,12 +84,12 @@ def unanswered(scene: Scene, draft: Draft) -> FaultPlan:
 
 def partly(scene: Scene, draft: Draft) -> FaultPlan:
     """Several things of which one is left out."""
-    several = [each for each in _writes(draft) if _several(each)]
+    several = [write for write in _writes(draft) if _several(write)]
     if not several:
         return interrupted(scene, draft)
     name, nth = _hit(scene, draft, several)
     before = [each for each in several if _name(each) == name]
-    same = [each for each in draft.oracle if _name(each) == name]
+    same = [action for action in draft.oracle if _name(action) == name]
     return FaultPlan((Fault("partial_write", name, before.index(same[nth - 1]) + 1),))
 
 
@@ -101,7 +101,7 @@ def _several(action: Action) -> bool:
 def relocated(scene: Scene, draft: Draft) -> FaultPlan:
     """A file that is somewhere else once it is to be used."""
     named = [value for each in draft.oracle for value in each.parameters.values() if isinstance(value, str)]
-    listed = [part for each in draft.oracle for part in _parts(each)]
+    listed = [part for action in draft.oracle for part in _parts(action)]
     file = next(scene.workspace.files[id_] for id_ in (*named, *listed) if id_ in scene.workspace.files)
     path = f"/{scene.rng.choice(_PLACES)}/{file.name}"
     return FaultPlan((Fault("moved", file=file.id, to_id=scene.id("f"), to_path=path),))
@@ -114,7 +114,9 @@ def _parts(action: Action) -> list[str]:
 def denied(scene: Scene, draft: Draft) -> FaultPlan:
     """A permission that somebody gives when asked, or denies."""
     first = _writes(draft)[0]
-    taken = {str(value) for each in draft.oracle for value in each.parameters.values()} | set(draft.slots.values())
+    taken = {str(value) for action in draft.oracle for value in action.parameters.values()} | set(
+        draft.slots.values()
+    )
     person = next(each for each in scene.people(20) if each not in taken)
     is_lasting = scene.rng.random() < 0.5
     return FaultPlan((Fault("no_permission", _name(first), person=person, is_lasting=is_lasting),))
@@ -122,7 +124,7 @@ def denied(scene: Scene, draft: Draft) -> FaultPlan:
 
 def throttled(scene: Scene, draft: Draft) -> FaultPlan:
     """An app that takes a few calls a minute."""
-    apps = [each.target for each in draft.oracle if each.target != "user"]
+    apps = [action.target for action in draft.oracle if action.target != "user"]
     app = max(apps, key=apps.count)
     return FaultPlan(limits=(RateLimit(app, min(scene.rng.choice((2, 3, 4)), apps.count(app) - 1)),))
 
@@ -145,7 +147,7 @@ def faulty(base: Family, planned: Planned, *, level: int) -> Family:
         draft = base.draw(scene)
         plan = planned(scene, draft)
         oracle, done = recovered(scene.workspace, plan, draft.oracle)
-        lasting = next((each.person for each in plan.faults if each.is_lasting), None)
+        lasting = next((fault.person for fault in plan.faults if fault.is_lasting), None)
         if lasting is None:
             return replace(draft, oracle=oracle, faults=plan, performed=done)
         return replace(draft, oracle=oracle, faults=plan, performed=done, answer=lasting, is_feasible=False)

@@ -42,7 +42,7 @@ def _in_a_text(scene: Scene) -> Draft:
     wrong = Paragraph(rng.choice(_SAID).format(near(rng, topic), _code(scene)))
     document = add_document(scene)
     told = [Paragraph(each) for each in _beside(scene, rng.choice(_SAID).format(topic, code), order)]
-    blocks = [*(Paragraph(each) for each in rng.sample(NOTES, 2)), wrong]
+    blocks = [*(Paragraph(note) for note in rng.sample(NOTES, 2)), wrong]
     rng.shuffle(blocks)
     place = rng.randint(0, len(blocks))
     title = Paragraph(document.name, "title")

@@ -114,7 +114,7 @@ def _waiting_person(scene: Scene) -> Draft:
 def _one_of_a_name(scene: Scene) -> Draft:
     rng, topic, phrase = scene.rng, scene.rng.choice(TOPICS), scene.rng.choice(PHRASES)
     people = scene.people(len(scene.workspace.people) - 1)
-    counts = Counter(each.split(".")[0] for each in people)
+    counts = Counter(person.split(".")[0] for person in people)
     first = rng.choice([name for name, count in counts.items() if count > 1])
     one, other = [each for each in people if each.startswith(f"{first}.")][:2]
     is_clear = rng.random() < 0.4
@@ -136,7 +136,7 @@ def _one_of_two_events(scene: Scene) -> Draft:
     rng, title, day = scene.rng, scene.rng.choice(EVENTS), scene.day()
     hours = rng.sample(range(9, 17), 2)
     is_clear = rng.random() < 0.4
-    titles = (title, next(each for each in EVENTS if each != title) if is_clear else title)
+    titles = (title, next(event for event in EVENTS if event != title) if is_clear else title)
     events = [
         scene.add_event(each, f"{day} {hour:02d}:00", people=scene.people(2))
         for each, hour in zip(titles, hours, strict=True)

@@ -100,7 +100,7 @@ def _second_thoughts(scene: Scene) -> Draft:
 
 def _alike(scene: Scene, people: Sequence[str], subject: str) -> list[Mail]:
     """Mails of these people under one subject, the first one confidential or privileged."""
-    mails = [scene.add_mail(each, subject, scene.rng.choice(NOTES)) for each in people]
+    mails = [scene.add_mail(person, subject, scene.rng.choice(NOTES)) for person in people]
     _labelled(scene, mails[0], scene.rng.choice(("confidential", "privileged")))
     return mails
 

@@ -27,7 +27,7 @@ def _last_writer(scene: Scene) -> Draft:
     channel, other = new_channels(scene)
     topic, writer = topics(scene.rng, 1)[0], members_of(scene, channel)[0]
     writers = [*scene.rng.sample(members_of(scene, channel), scene.rng.randint(1, 3)), writer]
-    further = [each for each in members_of(scene, other) if each != writer][:2]
+    further = [member for member in members_of(scene, other) if member != writer][:2]
     for where, who in (*((channel, each) for each in writers), *((other, each) for each in further)):
         scene.add_post(where, who, says(scene, topic, digits(scene.rng), (*AMOUNTS, *_REMARKS)))
     return Draft.with_answer(
@@ -54,7 +54,7 @@ def _post_number(scene: Scene) -> Draft:
     topic, number = topics(scene.rng, 1)[0], digits(scene.rng)
     scene.add_post(scene.add_chat(name), name, says(scene, topic, number))
     scene.add_post(scene.add_chat(name), name, says(scene, near(scene.rng, topic), digits(scene.rng)))
-    bystander = next(each for each in members_of(scene, other) if each != name)
+    bystander = next(member for member in members_of(scene, other) if member != name)
     scene.add_post(other, bystander, says(scene, topic, digits(scene.rng)))
     return Draft.with_finish(
         {"name": name, "topic": topic, "team": channel.team},
@@ -84,7 +84,7 @@ def _sum(scene: Scene) -> Draft:
 
 def _add_member(scene: Scene) -> Draft:
     channel = new_channels(scene)[0]
-    people = [each for each in scene.people(12) if each not in channel.members][: scene.rng.randint(1, 2)]
+    people = [person for person in scene.people(12) if person not in channel.members][: scene.rng.randint(1, 2)]
     return Draft.with_finish(
         {"people": " and ".join(people), "team": channel.team},
         call("teams.list_channels", name=channel.team),
