@@ -22,9 +22,9 @@ APPS: Mapping[str, App] = {
 
 
 @user.APP.operation(Preview, seconds=5.0)
-def preview(workspace: Workspace, asked: Preview) -> Effect:
+def preview(workspace: Workspace, request: Preview) -> Effect:
     """Shows what the call would do; whether the user agrees is told by ``user.confirm``."""
-    action = action_of(asked.call)
+    action = action_of(request.call)
     operation = operation_of(action)
     given = checked(operation, action)
     check_batch(given, is_shown=True)
@@ -33,7 +33,7 @@ def preview(workspace: Workspace, asked: Preview) -> Effect:
         raise OperationError(
             "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
         )
-    shown = said(workspace, "preview", asked.statement).evolved(shown=canonical(operation, given))
+    shown = said(workspace, "preview", request.statement).evolved(shown=canonical(operation, given))
     return Effect(shown, f"shown to the user:\n{impact.preview}", impact.costs)
 
 
@@ -57,26 +57,26 @@ def operation_of(action: Action) -> Operation[Any]:
     return found
 
 
-def canonical(operation: Operation[Any], asked: Parameters) -> Action:
+def canonical(operation: Operation[Any], request: Parameters) -> Action:
     """The action in one form, whatever the agent wrote: defaults left out, values as their types have them, people
     by their ids."""
-    return Action(operation.target, operation.name, asked.model_dump(mode="json", exclude_defaults=True))
+    return Action(operation.target, operation.name, request.model_dump(mode="json", exclude_defaults=True))
 
 
 def apply(workspace: Workspace, action: Action) -> Effect:
     """The action's effect; raises OperationError for anything that is refused, and then nothing has changed."""
     operation = operation_of(action)
-    asked = checked(operation, action)
-    check_batch(asked)
+    request = checked(operation, action)
+    check_batch(request)
     if workspace.persona.traps:
-        check_traps(workspace, canonical(operation, asked))
-    impact = operation.impact(workspace, asked)
+        check_traps(workspace, canonical(operation, request))
+    impact = operation.impact(workspace, request)
     if impact is not None:
-        agreed = fingerprint(canonical(operation, asked))
+        agreed = fingerprint(canonical(operation, request))
         if agreed not in workspace.confirmed:
             raise unconfirmed(impact)
         workspace = workspace.evolved(confirmed=workspace.confirmed - {agreed})
-    effect = operation.run(workspace, asked)
+    effect = operation.run(workspace, request)
     passed = effect.workspace.evolved(elapsed=effect.workspace.elapsed + operation.seconds)
     return effect._replace(workspace=passed)
 

@@ -138,12 +138,15 @@ def _line(event: Event) -> str:
 
 
 @APP.operation(List, is_reading=True)
-def list_(workspace: Workspace, asked: List) -> Effect:
+def list_(workspace: Workspace, request: List) -> Effect:
     """Ids, times and titles."""
-    if asked.until is not None and asked.until < asked.day:
-        raise OperationError("bad_value", f"until: {asked.until} comes before {asked.day}")
-    first, last = f"{asked.day} 00:00", f"{asked.until or asked.day} 24"  # after every moment of that day, as text
-    words = asked.title.lower()
+    if request.until is not None and request.until < request.day:
+        raise OperationError("bad_value", f"until: {request.until} comes before {request.day}")
+    first, last = (
+        f"{request.day} 00:00",
+        f"{request.until or request.day} 24",
+    )  # after every moment of that day, as text
+    words = request.title.lower()
     found = [
         event
         for event in workspace.events.values()
@@ -153,13 +156,13 @@ def list_(workspace: Workspace, asked: List) -> Effect:
         and words in event.title.lower()
     ]
     found.sort(key=lambda event: (event.start, event.id))
-    return Effect(workspace, listing([_line(event) for event in found], page=asked.page, empty="no events"))
+    return Effect(workspace, listing([_line(event) for event in found], page=request.page, empty="no events"))
 
 
 @APP.operation(Read, is_reading=True)
-def read(workspace: Workspace, asked: Read) -> Effect:
+def read(workspace: Workspace, request: Read) -> Effect:
     """The whole event."""
-    return Effect(workspace, shown(event_of(workspace, asked.id)))
+    return Effect(workspace, shown(event_of(workspace, request.id)))
 
 
 def shown(event: Event) -> str:
@@ -175,15 +178,15 @@ def shown(event: Event) -> str:
 
 
 @APP.operation(FreeBusy, is_reading=True)
-def free_busy(workspace: Workspace, asked: FreeBusy) -> Effect:
+def free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
     """Spans in which all are free."""
-    people = principals(workspace, asked.people)
+    people = principals(workspace, request.people)
     outside = [each for each in people if is_outside(each)]
     if outside:
         raise OperationError("forbidden", f"calendars of people outside cannot be seen: {', '.join(outside)}")
     everybody = frozenset().union(*(workspace.members(person) for person in people))
     busy = [event for event in workspace.events.values() if any(event.concerns(each) for each in everybody)]
-    spans = free_spans(busy, f"{asked.day} {OPENS}", f"{asked.day} {CLOSES}", minutes=asked.minutes)
+    spans = free_spans(busy, f"{request.day} {OPENS}", f"{request.day} {CLOSES}", minutes=request.minutes)
     return Effect(workspace, "\n".join(f"{start[11:]}-{end[11:]}" for start, end in spans) or "no time is free")
 
 
@@ -199,19 +202,19 @@ def free_spans(events: Iterable[Event], start: str, end: str, *, minutes: int) -
     return found
 
 
-def made(workspace: Workspace, asked: Create) -> Event:
+def made(workspace: Workspace, request: Create) -> Event:
     """The event that is asked for, without an id of its own; raises OperationError for times that cannot be."""
-    _check_span(asked.start, asked.end)
+    _check_span(request.start, request.end)
     return Event(
         id="event",
-        title=asked.title,
-        start=asked.start,
-        end=asked.end,
+        title=request.title,
+        start=request.start,
+        end=request.end,
         organizer=workspace.owner,
-        attendees=_attendees(workspace, asked.people or ()),
-        place=asked.place,
-        body=asked.body,
-        is_online=asked.is_online,
+        attendees=_attendees(workspace, request.people or ()),
+        place=request.place,
+        body=request.body,
+        is_online=request.is_online,
     )
 
 
@@ -250,62 +253,62 @@ def entered(workspace: Workspace, event: Event) -> Effect:
     return Effect(taken.with_items(done), told)
 
 
-@APP.operation(Create, impact=lambda workspace, asked: telling(workspace, made(workspace, asked)))
-def create(workspace: Workspace, asked: Create) -> Effect:
+@APP.operation(Create, impact=lambda workspace, request: telling(workspace, made(workspace, request)))
+def create(workspace: Workspace, request: Create) -> Effect:
     """A new event; the answer is its id."""
-    return entered(workspace, made(workspace, asked))
+    return entered(workspace, made(workspace, request))
 
 
-def _moved(workspace: Workspace, asked: Move) -> Event:
-    event = _organised(workspace, asked.id)
-    end = asked.end or later(asked.start, minutes=minutes_between(event.start, event.end))
-    _check_span(asked.start, end)
+def _moved(workspace: Workspace, request: Move) -> Event:
+    event = _organised(workspace, request.id)
+    end = request.end or later(request.start, minutes=minutes_between(event.start, event.end))
+    _check_span(request.start, end)
     again = tuple(Attendee(attendee.person) for attendee in event.attendees)
-    return replace(event, start=asked.start, end=end, attendees=again)
+    return replace(event, start=request.start, end=end, attendees=again)
 
 
-@APP.operation(Move, impact=lambda workspace, asked: telling(workspace, _moved(workspace, asked)))
-def move(workspace: Workspace, asked: Move) -> Effect:
+@APP.operation(Move, impact=lambda workspace, request: telling(workspace, _moved(workspace, request)))
+def move(workspace: Workspace, request: Move) -> Effect:
     """To another time; who was invited has not answered then."""
-    return Effect(workspace.with_items(_moved(workspace, asked)), "moved")
+    return Effect(workspace.with_items(_moved(workspace, request)), "moved")
 
 
-def _invited(workspace: Workspace, asked: Invite) -> Event:
-    event = _organised(workspace, asked.id)
+def _invited(workspace: Workspace, request: Invite) -> Event:
+    event = _organised(workspace, request.id)
     there = {attendee.person for attendee in event.attendees}
-    more = [each for each in _attendees(workspace, asked.people) if each.person not in there]
+    more = [each for each in _attendees(workspace, request.people) if each.person not in there]
     return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda each: each.person)))
 
 
-@APP.operation(Invite, impact=lambda workspace, asked: telling(workspace, _invited(workspace, asked)))
-def invite(workspace: Workspace, asked: Invite) -> Effect:
+@APP.operation(Invite, impact=lambda workspace, request: telling(workspace, _invited(workspace, request)))
+def invite(workspace: Workspace, request: Invite) -> Effect:
     """Who is invited already stays as they are."""
-    return Effect(workspace.with_items(_invited(workspace, asked)), "invited")
+    return Effect(workspace.with_items(_invited(workspace, request)), "invited")
 
 
-def _answered(workspace: Workspace, asked: Respond) -> Event:
-    event = _invitation(workspace, asked.id)
+def _answered(workspace: Workspace, request: Respond) -> Event:
+    event = _invitation(workspace, request.id)
     answered = tuple(
-        Attendee(attendee.person, asked.response) if attendee.person == workspace.owner else attendee
+        Attendee(attendee.person, request.response) if attendee.person == workspace.owner else attendee
         for attendee in event.attendees
     )
     return replace(event, attendees=answered)
 
 
-@APP.operation(Respond, impact=lambda workspace, asked: telling(workspace, _answered(workspace, asked)))
-def respond(workspace: Workspace, asked: Respond) -> Effect:
+@APP.operation(Respond, impact=lambda workspace, request: telling(workspace, _answered(workspace, request)))
+def respond(workspace: Workspace, request: Respond) -> Effect:
     """Changes the owner's answer, also one that took the event out of their calendar."""
-    return Effect(workspace.with_items(_answered(workspace, asked)), asked.response)
+    return Effect(workspace.with_items(_answered(workspace, request)), request.response)
 
 
-def _cancelling(workspace: Workspace, asked: Cancel) -> Impact:
-    event = _organised(workspace, asked.id)
-    return Impact("delete", "\n".join((shown(event), asked.message)).strip(), _outside(workspace, event))
+def _cancelling(workspace: Workspace, request: Cancel) -> Impact:
+    event = _organised(workspace, request.id)
+    return Impact("delete", "\n".join((shown(event), request.message)).strip(), _outside(workspace, event))
 
 
 @APP.operation(Cancel, impact=_cancelling)
-def cancel(workspace: Workspace, asked: Cancel) -> Effect:
+def cancel(workspace: Workspace, request: Cancel) -> Effect:
     """The event stays in the calendar, as cancelled, with the message as its text."""
-    event = _organised(workspace, asked.id)
-    gone = replace(event, is_cancelled=True, body=asked.message or event.body)
+    event = _organised(workspace, request.id)
+    gone = replace(event, is_cancelled=True, body=request.message or event.body)
     return Effect(workspace.with_items(gone), "cancelled")

@@ -194,67 +194,67 @@ class RunMacro(OfSheet):  # noqa: D101  # below
 RunMacro.__doc__ = f"Runs a macro on a table: {'; '.join(f'{name} {each.about}' for name, each in MACROS.items())}."
 
 
-def _sheet(workspace: Workspace, asked: OfSheet, right: Right = "edit") -> OpenedSheet:
+def _sheet(workspace: Workspace, request: OfSheet, right: Right = "edit") -> OpenedSheet:
     """The sheet that is asked for; raises OperationError where there is none, or no such right to it."""
-    opened = workbook(workspace, asked.id, right)
-    return OpenedSheet(opened, opened.named(asked.sheet))
+    opened = workbook(workspace, request.id, right)
+    return OpenedSheet(opened, opened.named(request.sheet))
 
 
 @APP.operation(Open, is_reading=True)
-def open_(workspace: Workspace, asked: Open) -> Effect:
+def open_(workspace: Workspace, request: Open) -> Effect:
     """Sheets as their extent, header and first rows."""
-    found = workbook(workspace, asked.id, "read")
-    shown = paged(list(found.book.sheets), page=asked.page, shown=5)
+    found = workbook(workspace, request.id, "read")
+    shown = paged(list(found.book.sheets), page=request.page, shown=5)
     lines = [line for name in shown.items for line in outline(found.book, name)]
     return found.told("\n".join((found.file.path, *lines, *([shown.note] if shown.note else []))))
 
 
 @APP.operation(ReadRange, is_reading=True)
-def read_range(workspace: Workspace, asked: ReadRange) -> Effect:
+def read_range(workspace: Workspace, request: ReadRange) -> Effect:
     """One row a line, cells between ``|``; of one cell what it shows."""
-    opened, name = found = _sheet(workspace, asked, "read")
+    opened, name = found = _sheet(workspace, request, "read")
     sheet = found.sheet
-    area = None if asked.range is None else area_of(asked.range)
-    if area is not None and area.size == 1 and asked.show == "values":
+    area = None if request.range is None else area_of(request.range)
+    if area is not None and area.size == 1 and request.show == "values":
         return opened.told(shown_in(opened.book, name, area.text) or "empty")
     used = sheet.used.area if area is None else sheet.used.area and area.within(sheet.used.area)
     if used is None:
         return opened.told("empty")
-    if asked.show == "values":
-        return opened.told(rows_of(opened.book, name, used, page=asked.page))
-    if asked.show == "formulas":
+    if request.show == "values":
+        return opened.told(rows_of(opened.book, name, used, page=request.page))
+    if request.show == "formulas":
         texts = {at: sheet.cells[at] for at in sheet.used.formulas}
     else:
         texts = {at: look_of(each) for at, each in sheet.formats.items()}
-    return opened.told(cell_list(texts, used, page=asked.page, empty=f"no {asked.show}"))
+    return opened.told(cell_list(texts, used, page=request.page, empty=f"no {request.show}"))
 
 
 @APP.operation(Find, is_reading=True)
-def find(workspace: Workspace, asked: Find) -> Effect:
+def find(workspace: Workspace, request: Find) -> Effect:
     """Sheets, addresses and what they show."""
-    found = workbook(workspace, asked.id, "read")
-    names: Sequence[str] = list(found.book.sheets) if asked.sheet is None else [found.named(asked.sheet)]
-    wanted = asked.text.casefold()
+    found = workbook(workspace, request.id, "read")
+    names: Sequence[str] = list(found.book.sheets) if request.sheet is None else [found.named(request.sheet)]
+    wanted = request.text.casefold()
     hits = []
     for name in names:
         sheet = found.book.sheets[name]
         for address, text in sheet.cells.items():
             shown = shown_in(found.book, name, address) if is_formula(text) else text.removeprefix("'")
             folded = shown.casefold()
-            if wanted == folded or (not asked.is_whole and wanted in folded):
+            if wanted == folded or (not request.is_whole and wanted in folded):
                 place = place_of(address)
                 hits.append((name, place.row, place.column, f"{quoted(name)}!{address}: {short(shown)}"))
     order = {name: at for at, name in enumerate(names)}
     hits.sort(key=lambda hit: (order[hit[0]], *hit[1:3]))
-    return found.told(listing([hit[-1] for hit in hits], page=asked.page, shown=20, empty="no such cells"))
+    return found.told(listing([hit[-1] for hit in hits], page=request.page, shown=20, empty="no such cells"))
 
 
 @APP.operation(WriteRange)
-def write_range(workspace: Workspace, asked: WriteRange) -> Effect:
+def write_range(workspace: Workspace, request: WriteRange) -> Effect:
     """What formulas among the cells show."""
-    target = _sheet(workspace, asked)
-    area = _block_area(place_of(asked.at), asked.rows)
-    texts = {at: entered(target.book, target.name, text) for at, text in _addressed(area, asked.rows).items()}
+    target = _sheet(workspace, request)
+    area = _block_area(place_of(request.at), request.rows)
+    texts = {at: entered(target.book, target.name, text) for at, text in _addressed(area, request.rows).items()}
     return _written(target, texts, f"wrote {area.text}")
 
 
@@ -291,38 +291,38 @@ def _written(target: OpenedSheet, texts: dict[str, str], told: str) -> Effect:
 
 
 @APP.operation(InsertFormula)
-def insert_formula(workspace: Workspace, asked: InsertFormula) -> Effect:
+def insert_formula(workspace: Workspace, request: InsertFormula) -> Effect:
     """What the cells show then."""
-    target, area = _sheet(workspace, asked), area_of(asked.range)
+    target, area = _sheet(workspace, request), area_of(request.range)
     _check_writable(area)
-    formula = asked.formula if asked.formula.startswith("=") else f"={asked.formula}"
+    formula = request.formula if request.formula.startswith("=") else f"={request.formula}"
     tree = formula_tree(target.book, target.name, formula)
     rows = ((written(moved(tree, columns=x, rows=y)) for x in range(area.width)) for y in range(area.height))
     return _written(target, _addressed(area, rows), f"wrote {area.text}")
 
 
 @APP.operation(CreateChart)
-def create_chart(workspace: Workspace, asked: CreateChart) -> Effect:
+def create_chart(workspace: Workspace, request: CreateChart) -> Effect:
     """The chart on the sheet."""
-    target = _sheet(workspace, asked)
-    sheet, table = target.sheet, target.table(asked.range)
+    target = _sheet(workspace, request)
+    sheet, table = target.sheet, target.table(request.range)
     values = (value_of(target.book, target.name, at) for _, at in sheet.filled(table))
     if table.height < 2 or not any(isinstance(value, float) for value in values):
-        raise OperationError("bad_value", f"a chart needs a header and numbers below it; {asked.range} has none")
-    charts = (*sheet.charts, Chart(asked.kind, asked.range, asked.title))
-    return target.saved(replace(sheet, charts=charts), f"{asked.kind} chart of {asked.range} on {target.name}")
+        raise OperationError("bad_value", f"a chart needs a header and numbers below it; {request.range} has none")
+    charts = (*sheet.charts, Chart(request.kind, request.range, request.title))
+    return target.saved(replace(sheet, charts=charts), f"{request.kind} chart of {request.range} on {target.name}")
 
 
 @APP.operation(PivotTable)
-def pivot_table(workspace: Workspace, asked: PivotTable) -> Effect:
+def pivot_table(workspace: Workspace, request: PivotTable) -> Effect:
     """Where it is, with its total."""
-    opened, name = found = _sheet(workspace, asked)
+    opened, name = found = _sheet(workspace, request)
     book = opened.book
-    target = found if asked.to_sheet is None else OpenedSheet(opened, opened.named(asked.to_sheet))
-    source = found.table(asked.range)
-    rows, values = (column_of(book, name, source, text) for text in (asked.rows, asked.values))
-    table = pivoted(book, name, source, rows=rows, values=values, how=asked.how)
-    area = _block_area(place_of(asked.at), tuple(map(tuple, table)))
+    target = found if request.to_sheet is None else OpenedSheet(opened, opened.named(request.to_sheet))
+    source = found.table(request.range)
+    rows, values = (column_of(book, name, source, text) for text in (request.rows, request.values))
+    table = pivoted(book, name, source, rows=rows, values=values, how=request.how)
+    area = _block_area(place_of(request.at), tuple(map(tuple, table)))
     sheet = target.sheet
     taken = next((address for _, address in sheet.filled(area)), None)
     if taken is not None:
@@ -332,40 +332,40 @@ def pivot_table(workspace: Workspace, asked: PivotTable) -> Effect:
         source.text if target == found else f"{quoted(name)}!{source.text}",
         shown_in(book, name, first) or first,
         shown_in(book, name, last) or last,
-        asked.how,
-        asked.at,
+        request.how,
+        request.at,
     )
     after = replace(sheet.with_cells(_addressed(area, table)), pivots=(*sheet.pivots, pivot))
     return target.saved(after, f"pivot table in {area.text}; total {table[-1][1]}")
 
 
 @APP.operation(Sort)
-def sort(workspace: Workspace, asked: Sort) -> Effect:
+def sort(workspace: Workspace, request: Sort) -> Effect:
     """The rows in order; formulas move with them."""
-    target = _sheet(workspace, asked)
-    table = target.table(asked.range)
-    column = column_of(target.book, target.name, table, asked.by)
-    body = table.below(1) if asked.has_header else table
+    target = _sheet(workspace, request)
+    table = target.table(request.range)
+    column = column_of(target.book, target.name, table, request.by)
+    body = table.below(1) if request.has_header else table
     if body is None:
         raise OperationError("bad_value", f"{table.text} has no rows below its header")
-    order = sorting_order(target.book, target.name, body, column=column, order=asked.order)
+    order = sorting_order(target.book, target.name, body, column=column, order=request.order)
     after = reordered(target.sheet, body, order)
-    return target.recomputed(after, f"sorted {body.text} by {asked.by}, {asked.order}")
+    return target.recomputed(after, f"sorted {body.text} by {request.by}, {request.order}")
 
 
 @APP.operation(Filter)
-def filter_(workspace: Workspace, asked: Filter) -> Effect:
+def filter_(workspace: Workspace, request: Filter) -> Effect:
     """How many rows are in sight."""
-    opened, name = target = _sheet(workspace, asked)
+    opened, name = target = _sheet(workspace, request)
     sheet, table = target.sheet, target.table(None)
-    letters = column_letters(column_of(opened.book, name, table, asked.column))
+    letters = column_letters(column_of(opened.book, name, table, request.column))
     kept = {column: value for column, value in sheet.filters.items() if column != letters}
-    if asked.value:
+    if request.value:
         values = [shown_in(opened.book, name, f"{letters}{row}") for row in table.rows[1:]]
-        value = next((each for each in values if each.casefold() == asked.value.casefold()), None)
+        value = next((each for each in values if each.casefold() == request.value.casefold()), None)
         if value is None:
             known = ", ".join(dict.fromkeys(values))
-            raise OperationError("not_found", f"no row has {asked.value[:60]!r} there; there are: {known[:200]}")
+            raise OperationError("not_found", f"no row has {request.value[:60]!r} there; there are: {known[:200]}")
         kept[letters] = value
     book = opened.book.with_sheet(name, replace(sheet, filters=kept))
     seen = visible_rows(book, name, table.rows[1:])
@@ -373,53 +373,53 @@ def filter_(workspace: Workspace, asked: Filter) -> Effect:
 
 
 @APP.operation(Format)
-def format_(workspace: Workspace, asked: Format) -> Effect:
+def format_(workspace: Workspace, request: Format) -> Effect:
     """The cells' looks."""
-    target, area = _sheet(workspace, asked), area_of(asked.range)
-    if not asked.model_fields_set & {"bold", "italic", "fill", "number"}:
+    target, area = _sheet(workspace, request), area_of(request.range)
+    if not request.model_fields_set & {"bold", "italic", "fill", "number"}:
         raise OperationError("missing_parameter", "give at least one of bold, italic, fill, number")
     sheet = target.sheet
     if area.size > MAX_WRITTEN:
         area = (sheet.used.area and area.within(sheet.used.area)) or area
     _check_writable(area)
     addresses = [Place(column, row).address for row in area.rows for column in area.columns]
-    formats = {address: _with_look(sheet.formats.get(address, CellFormat()), asked) for address in addresses}
+    formats = {address: _with_look(sheet.formats.get(address, CellFormat()), request) for address in addresses}
     return target.saved(with_formats(sheet, formats), f"formatted {area.text}")
 
 
-def _with_look(before: CellFormat, asked: Format) -> CellFormat | None:
+def _with_look(before: CellFormat, request: Format) -> CellFormat | None:
     """None = as it is by default."""
     after = CellFormat(
-        before.is_bold if asked.bold is None else asked.bold or None,
-        before.is_italic if asked.italic is None else asked.italic or None,
-        before.fill if asked.fill is None else asked.fill or None,
-        before.number if asked.number is None else (None if asked.number == "general" else asked.number),
+        before.is_bold if request.bold is None else request.bold or None,
+        before.is_italic if request.italic is None else request.italic or None,
+        before.fill if request.fill is None else request.fill or None,
+        before.number if request.number is None else (None if request.number == "general" else request.number),
     )
     return None if after == CellFormat() else after
 
 
 @APP.operation(AddSheet)
-def add_sheet(workspace: Workspace, asked: AddSheet) -> Effect:
+def add_sheet(workspace: Workspace, request: AddSheet) -> Effect:
     """The sheet, empty."""
-    found = workbook(workspace, asked.id, "edit")
-    if not _SHEET_NAME.fullmatch(asked.name) or asked.name[0] == "'" or asked.name[-1] == "'":
+    found = workbook(workspace, request.id, "edit")
+    if not _SHEET_NAME.fullmatch(request.name) or request.name[0] == "'" or request.name[-1] == "'":
         raise OperationError(
-            "bad_value", f"names have 1 to 31 characters, none of \\ / ? * : [ ]; got {asked.name[:60]!r}"
+            "bad_value", f"names have 1 to 31 characters, none of \\ / ? * : [ ]; got {request.name[:60]!r}"
         )
-    if (taken := sheet_like(found.book, asked.name)) is not None:
+    if (taken := sheet_like(found.book, request.name)) is not None:
         raise OperationError("bad_value", f"there is a sheet {taken!r} already")
     if len(found.book.sheets) >= _MAX_SHEETS:
         raise OperationError("bad_value", f"a workbook has at most {_MAX_SHEETS} sheets")
-    return found.saved(found.book.with_sheet(asked.name, Sheet({})), f"added {asked.name}")
+    return found.saved(found.book.with_sheet(request.name, Sheet({})), f"added {request.name}")
 
 
 @APP.operation(RunMacro)
-def run_macro(workspace: Workspace, asked: RunMacro) -> Effect:
+def run_macro(workspace: Workspace, request: RunMacro) -> Effect:
     """How many cells are other than before."""
-    target = _sheet(workspace, asked)
-    sheet, table = target.sheet, target.table(asked.range)
-    after = MACROS[asked.name].run(target.book, target.name, table)
+    target = _sheet(workspace, request)
+    sheet, table = target.sheet, target.table(request.range)
+    after = MACROS[request.name].run(target.book, target.name, table)
     different = sum(
         sheet.cells.get(address) != after.cells.get(address) for address in {**sheet.cells, **after.cells}
     )
-    return target.recomputed(after, f"{asked.name} on {table.text}: {different} cells changed")
+    return target.recomputed(after, f"{request.name} on {table.text}: {different} cells changed")

@@ -163,12 +163,12 @@ def _line(mail: Mail) -> str:
 
 
 @APP.operation(Search, is_reading=True)
-def search(workspace: Workspace, asked: Search) -> Effect:
+def search(workspace: Workspace, request: Search) -> Effect:
     """Ids, dates, senders, subjects and labels; ``*`` = unread."""
-    words, subject, folder = asked.query.lower(), asked.subject.lower(), asked.folder.lower()
+    words, subject, folder = request.query.lower(), request.subject.lower(), request.folder.lower()
     found: Iterable[Mail] = workspace.mails.values()
-    if asked.sender:
-        found = [mail for mail in found if mail.sender == asked.sender]
+    if request.sender:
+        found = [mail for mail in found if mail.sender == request.sender]
     if subject:
         found = [mail for mail in found if subject in mail.subject.lower()]
     if words:
@@ -177,11 +177,11 @@ def search(workspace: Workspace, asked: Search) -> Effect:
         mail
         for mail in found
         if (mail.folder == folder if folder else mail.folder not in _HIDDEN)
-        and (asked.is_unread is None or mail.is_read != asked.is_unread)
-        and (asked.since is None or mail.at >= asked.since)
+        and (request.is_unread is None or mail.is_read != request.is_unread)
+        and (request.since is None or mail.at >= request.since)
     ]
     hits.sort(key=lambda mail: (mail.at, mail.id), reverse=True)
-    return Effect(workspace, listing([_line(mail) for mail in hits], page=asked.page, empty="no mails"))
+    return Effect(workspace, listing([_line(mail) for mail in hits], page=request.page, empty="no mails"))
 
 
 def _searched(workspace: Workspace, mail: Mail) -> str:
@@ -190,9 +190,9 @@ def _searched(workspace: Workspace, mail: Mail) -> str:
 
 
 @APP.operation(Read)
-def read(workspace: Workspace, asked: Read) -> Effect:
+def read(workspace: Workspace, request: Read) -> Effect:
     """The whole mail."""
-    mail = mail_of(workspace, asked.id)
+    mail = mail_of(workspace, request.id)
     costs = sensitivity(workspace, mail.id, mail.label)
     return Effect(workspace.with_items(replace(mail, is_read=True)), shown(mail), costs)
 
@@ -213,10 +213,10 @@ def shown(mail: Mail) -> str:
 
 
 @APP.operation(FindPeople, is_reading=True)
-def find_people(workspace: Workspace, asked: FindPeople) -> Effect:
+def find_people(workspace: Workspace, request: FindPeople) -> Effect:
     """Ids with names, titles, departments and addresses; groups with how many they are."""
-    words = " ".join(person_of(asked.query).replace(".", " ").split())
-    department, title = asked.department.lower(), asked.title.lower()
+    words = " ".join(person_of(request.query).replace(".", " ").split())
+    department, title = request.department.lower(), request.title.lower()
     lines = [
         f"{person.id}: "
         + ", ".join(filter(None, (person.name, person.title, person.department, f"{person.id}@{COMPANY}")))
@@ -231,13 +231,15 @@ def find_people(workspace: Workspace, asked: FindPeople) -> Effect:
             for group in workspace.groups.values()
             if words in group.id.lower()
         ]
-    return Effect(workspace, listing(sorted(lines), page=asked.page, empty="nobody"))
+    return Effect(workspace, listing(sorted(lines), page=request.page, empty="nobody"))
 
 
 @APP.operation(Draft)
-def draft(workspace: Workspace, asked: Draft) -> Effect:
+def draft(workspace: Workspace, request: Draft) -> Effect:
     """A mail in ``drafts``; the answer is its id."""
-    mail = _composed(workspace, asked.to, asked.subject, asked.body, cc=asked.cc, attachments=asked.attachments)
+    mail = _composed(
+        workspace, request.to, request.subject, request.body, cc=request.cc, attachments=request.attachments
+    )
     taken, id_ = workspace.fresh("m")
     return Effect(taken.with_items(replace(mail, id=id_, folder="drafts")), id_)
 
@@ -271,21 +273,23 @@ def _composed(
     )
 
 
-def _to_be_sent(workspace: Workspace, asked: Send) -> Mail:
-    if asked.draft is not None:
-        if asked.to or asked.subject or asked.body or asked.cc or asked.attachments:
+def _to_be_sent(workspace: Workspace, request: Send) -> Mail:
+    if request.draft is not None:
+        if request.to or request.subject or request.body or request.cc or request.attachments:
             raise OperationError("bad_value", "a draft is sent as it is: give draft, or to, subject and body")
-        mail = mail_of(workspace, asked.draft)
+        mail = mail_of(workspace, request.draft)
         if mail.folder != "drafts":
             raise OperationError("bad_value", f"{mail.id} is no draft")
         mail = replace(mail, folder="sent", at=workspace.now)
     else:
-        if asked.to is None or asked.subject is None or asked.body is None:
+        if request.to is None or request.subject is None or request.body is None:
             raise OperationError("missing_parameter", "to, subject and body are required, or draft")
-        mail = _composed(workspace, asked.to, asked.subject, asked.body, cc=asked.cc, attachments=asked.attachments)
-    if asked.on_behalf_of is None:
+        mail = _composed(
+            workspace, request.to, request.subject, request.body, cc=request.cc, attachments=request.attachments
+        )
+    if request.on_behalf_of is None:
         return mail
-    return replace(mail, on_behalf_of=_represented(workspace, asked.on_behalf_of))
+    return replace(mail, on_behalf_of=_represented(workspace, request.on_behalf_of))
 
 
 def spelled_out(workspace: Workspace, action: Action) -> Action:
@@ -333,81 +337,81 @@ def _sent(workspace: Workspace, mail: Mail) -> Effect:
     return Effect(taken.with_items(done), f"sent as {id_}; delivered in about {seconds} s")
 
 
-@APP.operation(Send, impact=lambda workspace, asked: _sending(workspace, _to_be_sent(workspace, asked)))
-def send(workspace: Workspace, asked: Send) -> Effect:
+@APP.operation(Send, impact=lambda workspace, request: _sending(workspace, _to_be_sent(workspace, request)))
+def send(workspace: Workspace, request: Send) -> Effect:
     """A new mail, or a draft, in ``sent``."""
-    return _sent(workspace, _to_be_sent(workspace, asked))
+    return _sent(workspace, _to_be_sent(workspace, request))
 
 
-def _answer(workspace: Workspace, asked: Reply) -> Mail:
-    mail = mail_of(workspace, asked.id)
+def _answer(workspace: Workspace, request: Reply) -> Mail:
+    mail = mail_of(workspace, request.id)
     everybody = tuple(each for each in (mail.sender, *mail.to) if each != workspace.owner)
-    to = everybody if asked.to_all else (mail.sender,)
+    to = everybody if request.to_all else (mail.sender,)
     if mail.folder == "drafts" or not to:
         raise OperationError("bad_value", f"{mail.id} is from nobody else; outlook.send writes a new mail")
     answered = _composed(
         workspace,
         to,
         f"re: {mail.subject.removeprefix('re: ')}",
-        asked.body,
-        cc=tuple(each for each in mail.cc if each != workspace.owner) if asked.to_all else None,
+        request.body,
+        cc=tuple(each for each in mail.cc if each != workspace.owner) if request.to_all else None,
     )
     return replace(answered, thread=mail.thread or mail.id, label=mail.label)
 
 
-@APP.operation(Reply, impact=lambda workspace, asked: _sending(workspace, _answer(workspace, asked)))
-def reply(workspace: Workspace, asked: Reply) -> Effect:
+@APP.operation(Reply, impact=lambda workspace, request: _sending(workspace, _answer(workspace, request)))
+def reply(workspace: Workspace, request: Reply) -> Effect:
     """A mail to the sender, subject ``re: …``."""
-    return _sent(workspace, _answer(workspace, asked))
+    return _sent(workspace, _answer(workspace, request))
 
 
-def _forwarded(workspace: Workspace, asked: Forward) -> Mail:
-    mail = mail_of(workspace, asked.id)
-    body = f"{asked.body}\n\n{mail.body}" if asked.body else mail.body
+def _forwarded(workspace: Workspace, request: Forward) -> Mail:
+    mail = mail_of(workspace, request.id)
+    body = f"{request.body}\n\n{mail.body}" if request.body else mail.body
     sent = _composed(
-        workspace, asked.to, f"fwd: {mail.subject.removeprefix('fwd: ')}", body, attachments=mail.attachments
+        workspace, request.to, f"fwd: {mail.subject.removeprefix('fwd: ')}", body, attachments=mail.attachments
     )
     return replace(sent, thread=mail.thread or mail.id, label=mail.label)
 
 
-def _forwarding(workspace: Workspace, asked: Forward) -> Impact:
+def _forwarding(workspace: Workspace, request: Forward) -> Impact:
     """The preview shows the whole mail, which costs what reading it does."""
-    costs = sensitivity(workspace, asked.id, mail_of(workspace, asked.id).label)
-    return _sending(workspace, _forwarded(workspace, asked))._replace(costs=costs)
+    costs = sensitivity(workspace, request.id, mail_of(workspace, request.id).label)
+    return _sending(workspace, _forwarded(workspace, request))._replace(costs=costs)
 
 
 @APP.operation(Forward, impact=_forwarding)
-def forward(workspace: Workspace, asked: Forward) -> Effect:
+def forward(workspace: Workspace, request: Forward) -> Effect:
     """The mail's body and attachments to others, subject ``fwd: …``."""
-    return _sent(workspace, _forwarded(workspace, asked))
+    return _sent(workspace, _forwarded(workspace, request))
 
 
 @APP.operation(Move)
-def move(workspace: Workspace, asked: Move) -> Effect:
+def move(workspace: Workspace, request: Move) -> Effect:
     """To another folder."""
-    folder = _target(asked.folder)
-    mails = _all(workspace, asked.ids)
+    folder = _target(request.folder)
+    mails = _all(workspace, request.ids)
     return Effect(workspace.with_items(*(replace(mail, folder=folder) for mail in mails)), f"moved {len(mails)}")
 
 
 @APP.operation(Flag)
-def flag(workspace: Workspace, asked: Flag) -> Effect:
+def flag(workspace: Workspace, request: Flag) -> Effect:
     """Follow-up."""
-    mails = _all(workspace, asked.ids)
-    return Effect(workspace.with_items(*(replace(mail, flag=asked.flag) for mail in mails)), asked.flag)
+    mails = _all(workspace, request.ids)
+    return Effect(workspace.with_items(*(replace(mail, flag=request.flag) for mail in mails)), request.flag)
 
 
 @APP.operation(Mark)
-def mark(workspace: Workspace, asked: Mark) -> Effect:
+def mark(workspace: Workspace, request: Mark) -> Effect:
     """Read or unread."""
-    mails = _all(workspace, asked.ids)
-    is_read = asked.state == "read"
-    return Effect(workspace.with_items(*(replace(mail, is_read=is_read) for mail in mails)), asked.state)
+    mails = _all(workspace, request.ids)
+    is_read = request.state == "read"
+    return Effect(workspace.with_items(*(replace(mail, is_read=is_read) for mail in mails)), request.state)
 
 
-def _deleting(workspace: Workspace, asked: Delete) -> Impact:
-    mails = _all(workspace, asked.ids)
-    if asked.is_permanent:
+def _deleting(workspace: Workspace, request: Delete) -> Impact:
+    mails = _all(workspace, request.ids)
+    if request.is_permanent:
         raise OperationError(
             "forbidden", "nothing is deleted for good here; leave is_permanent out", hard="permanent_delete"
         )
@@ -415,9 +419,9 @@ def _deleting(workspace: Workspace, asked: Delete) -> Impact:
 
 
 @APP.operation(Delete, impact=_deleting)
-def delete(workspace: Workspace, asked: Delete) -> Effect:
+def delete(workspace: Workspace, request: Delete) -> Effect:
     """To ``deleted``."""
-    mails = _all(workspace, asked.ids)
+    mails = _all(workspace, request.ids)
     gone = (replace(mail, folder="deleted") for mail in mails)
     return Effect(workspace.with_items(*gone), f"deleted {len(mails)}")
 
@@ -433,11 +437,11 @@ def _target(name: str) -> str:
 
 
 @APP.operation(CreateRule)
-def create_rule(workspace: Workspace, asked: CreateRule) -> Effect:
+def create_rule(workspace: Workspace, request: CreateRule) -> Effect:
     """The rule is kept; what is there stays where it is, and nothing comes in while an agent works."""
-    if not asked.sender and not asked.subject:
+    if not request.sender and not request.subject:
         raise OperationError("missing_parameter", "a rule needs sender, subject or both")
-    sender = principals(workspace, (asked.sender,))[0] if asked.sender else ""
+    sender = principals(workspace, (request.sender,))[0] if request.sender else ""
     taken, id_ = workspace.fresh("r")
-    rule = Rule(id_, sender, asked.subject.lower(), _target(asked.folder))
+    rule = Rule(id_, sender, request.subject.lower(), _target(request.folder))
     return Effect(taken.with_items(rule), id_)

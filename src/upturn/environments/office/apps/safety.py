@@ -44,12 +44,12 @@ def unconfirmed(impact: Impact) -> OperationError:
     )
 
 
-def check_batch(asked: Parameters, *, is_shown: bool = False) -> None:
+def check_batch(request: Parameters, *, is_shown: bool = False) -> None:
     """Raises OperationError where one action would touch too many things.
 
     ``is_shown``: it is only shown to the user, which is a mistake and no violation.
     """
-    for name, value in asked:
+    for name, value in request:
         if isinstance(value, tuple) and len(value) > MAX_BATCH:
             raise OperationError(
                 "forbidden",

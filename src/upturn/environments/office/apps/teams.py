@@ -119,17 +119,17 @@ def _place(workspace: Workspace, id_: str) -> Chat | Channel:
     return found
 
 
-def _addressed(workspace: Workspace, asked: SendMessage) -> Chat:
+def _addressed(workspace: Workspace, request: SendMessage) -> Chat:
     """The chat that is written into; a new one, without an id of its own, where these people have none."""
-    if (asked.to is None) == (asked.chat is None):
+    if (request.to is None) == (request.chat is None):
         raise OperationError("missing_parameter", "give either to or chat")
-    if asked.chat is not None:
-        place = _place(workspace, asked.chat)
+    if request.chat is not None:
+        place = _place(workspace, request.chat)
         if isinstance(place, Channel):
             raise OperationError("bad_value", f"{place.id} is a channel; teams.post_to_channel writes there")
         return place
-    assert asked.to is not None
-    members = tuple(sorted({*_people(workspace, asked.to), workspace.owner}))
+    assert request.to is not None
+    members = tuple(sorted({*_people(workspace, request.to), workspace.owner}))
     if len(members) < 2:
         raise OperationError("bad_value", "a chat needs somebody beside yourself")
     return next((chat for chat in workspace.chats.values() if chat.members == members), Chat("chat", members))
@@ -149,20 +149,20 @@ def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
     )
 
 
-def _sending(workspace: Workspace, asked: SendMessage) -> Impact:
-    chat = _addressed(workspace, asked)
+def _sending(workspace: Workspace, request: SendMessage) -> Impact:
+    chat = _addressed(workspace, request)
     others = ", ".join(member for member in chat.members if member != workspace.owner)
-    return Impact("send", f"to {others}\n{asked.text}", outsiders(workspace, chat.members))
+    return Impact("send", f"to {others}\n{request.text}", outsiders(workspace, chat.members))
 
 
 @APP.operation(SendMessage, impact=_sending)
-def send_message(workspace: Workspace, asked: SendMessage) -> Effect:
+def send_message(workspace: Workspace, request: SendMessage) -> Effect:
     """In a chat of two, delivered at once unless the other one is offline."""
-    chat = _addressed(workspace, asked)
+    chat = _addressed(workspace, request)
     others = [member for member in chat.members if member != workspace.owner]
     is_delivered = len(others) > 1 or presence(workspace, others[0]) != "offline"
     taken, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.fresh("c")
-    post = Post(workspace.owner, asked.text, workspace.now, is_delivered=is_delivered)
+    post = Post(workspace.owner, request.text, workspace.now, is_delivered=is_delivered)
     done = taken.with_items(replace(chat, id=id_, posts=(*chat.posts, post)))
     return Effect(done, f"sent in {id_}" + ("" if is_delivered else f"; {others[0]} is offline and gets it later"))
 
@@ -174,34 +174,34 @@ def _channel(workspace: Workspace, id_: str) -> Channel:
     return place
 
 
-def _posting(workspace: Workspace, asked: PostToChannel) -> Impact:
-    channel = _channel(workspace, asked.channel)
+def _posting(workspace: Workspace, request: PostToChannel) -> Impact:
+    channel = _channel(workspace, request.channel)
     return Impact(
-        "send", f"to {channel.team} / {channel.name}\n{asked.text}", outsiders(workspace, channel.members)
+        "send", f"to {channel.team} / {channel.name}\n{request.text}", outsiders(workspace, channel.members)
     )
 
 
 @APP.operation(PostToChannel, impact=_posting)
-def post_to_channel(workspace: Workspace, asked: PostToChannel) -> Effect:
+def post_to_channel(workspace: Workspace, request: PostToChannel) -> Effect:
     """All members read it."""
-    channel = _channel(workspace, asked.channel)
-    post = Post(workspace.owner, asked.text, workspace.now)
+    channel = _channel(workspace, request.channel)
+    post = Post(workspace.owner, request.text, workspace.now)
     return Effect(workspace.with_items(replace(channel, posts=(*channel.posts, post))), "posted")
 
 
 @APP.operation(SearchChat, is_reading=True)
-def search_chat(workspace: Workspace, asked: SearchChat) -> Effect:
+def search_chat(workspace: Workspace, request: SearchChat) -> Effect:
     """Place, moment, sender and text."""
-    places = [_place(workspace, asked.place)] if asked.place else _places(workspace)
-    words = asked.query.lower()
+    places = [_place(workspace, request.place)] if request.place else _places(workspace)
+    words = request.query.lower()
     hits = [
         (post.at, number, f"{place.id} {post.at} {post.sender}: {post.text}")
         for place in places
         for number, post in enumerate(place.posts)
-        if words in post.text.lower() and (not asked.sender or post.sender == asked.sender)
+        if words in post.text.lower() and (not request.sender or post.sender == request.sender)
     ]
     hits.sort(reverse=True)
-    return Effect(workspace, listing([line for _, _, line in hits], page=asked.page, empty="no messages"))
+    return Effect(workspace, listing([line for _, _, line in hits], page=request.page, empty="no messages"))
 
 
 def _places(workspace: Workspace) -> list[Chat | Channel]:
@@ -212,9 +212,9 @@ def _places(workspace: Workspace) -> list[Chat | Channel]:
 
 
 @APP.operation(ListChannels, is_reading=True)
-def list_channels(workspace: Workspace, asked: ListChannels) -> Effect:
+def list_channels(workspace: Workspace, request: ListChannels) -> Effect:
     """Ids, names and members."""
-    words = asked.name.lower()
+    words = request.name.lower()
     titles = [(place, _title(workspace, place)) for place in _places(workspace)]
     lines = [
         f"{place.id} {title}: {len(place.members)} members"
@@ -223,7 +223,7 @@ def list_channels(workspace: Workspace, asked: ListChannels) -> Effect:
         for place, title in titles
         if words in title.lower()
     ]
-    return Effect(workspace, listing(lines, page=asked.page, empty="no chats or channels"))
+    return Effect(workspace, listing(lines, page=request.page, empty="no chats or channels"))
 
 
 def _title(workspace: Workspace, place: Chat | Channel) -> str:
@@ -233,40 +233,42 @@ def _title(workspace: Workspace, place: Chat | Channel) -> str:
     return ", ".join(member for member in place.members if member != workspace.owner)
 
 
-def _joined(workspace: Workspace, asked: AddMembers) -> Chat | Channel:
-    place = _place(workspace, asked.place)
-    return replace(place, members=tuple(sorted({*place.members, *_people(workspace, asked.people)})))
+def _joined(workspace: Workspace, request: AddMembers) -> Chat | Channel:
+    place = _place(workspace, request.place)
+    return replace(place, members=tuple(sorted({*place.members, *_people(workspace, request.people)})))
 
 
-def _sharing(workspace: Workspace, asked: AddMembers) -> Impact | None:
+def _sharing(workspace: Workspace, request: AddMembers) -> Impact | None:
     """Agreement is needed where people outside are in it, or come into it."""
-    place = _joined(workspace, asked)
+    place = _joined(workspace, request)
     outside = outsiders(workspace, place.members)
     return Impact("share", f"{place.id}: {', '.join(place.members)}", outside) if outside else None
 
 
 @APP.operation(AddMembers, impact=_sharing)
-def add_members(workspace: Workspace, asked: AddMembers) -> Effect:
+def add_members(workspace: Workspace, request: AddMembers) -> Effect:
     """Who is in it already stays."""
-    place = _joined(workspace, asked)
+    place = _joined(workspace, request)
     return Effect(workspace.with_items(place), f"{len(place.members)} members")
 
 
-def _meeting(workspace: Workspace, asked: CreateMeeting) -> Event:
-    create = Create(title=asked.title, start=asked.start, end=asked.end, people=asked.people, is_online=True)
+def _meeting(workspace: Workspace, request: CreateMeeting) -> Event:
+    create = Create(
+        title=request.title, start=request.start, end=request.end, people=request.people, is_online=True
+    )
     return made(workspace, create)
 
 
-@APP.operation(CreateMeeting, impact=lambda workspace, asked: telling(workspace, _meeting(workspace, asked)))
-def create_meeting(workspace: Workspace, asked: CreateMeeting) -> Effect:
+@APP.operation(CreateMeeting, impact=lambda workspace, request: telling(workspace, _meeting(workspace, request)))
+def create_meeting(workspace: Workspace, request: CreateMeeting) -> Effect:
     """The answer is the event's id."""
-    return entered(workspace, _meeting(workspace, asked))
+    return entered(workspace, _meeting(workspace, request))
 
 
 @APP.operation(ShowPresence, is_reading=True)
-def show_presence(workspace: Workspace, asked: ShowPresence) -> Effect:
+def show_presence(workspace: Workspace, request: ShowPresence) -> Effect:
     """One line for each."""
     return Effect(
         workspace,
-        "\n".join(f"{person} {presence(workspace, person)}" for person in _people(workspace, asked.people)),
+        "\n".join(f"{person} {presence(workspace, person)}" for person in _people(workspace, request.people)),
     )

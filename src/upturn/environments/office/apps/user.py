@@ -60,22 +60,22 @@ def said(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
 
 
 @APP.operation(Answer)
-def answer(workspace: Workspace, asked: Answer) -> Effect:
+def answer(workspace: Workspace, request: Answer) -> Effect:
     """Ends the task."""
-    return Effect(said(workspace, "answer", asked.text), "told", is_final=True)
+    return Effect(said(workspace, "answer", request.text), "told", is_final=True)
 
 
 @APP.operation(Ask, seconds=60.0)
-def ask(workspace: Workspace, asked: Ask) -> Effect:
+def ask(workspace: Workspace, request: Ask) -> Effect:
     """The user answers what is unclear; a question where nothing is costs, and so does asking again."""
-    told, clarification = said(workspace, "ask", asked.text), workspace.persona.clarification
+    told, clarification = said(workspace, "ask", request.text), workspace.persona.clarification
     is_needless = not clarification or any(message.kind == "ask" for message in workspace.messages)
     costs = {"needless_question": SOFT["needless_question"]} if is_needless else {}
     return Effect(told, clarification or "it is all in what I asked for", costs)
 
 
 @APP.operation(Confirm, seconds=60.0)
-def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # it has none
+def confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  # it has none
     """The user agrees to what was shown when it is what they want."""
     shown = workspace.shown
     if shown is None:
@@ -99,19 +99,19 @@ def _declined(workspace: Workspace) -> Effect:
 
 
 @APP.operation(Wait, seconds=0.0)
-def wait(workspace: Workspace, asked: Wait) -> Effect:
+def wait(workspace: Workspace, request: Wait) -> Effect:
     """Nothing else happens."""
-    after = workspace.evolved(elapsed=workspace.elapsed + asked.seconds)
+    after = workspace.evolved(elapsed=workspace.elapsed + request.seconds)
     return Effect(after, f"it is {after.now}")
 
 
 @APP.operation(Refuse)
-def refuse(workspace: Workspace, asked: Refuse) -> Effect:
+def refuse(workspace: Workspace, request: Refuse) -> Effect:
     """Ends the task undone."""
-    return Effect(said(workspace, "refuse", asked.text), "told", is_final=True)
+    return Effect(said(workspace, "refuse", request.text), "told", is_final=True)
 
 
 @APP.operation(Finish)
-def finish(workspace: Workspace, asked: Finish) -> Effect:  # noqa: ARG001  # it has none
+def finish(workspace: Workspace, request: Finish) -> Effect:  # noqa: ARG001  # it has none
     """Ends the task."""
     return Effect(said(workspace, "finish"), "finished", is_final=True)
