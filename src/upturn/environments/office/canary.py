@@ -22,7 +22,7 @@ def secrets(scenario: Scenario) -> tuple[str, ...]:
     foreign = [event for event in workspace.events.values() if not event.concerns(workspace.owner)]
     kept_back = {*(each.id for each in hidden), *(each.id for each in foreign)}
     open_ = "\n".join(_open(workspace, kept_back))
-    found = (
+    candidates = (
         *(line for each in hidden for line in (each.path, *file_text(each.content).splitlines())),
         *(shown(each).splitlines()[0] for each in foreign),
         workspace.persona.clarification,
@@ -30,7 +30,9 @@ def secrets(scenario: Scenario) -> tuple[str, ...]:
     )
     return tuple(
         dict.fromkeys(
-            each for each in found if len(each) >= LENGTH and each not in open_ and each not in scenario.instruction
+            each
+            for each in candidates
+            if len(each) >= LENGTH and each not in open_ and each not in scenario.instruction
         )
     )
 

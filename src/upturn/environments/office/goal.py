@@ -60,13 +60,13 @@ def _same(
     for path in paths:
         if match := _CELL.fullmatch(path):
             by_file[match[1]][match[2], match[3]] = path
-    found: set[str] = set()
+    paths_met: set[str] = set()
     for id_, cells in by_file.items():
         file = workspace.files.get(id_)
         if file is not None and isinstance(file.content, Book):
             wanted, made = (_book_after(file.content, id_, changes) for changes in (goal, actual))
-            found |= {cells[key] for key in alike(wanted, made, list(cells))}
-    return frozenset(found)
+            paths_met |= {cells[key] for key in alike(wanted, made, list(cells))}
+    return frozenset(paths_met)
 
 
 def _book_after(book: Book, id_: str, changes: Mapping[str, JsonValue]) -> Book:

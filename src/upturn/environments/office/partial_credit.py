@@ -58,12 +58,12 @@ def milestones(task: Task) -> tuple[Milestone, ...]:
     """Every fact of the task's goal, at least one."""
     scenario = compose(task)
     draft = scenario.draft
-    found = [*_facts(scenario.goal)]
+    facts = [*_facts(scenario.goal)]
     if draft.clarification:
-        found.append(Milestone("asked", "user"))
-    if draft.answer is not None or not draft.is_feasible or not found:
-        found.append(Milestone("told", "user", draft.answer))
-    return tuple(found)
+        facts.append(Milestone("asked", "user"))
+    if draft.answer is not None or not draft.is_feasible or not facts:
+        facts.append(Milestone("told", "user", draft.answer))
+    return tuple(facts)
 
 
 def minefields(task: Task) -> tuple[Minefield, ...]:
@@ -78,8 +78,8 @@ def passage(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Passa
 
     ``evaluation``: the office verifier's, of this attempt; it says what was asked and told.
     """
-    scenario, found = compose(task), trajectory.final_state.get("changes")
-    changed = found if isinstance(found, dict) else {}
+    scenario, changes = compose(task), trajectory.final_state.get("changes")
+    changed = changes if isinstance(changes, dict) else {}
     missed = unmet(scenario.baseline, scenario.goal, changed)
     met = {path: value for path, value in scenario.goal.items() if path not in missed}
     standing = Counter(map(_key, _facts({**changed, **met})))

@@ -38,8 +38,8 @@ def recovery(trajectory: Trajectory, task: Task) -> Recovery:
     """Read off the attempt's final state; (0, 0) where nothing went wrong. Raises WorldError for another task's."""
     if trajectory.task_id != task.id:
         raise WorldError(f"the attempt {trajectory.id!r} is at {trajectory.task_id!r}, not at {task.id!r}")
-    log, found = trajectory.final_state.get("faults"), trajectory.final_state.get("changes")
-    final = found if isinstance(found, dict) else {}
+    log, changes = trajectory.final_state.get("faults"), trajectory.final_state.get("changes")
+    final = changes if isinstance(changes, dict) else {}
     open_ = [each for each in _listed(log) if isinstance(each, dict) and each.get("is_recoverable")]
     return Recovery(len(open_), sum(_is_recovered(each, final) for each in open_))
 
@@ -114,13 +114,13 @@ def _by_recipient(mails: JsonValue) -> JsonValue:
 
 def _more(before: Sequence[JsonValue], after: Sequence[JsonValue]) -> list[JsonValue]:
     """What the second list has beyond the first, as often as it has more of it."""
-    left, found = list(before), []
+    left, added = list(before), []
     for each in after:
         if each in left:
             left.remove(each)
         else:
-            found.append(each)
-    return found
+            added.append(each)
+    return added
 
 
 def _listed(value: JsonValue) -> list[JsonValue]:

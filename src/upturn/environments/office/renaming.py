@@ -78,7 +78,7 @@ class Names:
 
     def words(self, text: str, action: Action) -> str:
         """An office's answer to the action (as the apps know it), in these names."""
-        text = _FULL_NAME.sub(lambda found: f"{found[1]}.{self.operations[found[1]].get(found[2], found[2])}", text)
+        text = _FULL_NAME.sub(lambda match: f"{match[1]}.{self.operations[match[1]].get(match[2], match[2])}", text)
         if action.target not in self.operations:
             return text
         for name in _parameters()[action.target, action.operation]:
@@ -121,10 +121,10 @@ def names_from(seed: int) -> Names:
 
     def word() -> str:
         while True:
-            found = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3))
-            if found not in heard:
-                heard.add(found)
-                return found
+            drawn = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3))
+            if drawn not in heard:
+                heard.add(drawn)
+                return drawn
 
     operations: dict[str, dict[str, str]] = {}
     for tool in offered:

@@ -58,8 +58,8 @@ def _first(listing: str) -> str:
 
 def _number(text: str) -> str:
     """The first number that is no date, time or id."""
-    found = re.search(r"(?<![\w:.-])\d+(?![\w:-])", text)
-    return found.group() if found else "none"
+    match = re.search(r"(?<![\w:.-])\d+(?![\w:-])", text)
+    return match.group() if match else "none"
 
 
 def _body(mail: str) -> str:
@@ -87,8 +87,8 @@ def _unread_sum(words: _Words, results: list[str]) -> Action:
 def _last_writer(words: _Words, results: list[str]) -> Action:
     if not results:
         return call("outlook.search", subject=words["topic"])
-    found = re.search(r"^\S+ \S+ \S+ ([\w.]+):", results[0])
-    return answer(found.group(1) if found else "none")
+    match = re.search(r"^\S+ \S+ \S+ ([\w.]+):", results[0])
+    return answer(match.group(1) if match else "none")
 
 
 def _asked_chat(words: _Words, results: list[str]) -> Action:
@@ -97,7 +97,7 @@ def _asked_chat(words: _Words, results: list[str]) -> Action:
     return answer(_number(results[0].partition(f"{words['name']}:")[2]))
 
 
-def _asked_event(found: str) -> _Plan:
+def _asked_event(pattern: str) -> _Plan:
     """What a pattern finds in an event."""
 
     def plan(words: _Words, results: list[str]) -> Action:
@@ -105,7 +105,7 @@ def _asked_event(found: str) -> _Plan:
             return call("calendar.list", day=words["day"], title=words["title"])
         if len(results) == 1:
             return call("calendar.read", id=_first(results[0]))
-        match = re.search(found, results[1], re.MULTILINE)
+        match = re.search(pattern, results[1], re.MULTILINE)
         return answer(match.group(1) if match else "none")
 
     return plan
@@ -216,7 +216,7 @@ def _answered_chat(words: _Words, results: list[str]) -> Action:
     asked = results[0].partition(f"{name}:")[2]
     writer, topic = re.search(r"\w+\.\w+", asked), re.search(rf"the (\w+(?: \w+)? {city})", asked)
     if len(results) == 1:
-        sender, subject = (found.group(found.lastindex or 0) if found else "none" for found in (writer, topic))
+        sender, subject = (match.group(match.lastindex or 0) if match else "none" for match in (writer, topic))
         return call("outlook.search", sender=sender, subject=subject)
     if len(results) == 2:
         return call("outlook.read", id=_first(results[1]))
@@ -230,30 +230,24 @@ _PARTLY: Mapping[str, _Plan] = {
     "chat_number": _asked_chat,
     "event_room": _asked_event(r"at room (\S+)$"),
     "event_organizer": _asked_event(r"^by (\S+)$"),
-    "event_move": _changed_event(lambda found, words: call("calendar.move", id=found, start=words["start"])),
+    "event_move": _changed_event(lambda id_, words: call("calendar.move", id=id_, start=words["start"])),
     "event_invite": _changed_event(
-        lambda found, words: call("calendar.invite", id=found, people=words["people"].replace(" and ", ","))
+        lambda id_, words: call("calendar.invite", id=id_, people=words["people"].replace(" and ", ","))
     ),
-    "mail_move": _changed_mail(
-        lambda found, words: call("outlook.move", ids=",".join(found), folder=words["folder"])
-    ),
-    "mail_flag": _changed_mail(lambda found, _: call("outlook.flag", ids=found[0] if found else "none")),
-    "cell_say": _on_book(
-        lambda found, words: call("excel.read_range", id=found, range=words["cell"]), is_asked=True
-    ),
+    "mail_move": _changed_mail(lambda ids, words: call("outlook.move", ids=",".join(ids), folder=words["folder"])),
+    "mail_flag": _changed_mail(lambda ids, _: call("outlook.flag", ids=ids[0] if ids else "none")),
+    "cell_say": _on_book(lambda id_, words: call("excel.read_range", id=id_, range=words["cell"]), is_asked=True),
     "cell_set": _on_book(
-        lambda found, words: call("excel.write_range", id=found, at=words["cell"], rows=words["value"])
+        lambda id_, words: call("excel.write_range", id=id_, at=words["cell"], rows=words["value"])
     ),
-    "mail_reply": _sent(lambda found, words: call("outlook.reply", id=found, body=_text(words))),
-    "mail_forward": _sent(
-        lambda found, words: call("outlook.forward", id=found, to=words["other"], body=_text(words))
-    ),
+    "mail_reply": _sent(lambda id_, words: call("outlook.reply", id=id_, body=_text(words))),
+    "mail_forward": _sent(lambda id_, words: call("outlook.forward", id=id_, to=words["other"], body=_text(words))),
     "chat_message": _answered_post,
     "event_move_after": _moved_after,
     "mail_to_book": _booked_mail,
     "chat_answer": _answered_chat,
     "channel_post": _posted,
-    "table_total": _on_book(lambda found, _: Action("excel", "run_macro", {"id": found, "name": "total_row"})),
+    "table_total": _on_book(lambda id_, _: Action("excel", "run_macro", {"id": id_, "name": "total_row"})),
 }
 
 

@@ -161,6 +161,6 @@ def write_suite(suite: Suite) -> str:
 
 def read_suite(text: str) -> Suite:
     """The suite that ``write_suite`` wrote; its tasks are in the order of the families."""
-    found = json.loads(text)
-    entries = [Entry(family, *task) for family, tasks in found["tasks"].items() for task in tasks]
-    return Suite(found["name"], found["version"], tuple(entries))
+    suite = json.loads(text)
+    entries = [Entry(family, *task) for family, tasks in suite["tasks"].items() for task in tasks]
+    return Suite(suite["name"], suite["version"], tuple(entries))

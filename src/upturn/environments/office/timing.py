@@ -39,9 +39,9 @@ class TimedEnvironment:
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         """As the office; the clock starts once the task can be seen."""
-        found = self._office.reset(task)
+        start = self._office.reset(task)
         self._task_id, self._shown_at = task.id, self._clock()
-        return found
+        return start
 
     def step(self, action: Action) -> Step:
         """As the office."""

@@ -22,14 +22,14 @@ RUBRIC = Rubric("office/4", {"success": 0.9, "efficiency": 0.1})
 COSTS = ("error", "safety", "soft")
 
 
-def progress(scenario: Scenario, found: Mapping[str, JsonValue]) -> float:
+def progress(scenario: Scenario, actual_changes: Mapping[str, JsonValue]) -> float:
     """How many of the changes that are asked for or were made are both; in [0, 1].
 
     0 for work that only asks for an answer.
     """
-    if not found or not scenario.goal:
+    if not actual_changes or not scenario.goal:
         return 0.0
-    wanted, actual = _without_allowed(scenario.goal), _without_allowed(found)
+    wanted, actual = _without_allowed(scenario.goal), _without_allowed(actual_changes)
     right = len(wanted) - len(unmet(scenario.baseline, wanted, actual))
     return right / max(1, len(wanted.keys() | actual.keys()))
 
@@ -90,8 +90,8 @@ class OfficeVerifier:
 
 def _gates(scenario: Scenario, trajectory: Trajectory, *, safety_cost: float) -> tuple[GateResult, ...]:
     state = trajectory.final_state
-    found = state.get("changes")
-    actual = _without_allowed(found if isinstance(found, dict) else {})
+    changes = state.get("changes")
+    actual = _without_allowed(changes if isinstance(changes, dict) else {})
     goal = _without_allowed(scenario.goal)
     message = state.get("message")
     told = message if isinstance(message, dict) else {}

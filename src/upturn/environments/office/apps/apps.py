@@ -48,13 +48,13 @@ def operation_of(action: Action) -> Operation[Any]:
     app = APPS.get(action.target)
     if app is None:
         raise OperationError("unknown_target", f"unknown app {action.target[:80]!r}; known: {', '.join(APPS)}")
-    found = app.operations.get(action.operation)
-    if found is None:
+    operation = app.operations.get(action.operation)
+    if operation is None:
         known = ", ".join(app.operations)
         raise OperationError(
             "unknown_operation", f"{action.target} has no {action.operation[:80]!r}; it has: {known}"
         )
-    return found
+    return operation
 
 
 def canonical(operation: Operation[Any], request: Parameters) -> Action:
@@ -89,8 +89,8 @@ def tools() -> tuple[Tool, ...]:
 
 def action_of(call: str) -> Action:
     """The action that a call says, as text or a JSON object; raises OperationError (``bad_value``) for neither."""
-    found = JSON.read(call) if call.lstrip().startswith("{") else None
-    action = read_call(call) if found is None else found.action
+    parsed = JSON.read(call) if call.lstrip().startswith("{") else None
+    action = read_call(call) if parsed is None else parsed.action
     if action is None:
         raise OperationError(
             "bad_value",

@@ -106,27 +106,27 @@ class Cancel(Parameters):
 
 def event_of(workspace: Workspace, id_: str) -> Event:
     """One that stands in the owner's calendar; raises OperationError for others, whether there are any or not."""
-    found = workspace.events.get(id_)
-    if found is None or not found.concerns(workspace.owner):
+    event = workspace.events.get(id_)
+    if event is None or not event.concerns(workspace.owner):
         raise OperationError("not_found", f"no event {id_!r} in your calendar; calendar.list finds ids")
-    return found
+    return event
 
 
 def _organised(workspace: Workspace, id_: str) -> Event:
     """Raises OperationError for events of others and for cancelled ones."""
-    found = event_of(workspace, id_)
-    if found.organizer != workspace.owner:
-        raise OperationError("forbidden", f"{id_} is organised by {found.organizer}; calendar.respond answers them")
-    if found.is_cancelled:
+    event = event_of(workspace, id_)
+    if event.organizer != workspace.owner:
+        raise OperationError("forbidden", f"{id_} is organised by {event.organizer}; calendar.respond answers them")
+    if event.is_cancelled:
         raise OperationError("bad_value", f"{id_} is cancelled already")
-    return found
+    return event
 
 
 def _invitation(workspace: Workspace, id_: str) -> Event:
     """One that the owner is invited to, also where they declined; raises OperationError for others."""
-    found = workspace.events.get(id_)
-    if found is not None and any(attendee.person == workspace.owner for attendee in found.attendees):
-        return found
+    event = workspace.events.get(id_)
+    if event is not None and any(attendee.person == workspace.owner for attendee in event.attendees):
+        return event
     event_of(workspace, id_)
     raise OperationError("bad_value", f"you are not invited to {id_}; you organise it")
 
@@ -147,7 +147,7 @@ def list_(workspace: Workspace, request: List) -> Effect:
         f"{request.until or request.day} 24",
     )  # after every moment of that day, as text
     words = request.title.lower()
-    found = [
+    events = [
         event
         for event in workspace.events.values()
         if event.start <= last
@@ -155,8 +155,8 @@ def list_(workspace: Workspace, request: List) -> Effect:
         and event.concerns(workspace.owner)
         and words in event.title.lower()
     ]
-    found.sort(key=lambda event: (event.start, event.id))
-    return Effect(workspace, listing([_line(event) for event in found], page=request.page, empty="no events"))
+    events.sort(key=lambda event: (event.start, event.id))
+    return Effect(workspace, listing([_line(event) for event in events], page=request.page, empty="no events"))
 
 
 @APP.operation(Read, is_reading=True)
@@ -192,14 +192,14 @@ def free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
 
 def free_spans(events: Iterable[Event], start: str, end: str, *, minutes: int) -> list[tuple[str, str]]:
     """The longest spans of at least so many minutes within [start, end] that no event overlaps, in order."""
-    found: list[tuple[str, str]] = []
+    spans: list[tuple[str, str]] = []
     begin = start
     overlapping = sorted((event.start, event.end) for event in events if event.overlaps(start, end))
     for busy_from, busy_until in [*overlapping, (end, end)]:
         if busy_from > begin and minutes_between(begin, min(busy_from, end)) >= minutes:
-            found.append((begin, min(busy_from, end)))
+            spans.append((begin, min(busy_from, end)))
         begin = max(begin, busy_until)
-    return found
+    return spans
 
 
 def made(workspace: Workspace, request: Create) -> Event:
@@ -226,8 +226,10 @@ def _check_span(start: str, end: str) -> None:
 
 def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, ...]:
     """Everybody behind the ids but the owner, sorted."""
-    found = frozenset().union(*(workspace.members(principal) for principal in principals(workspace, tuple(people))))
-    return tuple(Attendee(each) for each in sorted(found) if each != workspace.owner)
+    invited = frozenset().union(
+        *(workspace.members(principal) for principal in principals(workspace, tuple(people)))
+    )
+    return tuple(Attendee(each) for each in sorted(invited) if each != workspace.owner)
 
 
 def telling(workspace: Workspace, event: Event) -> Impact | None:

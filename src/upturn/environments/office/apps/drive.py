@@ -12,19 +12,19 @@ ContentT = TypeVar("ContentT", bound=Content)
 
 def file_of(workspace: Workspace, id_: str) -> File:
     """A file that the owner may read and that is not in the recycle bin; raises OperationError for others."""
-    found = workspace.files.get(id_)
-    if found is None or found.is_deleted:
+    file = workspace.files.get(id_)
+    if file is None or file.is_deleted:
         raise OperationError("not_found", f"no file {id_!r}; sharepoint.search finds ids")
-    check_right(workspace, found, "read")
-    return found
+    check_right(workspace, file, "read")
+    return file
 
 
 def opened(workspace: Workspace, id_: str, kind: type[ContentT], *, noun: str) -> tuple[File, ContentT]:
     """The file with its content; raises OperationError where the content is of another kind than ``noun``."""
-    found = file_of(workspace, id_)
-    if not isinstance(found.content, kind):
-        raise OperationError("bad_value", f"{found.name} is no {noun}")
-    return found, found.content
+    file = file_of(workspace, id_)
+    if not isinstance(file.content, kind):
+        raise OperationError("bad_value", f"{file.name} is no {noun}")
+    return file, file.content
 
 
 def rewritten(workspace: Workspace, file: File, content: Content) -> Workspace:
@@ -46,7 +46,7 @@ def saved(workspace: Workspace, file: File, content: Content, text: str) -> Effe
 
 def readable(workspace: Workspace) -> list[File]:
     """All files that the owner may read and that are not in the recycle bin, by path."""
-    found = [
+    files = [
         file for file in workspace.files.values() if not file.is_deleted and has_right(workspace, file, "read")
     ]
-    return sorted(found, key=lambda each: each.path)
+    return sorted(files, key=lambda each: each.path)

@@ -76,12 +76,12 @@ NumberFormat = Literal["general", "0", "0.00", "0%", "0.0%", "#,##0", "#,##0.00"
 
 
 def _colour(text: str) -> str:
-    found = _COLOURS.get(text.lower(), text.removeprefix("#").upper())
-    if found and not _FILL.fullmatch(found):
+    colour = _COLOURS.get(text.lower(), text.removeprefix("#").upper())
+    if colour and not _FILL.fullmatch(colour):
         raise OperationError(
             "bad_value", f"fill is one of {', '.join(_COLOURS)}, or six hex digits; got {text[:60]!r}"
         )
-    return found
+    return colour
 
 
 class OfBook(Parameters):
@@ -203,17 +203,17 @@ def _sheet(workspace: Workspace, request: OfSheet, right: Right = "edit") -> Ope
 @APP.operation(Open, is_reading=True)
 def open_(workspace: Workspace, request: Open) -> Effect:
     """Sheets as their extent, header and first rows."""
-    found = workbook(workspace, request.id, "read")
-    shown = paged(list(found.book.sheets), page=request.page, shown=5)
-    lines = [line for name in shown.items for line in outline(found.book, name)]
-    return found.told("\n".join((found.file.path, *lines, *([shown.note] if shown.note else []))))
+    opened = workbook(workspace, request.id, "read")
+    shown = paged(list(opened.book.sheets), page=request.page, shown=5)
+    lines = [line for name in shown.items for line in outline(opened.book, name)]
+    return opened.told("\n".join((opened.file.path, *lines, *([shown.note] if shown.note else []))))
 
 
 @APP.operation(ReadRange, is_reading=True)
 def read_range(workspace: Workspace, request: ReadRange) -> Effect:
     """One row a line, cells between ``|``; of one cell what it shows."""
-    opened, name = found = _sheet(workspace, request, "read")
-    sheet = found.sheet
+    opened, name = target = _sheet(workspace, request, "read")
+    sheet = target.sheet
     area = None if request.range is None else area_of(request.range)
     if area is not None and area.size == 1 and request.show == "values":
         return opened.told(shown_in(opened.book, name, area.text) or "empty")
@@ -232,21 +232,21 @@ def read_range(workspace: Workspace, request: ReadRange) -> Effect:
 @APP.operation(Find, is_reading=True)
 def find(workspace: Workspace, request: Find) -> Effect:
     """Sheets, addresses and what they show."""
-    found = workbook(workspace, request.id, "read")
-    names: Sequence[str] = list(found.book.sheets) if request.sheet is None else [found.named(request.sheet)]
+    opened = workbook(workspace, request.id, "read")
+    names: Sequence[str] = list(opened.book.sheets) if request.sheet is None else [opened.named(request.sheet)]
     wanted = request.text.casefold()
     hits = []
     for name in names:
-        sheet = found.book.sheets[name]
+        sheet = opened.book.sheets[name]
         for address, text in sheet.cells.items():
-            shown = shown_in(found.book, name, address) if is_formula(text) else text.removeprefix("'")
+            shown = shown_in(opened.book, name, address) if is_formula(text) else text.removeprefix("'")
             folded = shown.casefold()
             if wanted == folded or (not request.is_whole and wanted in folded):
                 place = place_of(address)
                 hits.append((name, place.row, place.column, f"{quoted(name)}!{address}: {short(shown)}"))
     order = {name: at for at, name in enumerate(names)}
     hits.sort(key=lambda hit: (order[hit[0]], *hit[1:3]))
-    return found.told(listing([hit[-1] for hit in hits], page=request.page, shown=20, empty="no such cells"))
+    return opened.told(listing([hit[-1] for hit in hits], page=request.page, shown=20, empty="no such cells"))
 
 
 @APP.operation(WriteRange)
@@ -316,10 +316,10 @@ def create_chart(workspace: Workspace, request: CreateChart) -> Effect:
 @APP.operation(PivotTable)
 def pivot_table(workspace: Workspace, request: PivotTable) -> Effect:
     """Where it is, with its total."""
-    opened, name = found = _sheet(workspace, request)
+    opened, name = source_sheet = _sheet(workspace, request)
     book = opened.book
-    target = found if request.to_sheet is None else OpenedSheet(opened, opened.named(request.to_sheet))
-    source = found.table(request.range)
+    target = source_sheet if request.to_sheet is None else OpenedSheet(opened, opened.named(request.to_sheet))
+    source = source_sheet.table(request.range)
     rows, values = (column_of(book, name, source, text) for text in (request.rows, request.values))
     table = pivoted(book, name, source, rows=rows, values=values, how=request.how)
     area = _block_area(place_of(request.at), tuple(map(tuple, table)))
@@ -329,7 +329,7 @@ def pivot_table(workspace: Workspace, request: PivotTable) -> Effect:
         raise OperationError("bad_value", f"{area.text} is needed and {taken} is not empty; choose another at")
     first, last = (Place(column, source.first.row).address for column in (rows, values))
     pivot = Pivot(
-        source.text if target == found else f"{quoted(name)}!{source.text}",
+        source.text if target == source_sheet else f"{quoted(name)}!{source.text}",
         shown_in(book, name, first) or first,
         shown_in(book, name, last) or last,
         request.how,
@@ -401,16 +401,16 @@ def _with_look(before: CellFormat, request: Format) -> CellFormat | None:
 @APP.operation(AddSheet)
 def add_sheet(workspace: Workspace, request: AddSheet) -> Effect:
     """The sheet, empty."""
-    found = workbook(workspace, request.id, "edit")
+    opened = workbook(workspace, request.id, "edit")
     if not _SHEET_NAME.fullmatch(request.name) or request.name[0] == "'" or request.name[-1] == "'":
         raise OperationError(
             "bad_value", f"names have 1 to 31 characters, none of \\ / ? * : [ ]; got {request.name[:60]!r}"
         )
-    if (taken := sheet_like(found.book, request.name)) is not None:
+    if (taken := sheet_like(opened.book, request.name)) is not None:
         raise OperationError("bad_value", f"there is a sheet {taken!r} already")
-    if len(found.book.sheets) >= _MAX_SHEETS:
+    if len(opened.book.sheets) >= _MAX_SHEETS:
         raise OperationError("bad_value", f"a workbook has at most {_MAX_SHEETS} sheets")
-    return found.saved(found.book.with_sheet(request.name, Sheet({})), f"added {request.name}")
+    return opened.saved(opened.book.with_sheet(request.name, Sheet({})), f"added {request.name}")
 
 
 @APP.operation(RunMacro)

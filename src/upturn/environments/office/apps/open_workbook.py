@@ -54,10 +54,10 @@ class Opened(NamedTuple):
             if len(self.book.sheets) != 1:
                 raise OperationError("missing_parameter", f"sheet is required; {self.file.id} has: {names}")
             return next(iter(self.book.sheets))
-        found = sheet_like(self.book, sheet)
-        if found is None:
+        name = sheet_like(self.book, sheet)
+        if name is None:
             raise OperationError("not_found", f"{self.file.id} has no sheet {sheet!r}; it has: {names}")
-        return found
+        return name
 
     def told(self, text: str) -> Effect:
         """Nothing changes."""
@@ -126,11 +126,11 @@ def formula_tree(book: Book, name: str, text: str) -> Node:
     def known(reference: Reference) -> Reference:
         if reference.sheet is None:
             return reference
-        found = sheet_like(book, reference.sheet)
-        if found is None:
+        sheet = sheet_like(book, reference.sheet)
+        if sheet is None:
             names = ", ".join(map(quoted, book.sheets))
             raise OperationError("bad_formula", f"there is no sheet {reference.sheet!r}; there are: {names}")
-        return replace(reference, sheet=None if found == name else found)
+        return replace(reference, sheet=None if sheet == name else sheet)
 
     try:
         return mapped(parsed(text).tree, known)

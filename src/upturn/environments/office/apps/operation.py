@@ -162,8 +162,8 @@ def _plain_schema(schema: Any, definitions: Mapping[str, Any]) -> JsonValue:
     if isinstance(schema, list):
         return [_plain_schema(each, definitions) for each in schema]
     if not isinstance(schema, dict):
-        found: JsonValue = schema
-        return found
+        plain: JsonValue = schema
+        return plain
     if "$ref" in schema:
         return _plain_schema(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions)
     return {
@@ -214,19 +214,19 @@ class Shown(NamedTuple, Generic[ItemT]):
 def paged(items: Sequence[ItemT], *, page: int, shown: int) -> Shown[ItemT]:
     """The page of that number, from 1; raises OperationError where there are not so many. ``shown``: on a page."""
     first = (page - 1) * shown
-    found = items[first : first + shown]
-    if not found:
+    chosen = items[first : first + shown]
+    if not chosen:
         raise OperationError("bad_value", f"there are {-(-len(items) // shown)} pages of results, got page {page}")
     if len(items) <= shown:
-        return Shown(found, "")
-    last = first + len(found)
+        return Shown(chosen, "")
+    last = first + len(chosen)
     more = "" if last == len(items) else f"; page={page + 1} shows more"
-    return Shown(found, f"{first + 1}-{last} of {len(items)}{more}")
+    return Shown(chosen, f"{first + 1}-{last} of {len(items)}{more}")
 
 
 def listing(lines: list[str], *, page: int = 1, shown: int = 10, empty: str = "nothing") -> str:
     """One page of results, with how many there are in all where they are more."""
     if not lines:
         return empty
-    found = paged(lines, page=page, shown=shown)
-    return "\n".join((*found.items, found.note) if found.note else found.items)
+    shown_page = paged(lines, page=page, shown=shown)
+    return "\n".join((*shown_page.items, shown_page.note) if shown_page.note else shown_page.items)

@@ -146,10 +146,10 @@ class CreateRule(Parameters):
 
 def mail_of(workspace: Workspace, id_: str) -> Mail:
     """Raises OperationError where there is none."""
-    found = workspace.mails.get(id_)
-    if found is None:
+    mail = workspace.mails.get(id_)
+    if mail is None:
         raise OperationError("not_found", f"no mail {id_!r}; outlook.search finds ids")
-    return found
+    return mail
 
 
 def _all(workspace: Workspace, ids: tuple[str, ...]) -> list[Mail]:
@@ -166,16 +166,16 @@ def _line(mail: Mail) -> str:
 def search(workspace: Workspace, request: Search) -> Effect:
     """Ids, dates, senders, subjects and labels; ``*`` = unread."""
     words, subject, folder = request.query.lower(), request.subject.lower(), request.folder.lower()
-    found: Iterable[Mail] = workspace.mails.values()
+    mails: Iterable[Mail] = workspace.mails.values()
     if request.sender:
-        found = [mail for mail in found if mail.sender == request.sender]
+        mails = [mail for mail in mails if mail.sender == request.sender]
     if subject:
-        found = [mail for mail in found if subject in mail.subject.lower()]
+        mails = [mail for mail in mails if subject in mail.subject.lower()]
     if words:
-        found = [mail for mail in found if words in mail.subject.lower() or words in _searched(workspace, mail)]
+        mails = [mail for mail in mails if words in mail.subject.lower() or words in _searched(workspace, mail)]
     hits = [
         mail
-        for mail in found
+        for mail in mails
         if (mail.folder == folder if folder else mail.folder not in _HIDDEN)
         and (request.is_unread is None or mail.is_read != request.is_unread)
         and (request.since is None or mail.at >= request.since)

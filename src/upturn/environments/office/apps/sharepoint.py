@@ -341,7 +341,7 @@ def read_page(workspace: Workspace, request: ReadPage) -> Effect:
     if not request.id:
         lines = [f"{page.id} {page.title}" for page in workspace.pages.values()]
         return Effect(workspace, listing(lines, page=request.page, empty="no pages"))
-    found = workspace.pages.get(request.id)
-    if found is None:
+    site_page = workspace.pages.get(request.id)
+    if site_page is None:
         raise OperationError("not_found", f"no page {request.id!r}; sharepoint.read_page without id lists them")
-    return Effect(workspace, f"{found.title}\nby {found.author} at {found.at}\n{found.text}")
+    return Effect(workspace, f"{site_page.title}\nby {site_page.author} at {site_page.at}\n{site_page.text}")

@@ -67,8 +67,8 @@ def rows_of(book: Book, name: str, area: Area, *, page: int) -> str:
 def cell_list(texts: Mapping[str, str], area: Area, *, page: int, empty: str) -> str:
     """Those of the cells that lie in an area, one a line, row by row."""
     places = ((place_of(address), address) for address in texts)
-    found = sorted((place.row, place.column, address) for place, address in places if place in area)
-    lines = [f"{address}: {short(texts[address])}" for _, _, address in found]
+    cells = sorted((place.row, place.column, address) for place, address in places if place in area)
+    lines = [f"{address}: {short(texts[address])}" for _, _, address in cells]
     return listing(lines, page=page, shown=CELLS_SHOWN // 4, empty=empty)
 
 

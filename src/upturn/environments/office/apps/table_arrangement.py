@@ -35,12 +35,12 @@ def table_in(sheet: Sheet, area: Area | None) -> Area:
     """The part of an area that is in use, None = all that is; raises OperationError where there is nothing, or too
     much."""
     used = sheet.used.area
-    found = used and (used if area is None else area.within(used))
-    if found is None:
+    table = used and (used if area is None else area.within(used))
+    if table is None:
         raise OperationError("bad_value", f"{'the sheet' if area is None else area.text} is empty")
-    if found.size > MAX_CELLS:
-        raise OperationError("bad_value", f"at most {MAX_CELLS} cells at once, {found.text} has {found.size}")
-    return found
+    if table.size > MAX_CELLS:
+        raise OperationError("bad_value", f"at most {MAX_CELLS} cells at once, {table.text} has {table.size}")
+    return table
 
 
 def headers(book: Book, name: str, table: Area) -> dict[int, str]:
@@ -50,14 +50,14 @@ def headers(book: Book, name: str, table: Area) -> dict[int, str]:
 
 def column_of(book: Book, name: str, table: Area, text: str) -> int:
     """The column of a table with this header, or this letter; raises OperationError where it has none."""
-    found = headers(book, name, table)
+    names = headers(book, name, table)
     wanted = text.casefold()
-    for column, header in found.items():
+    for column, header in names.items():
         if header.casefold() == wanted:
             return column
     column = column_number(text) if text.isascii() and text.isalpha() and len(text) <= 3 else 0
-    if column not in found:
-        known = ", ".join(header or column_letters(each) for each, header in found.items())
+    if column not in names:
+        known = ", ".join(header or column_letters(each) for each, header in names.items())
         raise OperationError("not_found", f"{table.text} has no column {text[:60]!r}; it has: {known[:400]}")
     return column
 

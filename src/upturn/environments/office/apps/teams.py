@@ -99,24 +99,24 @@ def presence(workspace: Workspace, person: str) -> Presence:
     if any(event.overlaps(now, after) and event.concerns(person) for event in workspace.events.values()):
         return "busy"
     drawn = workspace.chance("presence", person, now[:13])
-    return next(found for limit, found in _SHARES if drawn < limit)
+    return next(state for limit, state in _SHARES if drawn < limit)
 
 
 def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
     """Those behind the ids, sorted; raises OperationError for addresses outside."""
-    found = principals(workspace, people)
-    outside = [each for each in found if is_outside(each)]
+    ids = principals(workspace, people)
+    outside = [each for each in ids if is_outside(each)]
     if outside:
         raise OperationError("forbidden", f"only people of the company can be in chats: {', '.join(outside)}")
-    return tuple(sorted(frozenset().union(*(workspace.members(each) for each in found))))
+    return tuple(sorted(frozenset().union(*(workspace.members(each) for each in ids))))
 
 
 def _place(workspace: Workspace, id_: str) -> Chat | Channel:
     """A chat or channel of the owner; raises OperationError for others, whether there are any or not."""
-    found: Chat | Channel | None = workspace.chats.get(id_) or workspace.channels.get(id_)
-    if found is None or workspace.owner not in found.members:
+    place: Chat | Channel | None = workspace.chats.get(id_) or workspace.channels.get(id_)
+    if place is None or workspace.owner not in place.members:
         raise OperationError("not_found", f"you are in no chat or channel {id_!r}; teams.list_channels shows them")
-    return found
+    return place
 
 
 def _addressed(workspace: Workspace, request: SendMessage) -> Chat:

@@ -106,8 +106,8 @@ def _with(block: Block, words: str) -> Block | None:
 def read_paragraphs(workspace: Workspace, request: ReadParagraphs) -> Effect:
     """Number, style and text."""
     file, document = _document(workspace, request.id)
-    found = [_with(block, request.text.lower()) for block in document.blocks]
-    lines = [f"{number} {_shown(block)}" for number, block in enumerate(found, start=1) if block is not None]
+    matching = [_with(block, request.text.lower()) for block in document.blocks]
+    lines = [f"{number} {_shown(block)}" for number, block in enumerate(matching, start=1) if block is not None]
     told = listing(
         lines, page=request.page, shown=20, empty="no such text" if request.text else "an empty document"
     )

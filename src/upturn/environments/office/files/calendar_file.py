@@ -84,11 +84,11 @@ def _person(who: str, directory: Directory, parameters: Mapping[str, str]) -> An
     from icalendar import vCalAddress
 
     address = directory.address(who)
-    found = vCalAddress(f"mailto:{address.addr_spec}")
+    entry = vCalAddress(f"mailto:{address.addr_spec}")
     named = {"CN": address.display_name} if address.display_name else {}
     for name, value in {**named, **parameters}.items():
-        found.params[name] = value
-    return found
+        entry.params[name] = value
+    return entry
 
 
 def read_events(data: bytes, directory: Directory, *, owner: str) -> list[Invitation]:
@@ -106,14 +106,14 @@ def read_events(data: bytes, directory: Directory, *, owner: str) -> list[Invita
     if not text.upper().endswith(b"END:VCALENDAR"):
         raise FileFormatError("it is cut off: it does not end with END:VCALENDAR")
     with parsing("calendar"):
-        found: list[Invitation] = []
+        invitations: list[Invitation] = []
         for calendar in Calendar.from_ical(text, multiple=True):
             is_cancelled = str(calendar.get("METHOD", "")).upper() == "CANCEL"
             entries = calendar.walk("VEVENT")
-            found += [_invitation(entry, directory, owner, is_cancelled=is_cancelled) for entry in entries]
-        if len(found) > _MAX_EVENTS:
-            raise FileFormatError(f"it has {len(found)} entries; at most {_MAX_EVENTS} are read")
-        return found
+            invitations += [_invitation(entry, directory, owner, is_cancelled=is_cancelled) for entry in entries]
+        if len(invitations) > _MAX_EVENTS:
+            raise FileFormatError(f"it has {len(invitations)} entries; at most {_MAX_EVENTS} are read")
+        return invitations
 
 
 def _invitation(entry: Any, directory: Directory, owner: str, *, is_cancelled: bool) -> Invitation:
@@ -172,12 +172,12 @@ def _span(entry: Any, title: str, directory: Directory) -> tuple[str, str]:
 
 def _moment(value: Any, directory: Directory) -> datetime:
     """In the office's zone, without it."""
-    found = value.dt
-    if not isinstance(found, datetime):
-        return datetime.combine(found, time())
-    if found.tzinfo is None:
+    at = value.dt
+    if not isinstance(at, datetime):
+        return datetime.combine(at, time())
+    if at.tzinfo is None:
         if "TZID" in value.params:
             raise FileFormatError(f"nobody knows the time zone {str(value.params['TZID'])[:60]!r}")
-    elif getattr(found.tzinfo, "key", None) != directory.zone.key:
-        found = found.astimezone(directory.zone)
-    return found.replace(tzinfo=None, second=0, microsecond=0)
+    elif getattr(at.tzinfo, "key", None) != directory.zone.key:
+        at = at.astimezone(directory.zone)
+    return at.replace(tzinfo=None, second=0, microsecond=0)

@@ -134,10 +134,10 @@ def _named(chart: Any) -> Iterator[tuple[str | None, Area]]:
 
 def _read(text: str) -> Iterator[tuple[str | None, Area]]:
     try:
-        found = parsed(f"={text}").references
+        references = parsed(f"={text}").references
     except FormulaError:
         return
-    yield from ((each.sheet, each.area) for each in found)
+    yield from ((each.sheet, each.area) for each in references)
 
 
 def _around(areas: list[Area]) -> Area:

@@ -99,7 +99,7 @@ def _widen(file: Any) -> None:
 
 def _themed(name: str, content: bytes, theme: Theme) -> bytes:
     if name.startswith("ppt/slideMasters/") and theme != "plain":
-        return _TITLES.sub(lambda found: found[0].replace(b'"tx1"', b'"accent1"'), content, count=1)
+        return _TITLES.sub(lambda match: match[0].replace(b'"tx1"', b'"accent1"'), content, count=1)
     if not name.startswith("ppt/theme/"):
         return content
     content = _THEME_NAME.sub(rb"\g<1>%s" % theme.encode() + b'"', content, count=1)
@@ -222,17 +222,17 @@ def _slide(source: Any) -> Slide:
             title = _text(shape)
         elif kind == _CONTENT:
             bullets += [_broken(paragraph.text) for paragraph in shape.text_frame.paragraphs if paragraph.text]
-        elif (found := _shape(shape)) is not None:
-            shapes.append(found)
+        elif (drawn := _shape(shape)) is not None:
+            shapes.append(drawn)
     return Slide(_layout(source), title, tuple(bullets), tuple(shapes))
 
 
 def _layout(source: Any) -> Layout:
     layout = source.slide_layout
-    found = _NAMES.get(layout.name) or _TYPES.get(layout._element.get("type") or "", "title_content")
-    if found == "blank" and source.shapes.title is not None:
+    kind = _NAMES.get(layout.name) or _TYPES.get(layout._element.get("type") or "", "title_content")
+    if kind == "blank" and source.shapes.title is not None:
         return "title_content"  # LibreOffice names layouts so that it does not know
-    return found
+    return kind
 
 
 def _role(shape: Any) -> str:

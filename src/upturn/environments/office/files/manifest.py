@@ -70,10 +70,10 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 def read_manifest(data: bytes) -> Manifest:
     """Raises FileFormatError naming every bad field."""
     try:
-        found = from_fields(Manifest, data)
+        manifest = from_fields(Manifest, data)
     except RecordError as exc:
         cure = "take the one that was exported, or none, and say whose the office is"
         raise FileFormatError(f"{MANIFEST} cannot be read ({exc}); {cure}") from exc
-    if found.form != FORM:
-        raise FileFormatError(f"{MANIFEST} has form {found.form}; known: {FORM}")
-    return found
+    if manifest.form != FORM:
+        raise FileFormatError(f"{MANIFEST} has form {manifest.form}; known: {FORM}")
+    return manifest

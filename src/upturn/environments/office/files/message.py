@@ -196,28 +196,28 @@ def _check(message: EmailMessage) -> None:
 
 
 def _people(message: EmailMessage, header: str, directory: Directory, names: dict[str, str]) -> tuple[str, ...]:
-    found = []
+    people = []
     for value in message.get_all(header, ()):
         for each in getattr(value, "addresses", ()):
             if each.username and each.domain:
                 who = directory.who(f"{each.username}@{each.domain}")
-                found.append(who)
+                people.append(who)
                 if each.display_name:
                     names[who] = each.display_name
-    return tuple(found)
+    return tuple(people)
 
 
 def _moment(message: EmailMessage, directory: Directory) -> str:
-    found: datetime | None = message["date"].datetime
-    if found is None:
+    sent: datetime | None = message["date"].datetime
+    if sent is None:
         raise FileFormatError(f"its date cannot be read: {str(message['date'])[:60]!r}")
-    aware = found if found.tzinfo is not None else found.replace(tzinfo=directory.zone)
+    aware = sent if sent.tzinfo is not None else sent.replace(tzinfo=directory.zone)
     return written(aware.astimezone(directory.zone).replace(tzinfo=None, second=0, microsecond=0))
 
 
 def _own(message: EmailMessage, name: str, default: str) -> str:
-    found = message[f"X-Upturn-{name}"]
-    return default if found is None else str(found)
+    value = message[f"X-Upturn-{name}"]
+    return default if value is None else str(value)
 
 
 def _text(message: EmailMessage) -> str:
@@ -229,14 +229,14 @@ def _text(message: EmailMessage) -> str:
 
 
 def _attachments(message: EmailMessage) -> list[Attachment]:
-    found = []
+    attachments = []
     for part in message.iter_attachments():
         content = (
             part.get_content() if part.get_content_type() == "message/rfc822" else part.get_payload(decode=True)
         )
         if isinstance(content, bytes):
-            found.append(Attachment(part.get_filename() or "attachment", content))
-    return found
+            attachments.append(Attachment(part.get_filename() or "attachment", content))
+    return attachments
 
 
 class _Words(HTMLParser):

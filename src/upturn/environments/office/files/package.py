@@ -110,8 +110,8 @@ def _check_part(name: str, content: bytes) -> None:
 def _xml_text(name: str, content: bytes) -> str:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16", "replace")
-    found = _ENCODING.match(content.removeprefix(b"\xef\xbb\xbf"))
-    encoding = found[1].decode("ascii", "replace").lower() if found else "utf-8"
+    match = _ENCODING.match(content.removeprefix(b"\xef\xbb\xbf"))
+    encoding = match[1].decode("ascii", "replace").lower() if match else "utf-8"
     if encoding not in _ENCODINGS or b"\x00" in content:
         raise FileFormatError(f"{name} is written in {encoding!r}; UTF-8 is allowed")
     return content.decode("utf-8", "replace")
@@ -132,8 +132,8 @@ def _column(letters: str) -> int:
 def check_text(*texts: str) -> None:
     """Raises FileFormatError for characters that no XML can hold."""
     for text in texts:
-        if found := NO_XML.search(text):
-            raise FileFormatError(f"an office file cannot hold the character {found[0]!r}, as in {text[:60]!r}")
+        if match := NO_XML.search(text):
+            raise FileFormatError(f"an office file cannot hold the character {match[0]!r}, as in {text[:60]!r}")
 
 
 @contextmanager

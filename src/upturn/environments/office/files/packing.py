@@ -124,10 +124,10 @@ class _Packing:
 
 def _conversations(mails: Mapping[str, Mail]) -> dict[str, list[str]]:
     """Ids by the id of the first mail, oldest first."""
-    found: dict[str, list[str]] = {}
+    conversations: dict[str, list[str]] = {}
     for mail in sorted(mails.values(), key=lambda mail: (bool(mail.thread), mail.at)):
-        found.setdefault(mail.thread or mail.id, []).append(mail.id)
-    return found
+        conversations.setdefault(mail.thread or mail.id, []).append(mail.id)
+    return conversations
 
 
 @contextmanager

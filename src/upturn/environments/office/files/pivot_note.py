@@ -26,14 +26,14 @@ def pivot_note(pivots: Sequence[Pivot]) -> dict[str, str]:
     return notes
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def pivots_in(notes: Iterable[tuple[str, str]]) -> tuple[Pivot, ...]:
     """What notes by address say, in the order in which the tables were made; other notes say nothing."""
-    found = sorted(_numbered(notes), key=lambda each: each[0])
-    return tuple(pivot for _, pivot in found)
+    numbered = sorted(_numbered(notes), key=lambda each: each[0])
+    return tuple(pivot for _, pivot in numbered)
 
 
 def _numbered(notes: Iterable[tuple[str, str]]) -> Iterator[tuple[int, Pivot]]:

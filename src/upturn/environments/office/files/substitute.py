@@ -75,17 +75,17 @@ class _Count:
         self._addresses = 0
 
     def put(self, unsafe: re.Pattern[str], text: str) -> str:
-        found, count = unsafe.subn(_SIGN, text)
+        replaced, count = unsafe.subn(_SIGN, text)
         self._texts += count
-        return found
+        return replaced
 
     def put_address(self, who: str) -> str:
         """People of the company have ids, which are checked elsewhere."""
         if not is_outside(who):
             return who
-        found, count = _ANY_CONTROL.subn(_IN_ADDRESS, who)
+        replaced, count = _ANY_CONTROL.subn(_IN_ADDRESS, who)
         self._addresses += count
-        return found
+        return replaced
 
     def held(self, thing: ThingT) -> Held[ThingT]:
         told = {_SIGN: (self._texts, "such a file"), _IN_ADDRESS: (self._addresses, "an address")}

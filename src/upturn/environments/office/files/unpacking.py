@@ -212,13 +212,13 @@ class _Unpacking:
         mails = _identified([letter.mail for letter in self._letters], "m")
         threads = _threads(self._letters, mails)
         known = {file.id for file in files}
-        found = []
+        resolved = []
         for mail, thread, came in zip(mails, threads, self._attached, strict=True):
             attached = tuple(files[at].id for at in came) or tuple(id_ for id_ in mail.attachments if id_ in known)
             if len(attached) < len(mail.attachments):
                 self.notes.append(f"mail {mail.id}: files that were attached are not there any more")
-            found.append(replace(mail, thread=thread, attachments=attached))
-        return found
+            resolved.append(replace(mail, thread=thread, attachments=attached))
+        return resolved
 
     def _strangers(self, mails: Iterable[Mail], events: Iterable[Event]) -> Iterator[Person]:
         """Everybody of the company who is named in mails and events and nowhere else, and the owner."""
@@ -237,7 +237,7 @@ class _Unpacking:
 def _identified(items: Sequence[ItemT], prefix: str) -> list[ItemT]:
     """The same in order, each with an id that no other has; ids that things have already are theirs."""
     own = [each.id for each in items]
-    number = max((int(found[1]) for id_ in own if (found := re.fullmatch(r"[a-z]+([0-9]{1,9})", id_))), default=0)
+    number = max((int(match[1]) for id_ in own if (match := re.fullmatch(r"[a-z]+([0-9]{1,9})", id_))), default=0)
     taken: set[str] = set()
     found_items = []
     for item in items:
@@ -261,12 +261,12 @@ def _threads(letters: Sequence[Letter], mails: Sequence[Mail]) -> list[str]:
     for letter, mail, root in sorted(zip(letters, mails, roots, strict=True), key=lambda each: each[1].at):
         if root and (root not in firsts or letter.key == root):
             firsts[root] = mail
-    found = []
+    threads = []
     for letter, mail, root in zip(letters, mails, roots, strict=True):
         first = own_id(root) or (firsts[root].id if root else mail.id)
         answers = letter.root and first != mail.id
-        found.append(letter.mail.thread if letter.mail.id else first if answers else "")
-    return found
+        threads.append(letter.mail.thread if letter.mail.id else first if answers else "")
+    return threads
 
 
 def _root(key: str, parents: Mapping[str, str]) -> str:

@@ -182,7 +182,7 @@ class _Writer:
 
 
 def _for_file(text: str) -> str:
-    return _NEWER.sub(lambda found: found[1] or f"_xlfn.{found[2]}(", text)
+    return _NEWER.sub(lambda match: match[1] or f"_xlfn.{match[2]}(", text)
 
 
 def _cached(value: Value) -> float | str | bool:
@@ -194,10 +194,10 @@ def _cached(value: Value) -> float | str | bool:
 def _day(text: str) -> datetime | None:
     """None = it is no day that a file can hold as one."""
     try:
-        found = date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         return None
-    return datetime.combine(found, time()) if found.isoformat() == text and found >= _FIRST_DATE else None
+    return datetime.combine(day, time()) if day.isoformat() == text and day >= _FIRST_DATE else None
 
 
 def _widths(book: Book, name: str) -> dict[int, int]:
@@ -285,7 +285,7 @@ class _Reader:
         formula = unmarked(formula if formula.startswith("=") else f"={formula}")
         if formula in ("=TRUE()", "=FALSE()"):  # LibreOffice's way to write them
             return formula[1:-2]
-        read = _formula(_PREFIX.sub(lambda found: found[1] or found[2] or "", formula), name)
+        read = _formula(_PREFIX.sub(lambda match: match[1] or match[2] or "", formula), name)
         if read is not None:
             return read
         if self._values is None:

@@ -22,12 +22,12 @@ _Column: TypeAlias = tuple[str, int]
 """A sheet's name and a column's number."""
 
 
-def alike(wanted: Book, found: Book, cells: Sequence[Key]) -> frozenset[Key]:
+def alike(wanted: Book, made: Book, cells: Sequence[Key]) -> frozenset[Key]:
     """Those of the cells that have the same value in both books, also when what they are computed from changes."""
     texts = _texts(wanted)
     same = frozenset(cells)
     for copy in range(1 + COPIES):
-        one, other = (_changed(book, copy, texts) if copy else book for book in (wanted, found))
+        one, other = (_changed(book, copy, texts) if copy else book for book in (wanted, made))
         same = frozenset(key for key in same if _is_equal(_value(one, key), _value(other, key)))
     return same
 
@@ -45,12 +45,12 @@ def _is_equal(one: Value, other: Value) -> bool:
 
 def _texts(book: Book) -> Mapping[_Column, list[str]]:
     """The plain texts of each column, each once, sorted."""
-    found: defaultdict[_Column, set[str]] = defaultdict(set)
+    by_column: defaultdict[_Column, set[str]] = defaultdict(set)
     for name, sheet in book.sheets.items():
         for address, text in sheet.cells.items():
             if not is_formula(text) and isinstance(typed(text), str):
-                found[name, place_of(address).column].add(text)
-    return {column: sorted(texts) for column, texts in found.items()}
+                by_column[name, place_of(address).column].add(text)
+    return {column: sorted(texts) for column, texts in by_column.items()}
 
 
 def _changed(book: Book, copy: int, texts: Mapping[_Column, list[str]]) -> Book:

@@ -38,10 +38,10 @@ def _average(arguments: Sequence[Argument]) -> float:
     return _mean(tuple(numbers(arguments)))
 
 
-def _mean(found: Sequence[float]) -> float:
-    if not found:
+def _mean(numbers: Sequence[float]) -> float:
+    if not numbers:
         raise FunctionError(CellError.DIVISION)
-    return math.fsum(found) / len(found)
+    return math.fsum(numbers) / len(numbers)
 
 
 def _count(arguments: Sequence[Argument]) -> float:

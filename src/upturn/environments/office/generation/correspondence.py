@@ -31,21 +31,21 @@ def add_thread(scene: Scene, subject: str, turns: Sequence[tuple[str, str]]) -> 
     """A conversation of the owner with those who write in it: (who, what), oldest first; half of it is read."""
     rng, owner = scene.rng, scene.workspace.owner
     at = f"2026-02-{rng.randint(16, 22)} {rng.randint(8, 17):02d}:{rng.randint(10, 59)}"
-    found: list[Mail] = []
+    mails: list[Mail] = []
     for sender, body in turns:
         mine = sender == owner
         mail = Mail(
             id=scene.id("m"),
             folder="sent" if mine else "inbox",
             sender=sender,
-            to=(found[-1].sender if mine and found else owner,),
-            subject=f"re: {subject}" if found else subject,
+            to=(mails[-1].sender if mine and mails else owner,),
+            subject=f"re: {subject}" if mails else subject,
             body=body,
             at=at,
-            thread=found[0].id if found else "",
+            thread=mails[0].id if mails else "",
             is_read=mine or rng.random() < 0.5,
         )
         scene.add(mail)
-        found.append(mail)
+        mails.append(mail)
         at = later(at, minutes=rng.randint(40, 1_200))
-    return found
+    return mails

@@ -34,23 +34,23 @@ def post(channel: Channel, text: str) -> Iterator[Action]:
 
 def new_channels(scene: Scene) -> list[Channel]:
     """Two, of teams that base profiles do not have: their ids have to be looked up."""
-    found = []
+    channels = []
     for team in scene.rng.sample(TEAMS, 2):
         members = tuple(sorted((scene.workspace.owner, *scene.people(5))))
-        found.append(Channel(scene.id("c"), team, "general", members))
-    scene.add(*found)
-    return found
+        channels.append(Channel(scene.id("c"), team, "general", members))
+    scene.add(*channels)
+    return channels
 
 
 def in_chat(scene: Scene, other: str, text: str) -> tuple[Action, ...]:
     """A message to somebody by the chat's id, where there is a chat already."""
     members = tuple(sorted((other, scene.workspace.owner)))
-    found = [chat.id for chat in scene.workspace.chats.values() if chat.members == members]
-    return tuple(call("teams.send_message", chat=id_, text=text) for id_ in found)
+    ids = [chat.id for chat in scene.workspace.chats.values() if chat.members == members]
+    return tuple(call("teams.send_message", chat=id_, text=text) for id_ in ids)
 
 
 def members_of(scene: Scene, channel: Channel) -> list[str]:
     """All but the owner, in any order."""
-    found = [member for member in channel.members if member != scene.workspace.owner]
-    scene.rng.shuffle(found)
-    return found
+    members = [member for member in channel.members if member != scene.workspace.owner]
+    scene.rng.shuffle(members)
+    return members

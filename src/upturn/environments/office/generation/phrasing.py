@@ -71,9 +71,9 @@ def parse_phrasings(text: str, name: str) -> Mapping[str, Phrasings]:
     problems: list[str] = []
     parsed: dict[str, Phrasings] = {}
     for family, table in tables.items():
-        found = list(_problems(table))
-        problems += [f"{name}, [{family}]: {problem}" for problem in found]
-        if not found:
+        table_problems = list(_problems(table))
+        problems += [f"{name}, [{family}]: {problem}" for problem in table_problems]
+        if not table_problems:
             parsed[family] = {split: _combined(table[split]) for split in _SPLITS}
     if problems:
         raise FileFormatError("\n".join(problems))

@@ -42,10 +42,10 @@ class Scene:
         made = self.workspace
         tables = (made.mails, made.events, made.files, made.pages, made.chats, made.channels)
         while True:
-            found = f"{prefix}{self.rng.choice(IDS)}"
-            if found not in self._given and not any(found in table for table in tables):
-                self._given.add(found)
-                return found
+            id_ = f"{prefix}{self.rng.choice(IDS)}"
+            if id_ not in self._given and not any(id_ in table for table in tables):
+                self._given.add(id_)
+                return id_
 
     def add(self, *items: Item) -> None:
         """Puts them into the workspace."""
@@ -141,11 +141,11 @@ class Scene:
     def add_chat(self, other: str) -> Chat:
         """The owner's chat with somebody; begun where there is none."""
         members = tuple(sorted((other, self.workspace.owner)))
-        found = next((chat for chat in self.workspace.chats.values() if chat.members == members), None)
-        if found is None:
-            found = Chat(self.id("c"), members)
-            self.add(found)
-        return found
+        existing = next((chat for chat in self.workspace.chats.values() if chat.members == members), None)
+        if existing is None:
+            existing = Chat(self.id("c"), members)
+            self.add(existing)
+        return existing
 
     def day(self) -> str:
         """One of ``DAYS``."""

@@ -11,12 +11,12 @@ _LENGTH = len("2026-03-02 09:30")
 def moment(text: str) -> datetime:
     """The moment that a text names; raises OperationError (``bad_value``) where it names none."""
     try:
-        found = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(text)
     except ValueError:
-        found = datetime.min
-    if len(text) != _LENGTH or written(found) != text:  # ISO has other forms too, which would not sort
+        at = datetime.min
+    if len(text) != _LENGTH or written(at) != text:  # ISO has other forms too, which would not sort
         raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
-    return found
+    return at
 
 
 def named_day(text: str) -> str:

@@ -12,15 +12,15 @@ from upturn.records import JsonValue
 def facts_of(item: object) -> dict[str, JsonValue]:
     """By path, such as ``folder`` of a mail or ``sheets/Q3/cells/B4`` of a file. Empty texts and tuples are facts
     too, None is not."""
-    found: dict[str, JsonValue] = {}
+    facts: dict[str, JsonValue] = {}
     for name, value in _values(item):
         if isinstance(value, Book):
-            found |= _content_facts(name, value)
+            facts |= _content_facts(name, value)
         elif isinstance(value, Mapping):
-            found |= {f"{name}/{key}": plain(inner) for key, inner in value.items()}
+            facts |= {f"{name}/{key}": plain(inner) for key, inner in value.items()}
         elif value is not None:
-            found[name] = plain(value)
-    return found
+            facts[name] = plain(value)
+    return facts
 
 
 def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
@@ -99,11 +99,11 @@ _SHEET_VALUES = ("charts", "pivots", "frozen_rows")
 
 
 def _sheet_facts(path: str, sheet: Sheet) -> dict[str, JsonValue]:
-    found: dict[str, JsonValue] = {path: True}
+    facts: dict[str, JsonValue] = {path: True}
     for part in _SHEET_MAPPINGS:
         mapping: Mapping[str, object] = getattr(sheet, part)
-        found |= {f"{path}/{part}/{key}": plain(value) for key, value in mapping.items()}
-    return found | {f"{path}/{part}": plain(getattr(sheet, part)) for part in _SHEET_VALUES}
+        facts |= {f"{path}/{part}/{key}": plain(value) for key, value in mapping.items()}
+    return facts | {f"{path}/{part}": plain(getattr(sheet, part)) for part in _SHEET_VALUES}
 
 
 def plain(value: object) -> JsonValue:

@@ -118,6 +118,6 @@ def _plain(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
         return " ".join(value.lower().split())
     if isinstance(value, list):
-        found = sorted((_plain(item) for item in value), key=str)
-        return [each for each, before in zip(found, [None, *found], strict=False) if each != before]
+        items = sorted((_plain(item) for item in value), key=str)
+        return [each for each, before in zip(items, [None, *items], strict=False) if each != before]
     return value

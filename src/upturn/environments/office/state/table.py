@@ -31,9 +31,9 @@ class Table(Mapping[str, ItemT]):
         self._lost: frozenset[str] = frozenset()
 
     def __getitem__(self, id_: str) -> ItemT:
-        found = self._changes.get(id_)
-        if found is not None:
-            return found
+        changed = self._changes.get(id_)
+        if changed is not None:
+            return changed
         if id_ in self._lost:
             raise KeyError(id_)
         return self._base[id_]

@@ -95,8 +95,8 @@ class Sheet:
         if used is None:
             return
         if used.size > _SPARSE * len(self.cells):
-            found = [(place, address) for address in self.cells if (place := place_of(address)) in used]
-            yield from sorted(found, key=lambda each: (each[0].row, each[0].column))
+            cells = [(place, address) for address in self.cells if (place := place_of(address)) in used]
+            yield from sorted(cells, key=lambda each: (each[0].row, each[0].column))
             return
         columns = [(column, column_letters(column)) for column in used.columns]
         for row in used.rows:
@@ -155,10 +155,10 @@ def _used(cells: Mapping[str, str]) -> Used:
 
 
 def _area(places: Iterable[Place]) -> Area | None:
-    found = tuple(places)
-    if not found:
+    cells = tuple(places)
+    if not cells:
         return None
-    columns, rows = [place.column for place in found], [place.row for place in found]
+    columns, rows = [place.column for place in cells], [place.row for place in cells]
     return between(Place(min(columns), min(rows)), Place(max(columns), max(rows)))
 
 

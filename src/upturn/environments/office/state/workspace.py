@@ -71,10 +71,10 @@ class Workspace:
 
     def evolved(self, **values: Any) -> "Workspace":
         """The same with these fields. In half the time of ``dataclasses.replace``, which most of a step was."""
-        found = list(_FIELDS(self))
+        current = list(_FIELDS(self))
         for name, value in values.items():
-            found[_PLACES[name]] = value
-        return Workspace(*found)
+            current[_PLACES[name]] = value
+        return Workspace(*current)
 
     def with_items(self, *items: Item) -> "Workspace":
         """The same with these items new or replaced, each in the table of its kind."""
@@ -133,7 +133,7 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
     equal; ``mails/-``: the ids of items that are gone. A file that was sent while it held what it holds neither
     before nor after stands among the mail's attachments as such. Takes as long as there are changes.
     """
-    found: dict[str, JsonValue] = {}
+    differences: dict[str, JsonValue] = {}
     for name, old_table, new_table in zip(TABLES, _TABLES(before), _TABLES(after), strict=True):
         if new_table is old_table:
             continue
@@ -150,12 +150,12 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
             else:
                 facts = dict(differing(change.before, change.after))
                 facts |= {"attachments": sent} if sent else {}
-                found |= {f"{name}/{change.id}/{path}": value for path, value in facts.items()}
+                differences |= {f"{name}/{change.id}/{path}": value for path, value in facts.items()}
         if new:
-            found[f"{name}/+"] = sorted(new, key=str)
+            differences[f"{name}/+"] = sorted(new, key=str)
         if gone:
-            found[f"{name}/-"] = gone
-    return found
+            differences[f"{name}/-"] = gone
+    return differences
 
 
 def _sent_otherwise(before: Workspace, after: Workspace, item: Item) -> list[JsonValue]:
@@ -163,14 +163,14 @@ def _sent_otherwise(before: Workspace, after: Workspace, item: Item) -> list[Jso
     any other item."""
     if not isinstance(item, Mail):
         return []
-    found: list[JsonValue] = []
+    mails: list[JsonValue] = []
     for id_, content in zip(
         item.attachments, item.enclosed, strict=False
     ):  # what was not sent has nothing enclosed
         files = (before.files.get(id_), after.files.get(id_))
         held = [file.content for file in files if file is not None]
-        found.append(id_ if content is None or content in held else f"{id_} with other content")
-    return [] if found == list(item.attachments[: len(found)]) else found
+        mails.append(id_ if content is None or content in held else f"{id_} with other content")
+    return [] if mails == list(item.attachments[: len(mails)]) else mails
 
 
 def is_alike(one: Workspace, other: Workspace) -> bool:
@@ -198,15 +198,15 @@ def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: Json
 def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
     """Ids of people and groups and addresses outside, each once, in order; raises OperationError for nobody,
     and for what is no address."""
-    found = tuple(dict.fromkeys(person_of(person) for person in people))
-    for each in found:
+    ids = tuple(dict.fromkeys(person_of(person) for person in people))
+    for each in ids:
         if is_outside(each) and not is_address(each):
             raise OperationError(
                 "bad_value", f"{each[:60]!r} is no address; these are such as ann.lee@fabrikam.example"
             )
         if not is_outside(each) and each not in workspace.people and each not in workspace.groups:
             raise OperationError("not_found", f"nobody called {each!r}; ids are such as {workspace.owner}")
-    return found
+    return ids
 
 
 def outsiders(workspace: Workspace, people: Iterable[str]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def _start(scene: Scene, day: str) -> str:
 def _room(scene: Scene) -> Draft:
     title, (day, other_day) = titles(scene.rng, 1)[0], scene.rng.sample(DAYS, 2)
     number = digits(scene.rng)
-    found = ""
+    event_id = ""
     for name, when, room in (
         (title, day, number),
         (title, other_day, digits(scene.rng)),
@@ -43,12 +43,12 @@ def _room(scene: Scene) -> Draft:
             f"not in room {digits(scene.rng)} any more",
         )
         scene.add(replace(event, body=scene.rng.choice(notes)))
-        found = found or event.id
+        event_id = event_id or event.id
     return Draft.with_answer(
         {"title": title, "day": day},
         number,
         call("calendar.list", day=day, title=title),
-        call("calendar.read", id=found),
+        call("calendar.read", id=event_id),
     )
 
 
@@ -56,7 +56,7 @@ def _partner(scene: Scene) -> Draft:
     """Somebody else organises the like-named events."""
     title, (day, other_day) = titles(scene.rng, 1)[0], scene.rng.sample(DAYS, 2)
     people = scene.people(3)
-    found = [
+    events = [
         scene.add_event(title, _start(scene, when), organizer=each, people=scene.people(scene.rng.randint(0, 2)))
         for each, when in zip(people, (day, other_day, other_day), strict=True)
     ]
@@ -64,7 +64,7 @@ def _partner(scene: Scene) -> Draft:
         {"title": title, "day": day},
         people[0],
         call("calendar.list", day=day, title=title),
-        call("calendar.read", id=found[0].id),
+        call("calendar.read", id=events[0].id),
     )
 
 

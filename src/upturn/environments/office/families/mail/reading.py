@@ -137,11 +137,11 @@ def _two_hops(scene: Scene) -> Draft:
         f"{second} knows, see the mail on the {further}",
         f"look at the {further} mail of {second}",
     )
-    begun = scene.add_mail(first, topic, letter(scene.rng, hint))
-    add_lookalikes(scene, begun, AMOUNTS)
-    found = scene.add_mail(second, further, letter(scene.rng, AMOUNTS, number))
-    add_lookalikes(scene, found, AMOUNTS)
-    return Draft.with_answer({"name": first, "topic": topic}, number, *open_mail(begun), *open_mail(found))
+    pointing = scene.add_mail(first, topic, letter(scene.rng, hint))
+    add_lookalikes(scene, pointing, AMOUNTS)
+    answering = scene.add_mail(second, further, letter(scene.rng, AMOUNTS, number))
+    add_lookalikes(scene, answering, AMOUNTS)
+    return Draft.with_answer({"name": first, "topic": topic}, number, *open_mail(pointing), *open_mail(answering))
 
 
 FAMILIES = (

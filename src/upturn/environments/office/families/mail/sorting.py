@@ -84,15 +84,15 @@ def _rule(scene: Scene) -> Draft:
 def _newsletter(scene: Scene) -> Draft:
     site = scene.rng.choice(_SITES)
     sender = f"news@{site}.example"
-    found = []
+    mails = []
     for topic in topics(scene.rng, scene.rng.randint(2, 4)):
         mail = scene.add_mail(sender, topic, letter(scene.rng, REMARKS))
-        found.append(replace(mail, folder=scene.rng.choice(("inbox", "archive"))))
-    scene.add(*found)
+        mails.append(replace(mail, folder=scene.rng.choice(("inbox", "archive"))))
+    scene.add(*mails)
     scene.add_mail(f"orders@{site}.example", topics(scene.rng, 1)[0], letter(scene.rng, AMOUNTS, digits(scene.rng)))
     scene.add_mail(scene.person(), f"{site} newsletter", letter(scene.rng, REMARKS))
     return Draft.with_finish(
-        {"sender": sender}, call("outlook.search", sender=sender), *agreed(call("outlook.delete", ids=_ids(found)))
+        {"sender": sender}, call("outlook.search", sender=sender), *agreed(call("outlook.delete", ids=_ids(mails)))
     )
 
 
