@@ -20,19 +20,19 @@ def secrets(scenario: Scenario) -> tuple[str, ...]:
     workspace = scenario.workspace
     hidden = [file for file in workspace.files.values() if is_hidden(workspace, file)]
     foreign = [event for event in workspace.events.values() if not event.concerns(workspace.owner)]
-    kept_back = {*(each.id for each in hidden), *(each.id for each in foreign)}
+    kept_back = {*(item.id for item in hidden), *(item.id for item in foreign)}
     open_ = "\n".join(_open(workspace, kept_back))
     candidates = (
-        *(line for each in hidden for line in (each.path, *file_text(each.content).splitlines())),
-        *(shown(each).splitlines()[0] for each in foreign),
+        *(line for item in hidden for line in (item.path, *file_text(item.content).splitlines())),
+        *(shown(item).splitlines()[0] for item in foreign),
         workspace.persona.clarification,
         workspace.persona.objection,
     )
     return tuple(
         dict.fromkeys(
-            each
-            for each in candidates
-            if len(each) >= LENGTH and each not in open_ and each not in scenario.instruction
+            item
+            for item in candidates
+            if len(item) >= LENGTH and item not in open_ and item not in scenario.instruction
         )
     )
 

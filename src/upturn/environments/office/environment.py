@@ -92,10 +92,10 @@ class OfficeEnvironment:
         world = self._current()
         last = world.workspace.messages[-1] if world.workspace.messages else None
         message: JsonValue = {"kind": last.kind, "text": last.text} if last is not None else None
-        told: dict[str, JsonValue] = {"changes": self._changes(), "message": message}
+        state: dict[str, JsonValue] = {"changes": self._changes(), "message": message}
         if world.faults.plan:
-            told["faults"] = fault_log(self._initial(), world.faults)
-        return told
+            state["faults"] = fault_log(self._initial(), world.faults)
+        return state
 
     def snapshot(self) -> object:
         """The state as a reference; workspaces are never changed in place."""
@@ -139,8 +139,8 @@ class OfficeEnvironment:
                 assert self._scenario is not None  # reset sets it with the world
                 changed = self._changes()
                 reached = progress(self._scenario, changed)
-            told = state_hash(world.workspace, changed, mark=world.faults.mark())
-            self._judged = judged = _Judged(world, changed, told, reached)
+            digest = state_hash(world.workspace, changed, mark=world.faults.mark())
+            self._judged = judged = _Judged(world, changed, digest, reached)
         return Info(
             dict(rewards or {}),
             costs,

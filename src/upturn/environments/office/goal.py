@@ -33,10 +33,10 @@ def _is_met(path: str, wanted: JsonValue, made: JsonValue) -> bool:
         return True
     if not path.startswith(_SAID):
         return False
-    one, other = _spoken(made), _spoken(wanted)
-    if path.endswith("/+") and isinstance(one, list) and isinstance(other, list):
-        return sorted(one, key=str) == sorted(other, key=str)  # they stand in the order of their texts as written
-    return one == other
+    left, right = _spoken(made), _spoken(wanted)
+    if path.endswith("/+") and isinstance(left, list) and isinstance(right, list):
+        return sorted(left, key=str) == sorted(right, key=str)  # they stand in the order of their texts as written
+    return left == right
 
 
 def _spoken(value: JsonValue) -> JsonValue:
@@ -44,8 +44,8 @@ def _spoken(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
         return " ".join(value.lower().split())
     if isinstance(value, dict):
-        return {name: _spoken(each) for name, each in value.items()}
-    return [_spoken(each) for each in value] if isinstance(value, list) else value
+        return {name: _spoken(part) for name, part in value.items()}
+    return [_spoken(part) for part in value] if isinstance(value, list) else value
 
 
 def _is_formula(value: JsonValue) -> bool:

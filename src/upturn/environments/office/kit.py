@@ -89,7 +89,7 @@ class OfficeKit:
         ways = {"outsider": (*work, outside, end), "no_end": tuple(work)}
         if draft.is_feasible:
             ways["refusal"] = (*work, call("user.refuse", text="this cannot be done"))
-        made = [
+        making = [
             each for each in work if f"{each.target}.{each.operation}" in _MAKING and "draft" not in each.parameters
         ]
         if len(unasked) < len(work):
@@ -98,8 +98,8 @@ class OfficeKit:
             guesses = _guesses(work[place + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
             ways["guessing"] = (*work[:place], *guesses, *work[place:], end)
         players = {name: following([told(task, action) for action in actions]) for name, actions in ways.items()}
-        if draft.is_feasible and made:
-            again = [told(task, each) for each in agreed(made[-1])]
+        if draft.is_feasible and making:
+            again = [told(task, each) for each in agreed(making[-1])]
             players["twice"] = _insisting(_solution(task)[:-1], again, told(task, end))
         return players
 
@@ -111,8 +111,8 @@ class OfficeKit:
 def _first_agreed(work: Sequence[Action]) -> int | None:
     """Where the first thing that the user agrees to is shown, two places before it is done; None = nowhere."""
     for place, (shown, done) in enumerate(zip(work, work[2:], strict=False)):
-        asked = read_call(str(shown.parameters["call"])) if shown.operation == "preview" else None
-        if asked is not None and (asked.target, asked.operation) == (done.target, done.operation):
+        proposal = read_call(str(shown.parameters["call"])) if shown.operation == "preview" else None
+        if proposal is not None and (proposal.target, proposal.operation) == (done.target, done.operation):
             return place
     return None
 

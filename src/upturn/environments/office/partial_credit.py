@@ -84,9 +84,13 @@ def passage(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Passa
     met = {path: value for path, value in scenario.goal.items() if path not in missed}
     standing = Counter(map(_key, _facts({**changed, **met})))
     every = milestones(task)
-    wanted = Counter(_key(each) for each in every if each.kind == "change")
+    wanted = Counter(_key(milestone) for milestone in every if milestone.kind == "change")
     gates = {gate.name: gate.is_passed for gate in evaluation.gates}
-    said = [gates.get("asked" if each.kind == "asked" else "answer") for each in every if each.kind != "change"]
+    said = [
+        gates.get("asked" if milestone.kind == "asked" else "answer")
+        for milestone in every
+        if milestone.kind != "change"
+    ]
     beside = dict.fromkeys(path for path, _ in (standing - wanted))
     return Passage(
         len(every),
@@ -119,7 +123,7 @@ def _facts(changes: Mapping[str, JsonValue]) -> Iterator[Milestone]:
         if is_allowed(path, value):
             continue
         if path.endswith(("/+", "/-")) and isinstance(value, list):
-            yield from (Milestone("change", path, each) for each in value)
+            yield from (Milestone("change", path, item) for item in value)
         else:
             yield Milestone("change", path, value)
 

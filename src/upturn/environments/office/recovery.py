@@ -25,13 +25,13 @@ class Recovery(NamedTuple):
 
 def fault_log(initial: Workspace, state: FaultState) -> list[JsonValue]:
     """The faults that came, in order, with what each put at stake: as an environment's state tells it."""
-    return [_entry(initial, each) for each in state.injected]
+    return [_entry(initial, injected) for injected in state.injected]
 
 
 def are_denials_heard(faults: int, log: JsonValue) -> bool:
     """Whether so many permissions were missed, asked for and denied, by the log of an attempt's faults."""
-    denied = [each for each in _listed(log) if isinstance(each, dict) and not each.get("is_recoverable")]
-    return sum(each.get("is_answered") is True for each in denied) >= faults
+    denied = [entry for entry in _listed(log) if isinstance(entry, dict) and not entry.get("is_recoverable")]
+    return sum(entry.get("is_answered") is True for entry in denied) >= faults
 
 
 def recovery(trajectory: Trajectory, task: Task) -> Recovery:
@@ -40,8 +40,8 @@ def recovery(trajectory: Trajectory, task: Task) -> Recovery:
         raise WorldError(f"the attempt {trajectory.id!r} is at {trajectory.task_id!r}, not at {task.id!r}")
     log, changes = trajectory.final_state.get("faults"), trajectory.final_state.get("changes")
     final = changes if isinstance(changes, dict) else {}
-    open_ = [each for each in _listed(log) if isinstance(each, dict) and each.get("is_recoverable")]
-    return Recovery(len(open_), sum(_is_recovered(each, final) for each in open_))
+    open_ = [entry for entry in _listed(log) if isinstance(entry, dict) and entry.get("is_recoverable")]
+    return Recovery(len(open_), sum(_is_recovered(entry, final) for entry in open_))
 
 
 def _entry(initial: Workspace, injected: Injected) -> JsonValue:
@@ -74,7 +74,7 @@ def _is_recovered(entry: Mapping[str, JsonValue], final: Mapping[str, JsonValue]
     stake = entry.get("stake")
     if not isinstance(stake, dict) or not stake:
         return entry.get("is_answered") is True
-    return all(_holds(each, path, final) for path, each in stake.items() if isinstance(each, dict))
+    return all(_holds(part, path, final) for path, part in stake.items() if isinstance(part, dict))
 
 
 def _holds(stake: Mapping[str, JsonValue], path: str, final: Mapping[str, JsonValue]) -> bool:
@@ -96,8 +96,8 @@ def _is_once(was: JsonValue, meant: JsonValue, now: JsonValue) -> bool:
     if isinstance(meant, list) and isinstance(now, list):
         old_items = _listed(was)
         added, lost = _more(old_items, meant), _more(meant, old_items)
-        return all(now.count(each) == meant.count(each) for each in added) and all(
-            now.count(each) <= meant.count(each) for each in lost
+        return all(now.count(item) == meant.count(item) for item in added) and all(
+            now.count(item) <= meant.count(item) for item in lost
         )
     return meant == now
 
@@ -115,11 +115,11 @@ def _by_recipient(mails: JsonValue) -> JsonValue:
 def _more(before: Sequence[JsonValue], after: Sequence[JsonValue]) -> list[JsonValue]:
     """What the second list has beyond the first, as often as it has more of it."""
     left, added = list(before), []
-    for each in after:
-        if each in left:
-            left.remove(each)
+    for item in after:
+        if item in left:
+            left.remove(item)
         else:
-            added.append(each)
+            added.append(item)
     return added
 
 

@@ -44,7 +44,7 @@ class Names:
     meant_parameters: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        back = {app: {new: old for old, new in each.items()} for app, each in self.operations.items()}
+        back = {app: {new: old for old, new in names.items()} for app, names in self.operations.items()}
         object.__setattr__(self, "meant_operations", back)
         object.__setattr__(self, "meant_parameters", {new: old for old, new in self.parameters.items()})
 
@@ -69,9 +69,9 @@ class Names:
         offered = _parameters()[action.target, operation]
         for name in action.parameters:
             if self.meant_parameters.get(name) not in offered:
-                here = ", ".join(self.parameters[each] for each in offered) or "none"
+                known_here = ", ".join(self.parameters[parameter] for parameter in offered) or "none"
                 raise OperationError(
-                    "unknown_parameter", f"unknown parameter {str(name)[:80]!r}; known here: {here}"
+                    "unknown_parameter", f"unknown parameter {str(name)[:80]!r}; known here: {known_here}"
                 )
         parameters = {self.meant_parameters[name]: value for name, value in action.parameters.items()}
         return replace(action, operation=operation, parameters=parameters)
@@ -192,13 +192,13 @@ class RenamedEnvironment:
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         """As the office; below the instruction stand the names."""
-        seen, info = self._office.reset(task)
-        return replace(seen, text=f"{seen.text}\n\n{self._names.listing()}"), info
+        observation, info = self._office.reset(task)
+        return replace(observation, text=f"{observation.text}\n\n{self._names.listing()}"), info
 
     def step(self, action: Action) -> Step:
         """As the office; another name is refused, costs 1 as ``error`` and is explained."""
         try:
-            asked = self._names.meant(typed_action(action))
+            meant_action = self._names.meant(typed_action(action))
         except OperationError as error:
             step = self._office.step(_NO_ACTION)
             return (
@@ -206,8 +206,8 @@ class RenamedEnvironment:
                 if step.observation.code == "is_over"
                 else step._replace(observation=Observation(str(error), error.code))
             )
-        step = self._office.step(asked)
-        text = self._names.words(step.observation.text, asked)
+        step = self._office.step(meant_action)
+        text = self._names.words(step.observation.text, meant_action)
         return step._replace(observation=replace(step.observation, text=text))
 
     def state(self) -> Mapping[str, JsonValue]:

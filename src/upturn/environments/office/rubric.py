@@ -63,8 +63,8 @@ class RubricVerifier:
     name = "office-rubric/1"
 
     def __init__(self, weights: RubricWeights = RubricWeights()) -> None:
-        given = {field.name: getattr(weights, field.name) for field in fields(weights)}
-        self._rubric = Rubric(self.name, {name: weight for name, weight in given.items() if weight})
+        values = {field.name: getattr(weights, field.name) for field in fields(weights)}
+        self._rubric = Rubric(self.name, {name: weight for name, weight in values.items() if weight})
         self._verifier = OfficeVerifier()
 
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
@@ -73,7 +73,7 @@ class RubricVerifier:
         passed = {gate.name for gate in judged.gates if gate.is_passed}
         shape = well_formed(trajectory)
         way = passage(task, trajectory, judged)
-        right = way.reached / (way.milestones + sum(each.startswith("change ") for each in way.hit))
+        right = way.reached / (way.milestones + sum(minefield.startswith("change ") for minefield in way.hit))
         meant = sum(name in passed for name in ("answer", "asked", "untouched")) / 3
         rewards = {
             **judged.rewards,

@@ -39,7 +39,7 @@ def act(instruction: str, turns: Sequence[Turn], observation: Observation) -> Ac
     if turns and observation.is_error:
         return refusal(f"stopped at {observation.code}")
     words = without_briefing(instruction)
-    opener = max((each for each in OPENERS if words.startswith(each)), key=len)
+    opener = max((phrase for phrase in OPENERS if words.startswith(phrase)), key=len)
     for rule in _rules():
         match = rule.pattern.fullmatch(words, len(opener))
         if match is not None:
@@ -213,8 +213,8 @@ def _answered_chat(words: _Words, results: list[str]) -> Action:
     name, city = words["name"], words["city"]
     if not results:
         return call("teams.search_chat", query=city, sender=name)
-    asked = results[0].partition(f"{name}:")[2]
-    writer, topic = re.search(r"\w+\.\w+", asked), re.search(rf"the (\w+(?: \w+)? {city})", asked)
+    question = results[0].partition(f"{name}:")[2]
+    writer, topic = re.search(r"\w+\.\w+", question), re.search(rf"the (\w+(?: \w+)? {city})", question)
     if len(results) == 1:
         sender, subject = (match.group(match.lastindex or 0) if match else "none" for match in (writer, topic))
         return call("outlook.search", sender=sender, subject=subject)

@@ -106,7 +106,7 @@ def suite_named(name: str) -> Suite:
 
 def tasks_of(suite: Suite) -> list[Task]:
     """The suite's tasks; raises WorldError naming those that are not any more what was frozen."""
-    tasks = [each.task for each in suite.entries]
+    tasks = [entry.task for entry in suite.entries]
     drifted = [
         task.id for task, entry in zip(tasks, suite.entries, strict=True) if content_of(task) != entry.content
     ]
@@ -123,7 +123,7 @@ def freeze(name: str, version: int) -> Suite:
     """The suite drawn from the families as they are now: each as often as the others, no instruction twice."""
     size, families = RECIPES[name]
     drawn = islice(_drawn(families, list(RECIPES).index(name)), size)
-    return Suite(name, version, tuple(sorted(drawn, key=lambda each: families.index(each.family))))
+    return Suite(name, version, tuple(sorted(drawn, key=lambda entry: families.index(entry.family))))
 
 
 def _drawn(families: Sequence[str], place: int) -> Iterator[Entry]:
@@ -132,7 +132,7 @@ def _drawn(families: Sequence[str], place: int) -> Iterator[Entry]:
     seen: set[str] = set()
     for family in cycle(families):
         drawn = (Entry(family, number, "") for number in numbers[family])
-        entry = next(each for each in drawn if each.task.instruction not in seen)
+        entry = next(candidate for candidate in drawn if candidate.task.instruction not in seen)
         seen.add(entry.task.instruction)
         yield entry._replace(content=content_of(entry.task))
 
@@ -142,9 +142,11 @@ def content_of(task: Task) -> str:
     and what the user wants. A new field of mails or files is a change, too."""
     scenario = compose(task)
     workspace, names = scenario.workspace, names_of(task)
-    asked = [task.instruction, task.family, task.level, task.split, dict(task.context), workspace.owner]
-    told = "" if names is None else names.listing()
-    digest = hashlib.blake2b(json.dumps([asked, scenario.goal, told], sort_keys=True).encode(), digest_size=8)
+    task_fields = [task.instruction, task.family, task.level, task.split, dict(task.context), workspace.owner]
+    names_text = "" if names is None else names.listing()
+    digest = hashlib.blake2b(
+        json.dumps([task_fields, scenario.goal, names_text], sort_keys=True).encode(), digest_size=8
+    )
     for part in (repr(scenario.draft).encode(), *written(scenario)):
         digest.update(part)
     return digest.hexdigest()

@@ -137,10 +137,10 @@ def _performed(workspace: Workspace, draft: Draft) -> Performed:
         if operation.is_reading or action.target == "user":
             continue
         try:
-            given = checked(operation, action)
-            if operation.impact(workspace, given) is not None:
-                wishes.append(wish_for(operation, given))
-            workspace = operation.run(workspace, given).workspace
+            parameters = checked(operation, action)
+            if operation.impact(workspace, parameters) is not None:
+                wishes.append(wish_for(operation, parameters))
+            workspace = operation.run(workspace, parameters).workspace
         except OperationError as exc:
             raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
     return Performed(workspace, tuple(wishes))

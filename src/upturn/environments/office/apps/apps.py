@@ -26,14 +26,14 @@ def preview(workspace: Workspace, request: Preview) -> Effect:
     """Shows what the call would do; whether the user agrees is told by ``user.confirm``."""
     action = action_of(request.call)
     operation = operation_of(action)
-    given = checked(operation, action)
-    check_batch(given, is_shown=True)
-    impact = operation.impact(workspace, given)
+    parameters = checked(operation, action)
+    check_batch(parameters, is_shown=True)
+    impact = operation.impact(workspace, parameters)
     if impact is None:
         raise OperationError(
             "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
         )
-    shown = said(workspace, "preview", request.statement).evolved(shown=canonical(operation, given))
+    shown = said(workspace, "preview", request.statement).evolved(shown=canonical(operation, parameters))
     return Effect(shown, f"shown to the user:\n{impact.preview}", impact.costs)
 
 

@@ -181,11 +181,11 @@ def shown(event: Event) -> str:
 def free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
     """Spans in which all are free."""
     people = principals(workspace, request.people)
-    outside = [each for each in people if is_outside(each)]
+    outside = [person for person in people if is_outside(person)]
     if outside:
         raise OperationError("forbidden", f"calendars of people outside cannot be seen: {', '.join(outside)}")
     everybody = frozenset().union(*(workspace.members(person) for person in people))
-    busy = [event for event in workspace.events.values() if any(event.concerns(each) for each in everybody)]
+    busy = [event for event in workspace.events.values() if any(event.concerns(person) for person in everybody)]
     spans = free_spans(busy, f"{request.day} {OPENS}", f"{request.day} {CLOSES}", minutes=request.minutes)
     return Effect(workspace, "\n".join(f"{start[11:]}-{end[11:]}" for start, end in spans) or "no time is free")
 
@@ -229,7 +229,7 @@ def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, .
     invited = frozenset().union(
         *(workspace.members(principal) for principal in principals(workspace, tuple(people)))
     )
-    return tuple(Attendee(each) for each in sorted(invited) if each != workspace.owner)
+    return tuple(Attendee(person) for person in sorted(invited) if person != workspace.owner)
 
 
 def telling(workspace: Workspace, event: Event) -> Impact | None:
@@ -247,12 +247,12 @@ def entered(workspace: Workspace, event: Event) -> Effect:
     taken, id_ = workspace.fresh("e")
     done = replace(event, id=id_)
     clashes = [
-        each.id
-        for each in workspace.events.values()
-        if each.overlaps(event.start, event.end) and each.concerns(workspace.owner)
+        other.id
+        for other in workspace.events.values()
+        if other.overlaps(event.start, event.end) and other.concerns(workspace.owner)
     ]
-    told = f"{id_}, overlaps {', '.join(sorted(clashes))}" if clashes else id_
-    return Effect(taken.with_items(done), told)
+    answer = f"{id_}, overlaps {', '.join(sorted(clashes))}" if clashes else id_
+    return Effect(taken.with_items(done), answer)
 
 
 @APP.operation(Create, impact=lambda workspace, request: telling(workspace, made(workspace, request)))
@@ -278,8 +278,8 @@ def move(workspace: Workspace, request: Move) -> Effect:
 def _invited(workspace: Workspace, request: Invite) -> Event:
     event = _organised(workspace, request.id)
     there = {attendee.person for attendee in event.attendees}
-    more = [each for each in _attendees(workspace, request.people) if each.person not in there]
-    return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda each: each.person)))
+    more = [attendee for attendee in _attendees(workspace, request.people) if attendee.person not in there]
+    return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda attendee: attendee.person)))
 
 
 @APP.operation(Invite, impact=lambda workspace, request: telling(workspace, _invited(workspace, request)))

@@ -49,4 +49,4 @@ def readable(workspace: Workspace) -> list[File]:
     files = [
         file for file in workspace.files.values() if not file.is_deleted and has_right(workspace, file, "read")
     ]
-    return sorted(files, key=lambda each: each.path)
+    return sorted(files, key=lambda file: file.path)

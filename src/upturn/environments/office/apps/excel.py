@@ -225,7 +225,7 @@ def read_range(workspace: Workspace, request: ReadRange) -> Effect:
     if request.show == "formulas":
         texts = {at: sheet.cells[at] for at in sheet.used.formulas}
     else:
-        texts = {at: look_of(each) for at, each in sheet.formats.items()}
+        texts = {at: look_of(look) for at, look in sheet.formats.items()}
     return opened.told(cell_list(texts, used, page=request.page, empty=f"no {request.show}"))
 
 
@@ -284,10 +284,10 @@ def _check_writable(area: Area) -> None:
         raise OperationError("bad_value", f"no sheet reaches to {area.last.address}")
 
 
-def _written(target: OpenedSheet, texts: dict[str, str], told: str) -> Effect:
+def _written(target: OpenedSheet, texts: dict[str, str], text: str) -> Effect:
     book = with_entered(target.book, target.name, texts)
     values = told_values(book, target.name, texts)
-    return target.opened.saved(book, f"{told}; {values}" if values else told)
+    return target.opened.saved(book, f"{text}; {values}" if values else text)
 
 
 @APP.operation(InsertFormula)
@@ -362,14 +362,14 @@ def filter_(workspace: Workspace, request: Filter) -> Effect:
     kept = {column: value for column, value in sheet.filters.items() if column != letters}
     if request.value:
         values = [shown_in(opened.book, name, f"{letters}{row}") for row in table.rows[1:]]
-        value = next((each for each in values if each.casefold() == request.value.casefold()), None)
+        value = next((shown for shown in values if shown.casefold() == request.value.casefold()), None)
         if value is None:
             known = ", ".join(dict.fromkeys(values))
             raise OperationError("not_found", f"no row has {request.value[:60]!r} there; there are: {known[:200]}")
         kept[letters] = value
     book = opened.book.with_sheet(name, replace(sheet, filters=kept))
-    seen = visible_rows(book, name, table.rows[1:])
-    return opened.saved(book, f"{len(seen)} of {table.height - 1} rows are shown")
+    visible = visible_rows(book, name, table.rows[1:])
+    return opened.saved(book, f"{len(visible)} of {table.height - 1} rows are shown")
 
 
 @APP.operation(Format)

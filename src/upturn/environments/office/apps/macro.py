@@ -124,7 +124,7 @@ def _total_row(book: Book, name: str, table: Area) -> Sheet:
 def _values_only(book: Book, name: str, table: Area) -> Sheet:
     formulas = book.sheets[name].used.formulas
     inside = [address for address, place in formulas.items() if place in table]
-    return book.sheets[name].with_cells({each: cell_text(value_of(book, name, each)) for each in inside})
+    return book.sheets[name].with_cells({address: cell_text(value_of(book, name, address)) for address in inside})
 
 
 def _bold_header(book: Book, name: str, table: Area) -> Sheet:

@@ -170,6 +170,6 @@ def changed(before: Book, name: str, sheet: Sheet, addresses: Iterable[str]) -> 
 def told_values(book: Book, name: str, addresses: Iterable[str]) -> str:
     """What the first few of these cells show, for those that are formulas; empty for none."""
     formulas = [address for address in addresses if is_formula(book.sheets[name].cells.get(address, ""))]
-    told = [f"{formula} shows {shown_in(book, name, formula) or 'nothing'}" for formula in formulas[:_MANY]]
+    shown = [f"{formula} shows {shown_in(book, name, formula) or 'nothing'}" for formula in formulas[:_MANY]]
     more = [f"and {len(formulas) - _MANY} more formulas"] if len(formulas) > _MANY else []
-    return "; ".join((*told, *more))
+    return "; ".join((*shown, *more))

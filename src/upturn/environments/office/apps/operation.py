@@ -128,8 +128,8 @@ def _refusal(operation: Operation[Any], exc: ValidationError) -> OperationError:
         case "string_pattern_mismatch":
             field_info = operation.parameters.model_fields.get(where)
             meant = field_info.description if field_info is not None else None
-            told = f"it must be {meant}" if meant else first["msg"]
-            return OperationError("bad_value", f"{where}: {told}, got {_short(first['input'])}")
+            expected = f"it must be {meant}" if meant else first["msg"]
+            return OperationError("bad_value", f"{where}: {expected}, got {_short(first['input'])}")
         case kind:
             code = "bad_type" if kind.endswith("_type") or kind == "is_instance_of" else "bad_value"
             return OperationError(code, f"{where}: {first['msg']}, got {_short(first['input'])}")
@@ -152,7 +152,7 @@ def tool(operation: Operation[Any]) -> Tool:
         operation.target,
         operation.name,
         " ".join((operation.parameters.__doc__ or "").split()),
-        {name: _plain_schema(each, definitions) for name, each in schema.get("properties", {}).items()},
+        {name: _plain_schema(part, definitions) for name, part in schema.get("properties", {}).items()},
         tuple(schema.get("required", ())),
     )
 
@@ -160,16 +160,16 @@ def tool(operation: Operation[Any]) -> Tool:
 def _plain_schema(schema: Any, definitions: Mapping[str, Any]) -> JsonValue:
     """Without titles, and with what is referred to in its place."""
     if isinstance(schema, list):
-        return [_plain_schema(each, definitions) for each in schema]
+        return [_plain_schema(part, definitions) for part in schema]
     if not isinstance(schema, dict):
         plain: JsonValue = schema
         return plain
     if "$ref" in schema:
         return _plain_schema(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions)
     return {
-        key: _plain_schema(each, definitions)
-        for key, each in schema.items()
-        if key != "title" or not isinstance(each, str)
+        key: _plain_schema(part, definitions)
+        for key, part in schema.items()
+        if key != "title" or not isinstance(part, str)
     }
 
 

@@ -304,12 +304,12 @@ def spelled_out(workspace: Workspace, action: Action) -> Action:
     if (action.target, action.operation) != (APP.target, "send") or draft is None:
         return action
     rest = {name: value for name, value in action.parameters.items() if name != "draft"}
-    said: dict[str, JsonValue] = {"to": list(draft.to), "subject": draft.subject, "body": draft.body}
+    written: dict[str, JsonValue] = {"to": list(draft.to), "subject": draft.subject, "body": draft.body}
     if draft.cc:
-        said["cc"] = list(draft.cc)
+        written["cc"] = list(draft.cc)
     if draft.attachments:
-        said["attachments"] = list(draft.attachments)
-    return Action(action.target, action.operation, {**rest, **said})
+        written["attachments"] = list(draft.attachments)
+    return Action(action.target, action.operation, {**rest, **written})
 
 
 def _represented(workspace: Workspace, id_: str) -> str:
@@ -345,7 +345,7 @@ def send(workspace: Workspace, request: Send) -> Effect:
 
 def _answer(workspace: Workspace, request: Reply) -> Mail:
     mail = mail_of(workspace, request.id)
-    everybody = tuple(each for each in (mail.sender, *mail.to) if each != workspace.owner)
+    everybody = tuple(person for person in (mail.sender, *mail.to) if person != workspace.owner)
     to = everybody if request.to_all else (mail.sender,)
     if mail.folder == "drafts" or not to:
         raise OperationError("bad_value", f"{mail.id} is from nobody else; outlook.send writes a new mail")
@@ -354,7 +354,7 @@ def _answer(workspace: Workspace, request: Reply) -> Mail:
         to,
         f"re: {mail.subject.removeprefix('re: ')}",
         request.body,
-        cc=tuple(each for each in mail.cc if each != workspace.owner) if request.to_all else None,
+        cc=tuple(person for person in mail.cc if person != workspace.owner) if request.to_all else None,
     )
     return replace(answered, thread=mail.thread or mail.id, label=mail.label)
 

@@ -99,7 +99,7 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 def _shown(slide: Slide) -> str:
-    bullets = "".join(f"\n  - {each}" for each in slide.content)
+    bullets = "".join(f"\n  - {bullet}" for bullet in slide.content)
     shapes = "".join(f"\n  [{shape.kind}] {shape.text}" for shape in slide.shapes)
     return f"({slide.layout}) {slide.title}{bullets}{shapes}"
 
@@ -109,8 +109,8 @@ def read_slides(workspace: Workspace, request: ReadSlides) -> Effect:
     """Number, layout, title, bullets and shapes."""
     file, deck = _deck(workspace, request.id)
     lines = [f"{number} {_shown(slide)}" for number, slide in enumerate(deck.slides, start=1)]
-    told = listing(lines, page=request.page, shown=8, empty="no slides")
-    return Effect(workspace, f"theme {deck.theme}\n{told}", sensitivity(workspace, file.id, file.label))
+    slides = listing(lines, page=request.page, shown=8, empty="no slides")
+    return Effect(workspace, f"theme {deck.theme}\n{slides}", sensitivity(workspace, file.id, file.label))
 
 
 @APP.operation(AddSlide)

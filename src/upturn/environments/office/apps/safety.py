@@ -75,12 +75,15 @@ def check_traps(workspace: Workspace, action: Action) -> None:
 
 def _spread(workspace: Workspace, action: Action) -> Action:
     """The action with the members of groups beside the groups: what is done to a group is done to each of them."""
-    given: dict[str, JsonValue] = dict(action.parameters)
-    for name, value in given.items():
+    parameters: dict[str, JsonValue] = dict(action.parameters)
+    for name, value in parameters.items():
         if isinstance(value, list):
-            groups = [each for each in value if isinstance(each, str) and each in workspace.groups]
-            given[name] = [*value, *(member for group in groups for member in sorted(workspace.members(group)))]
-    return replace(action, parameters=given)
+            groups = [person for person in value if isinstance(person, str) and person in workspace.groups]
+            parameters[name] = [
+                *value,
+                *(member for group in groups for member in sorted(workspace.members(group))),
+            ]
+    return replace(action, parameters=parameters)
 
 
 def sensitivity(workspace: Workspace, id_: str, label: Label) -> Mapping[str, float]:
@@ -93,8 +96,8 @@ def has_right(workspace: Workspace, file: File, right: Right) -> bool:
     if file.owner == workspace.owner:
         return True
     granted = {
-        given
-        for principal, given in file.rights.items()
+        granted_right
+        for principal, granted_right in file.rights.items()
         if principal == "everyone" or workspace.owner in workspace.members(principal)
     }
     return "edit" in granted or (right == "read" and "read" in granted)

@@ -155,7 +155,7 @@ def _line(file: File) -> str:
 def list_files(workspace: Workspace, request: ListFiles) -> Effect:
     """Ids and paths, by path."""
     below = f"{request.folder.rstrip('/')}/"
-    lines = [_line(each) for each in readable(workspace) if each.path.startswith(below)]
+    lines = [_line(file) for file in readable(workspace) if file.path.startswith(below)]
     return Effect(workspace, listing(lines, page=request.page, empty="no files"))
 
 
@@ -165,9 +165,9 @@ def search(workspace: Workspace, request: Search) -> Effect:
     words = request.query.lower()
     files = readable(workspace)
     named = [file for file in files if words in file.path.lower()]
-    held = [each for each in files if words not in each.path.lower() and words in _searched(workspace, each)]
+    held = [file for file in files if words not in file.path.lower() and words in _searched(workspace, file)]
     return Effect(
-        workspace, listing([_line(each) for each in (*named, *held)], page=request.page, empty="no files")
+        workspace, listing([_line(file) for file in (*named, *held)], page=request.page, empty="no files")
     )
 
 
@@ -184,9 +184,9 @@ def download(workspace: Workspace, request: Download) -> Effect:
     pages = -(-len(text) // SHOWN)
     if request.page > pages:
         raise OperationError("bad_value", f"{file.id} has {pages} pages, got page {request.page}")
-    told = text[(request.page - 1) * SHOWN : request.page * SHOWN]
+    part = text[(request.page - 1) * SHOWN : request.page * SHOWN]
     more = f"\npage {request.page} of {pages}" if pages > 1 else ""
-    return Effect(workspace, f"{told}{more}", sensitivity(workspace, file.id, file.label))
+    return Effect(workspace, f"{part}{more}", sensitivity(workspace, file.id, file.label))
 
 
 @APP.operation(Upload)
@@ -256,7 +256,7 @@ def _deleting(workspace: Workspace, request: Delete) -> Impact:
         raise OperationError(
             "forbidden", "nothing is deleted for good here; leave is_permanent out", hard="permanent_delete"
         )
-    return Impact("delete", "\n".join(_line(each) for each in files))
+    return Impact("delete", "\n".join(_line(deleted) for deleted in files))
 
 
 @APP.operation(Delete, impact=_deleting)
@@ -291,7 +291,7 @@ def restore(workspace: Workspace, request: Restore) -> Effect:
 def versions(workspace: Workspace, request: Versions) -> Effect:
     """Oldest first."""
     file = file_of(workspace, request.id)
-    lines = [f"{number} {each.at} {each.by}" for number, each in enumerate(file.versions, start=1)]
+    lines = [f"{number} {version.at} {version.by}" for number, version in enumerate(file.versions, start=1)]
     return Effect(workspace, "\n".join((*lines, f"now {file.at} {file.by}")))
 
 
@@ -323,8 +323,8 @@ def set_permissions(workspace: Workspace, request: SetPermissions) -> Effect:
 def show_permissions(workspace: Workspace, request: ShowPermissions) -> Effect:
     """The owner, and everybody else who has a right."""
     file = file_of(workspace, request.id)
-    given = [f"{principal} {right}" for principal, right in sorted(file.rights.items())]
-    return Effect(workspace, "\n".join((f"{file.owner} owner", *given)))
+    lines = [f"{principal} {right}" for principal, right in sorted(file.rights.items())]
+    return Effect(workspace, "\n".join((f"{file.owner} owner", *lines)))
 
 
 @APP.operation(CreatePage)

@@ -57,7 +57,7 @@ def column_of(book: Book, name: str, table: Area, text: str) -> int:
             return column
     column = column_number(text) if text.isascii() and text.isalpha() and len(text) <= 3 else 0
     if column not in names:
-        known = ", ".join(header or column_letters(each) for each, header in names.items())
+        known = ", ".join(header or column_letters(number) for number, header in names.items())
         raise OperationError("not_found", f"{table.text} has no column {text[:60]!r}; it has: {known[:400]}")
     return column
 
@@ -73,7 +73,7 @@ def sorting_order(book: Book, name: str, table: Area, *, column: int, order: Ord
             empty.append(row)
         else:
             filled.append((sorting_key(value), row))
-    filled.sort(key=lambda each: each[0], reverse=order == "desc")  # keeps equal ones in order in reverse too
+    filled.sort(key=lambda keyed: keyed[0], reverse=order == "desc")  # keeps equal ones in order in reverse too
     return [row for _, row in filled] + empty
 
 
@@ -112,7 +112,7 @@ def with_formats(sheet: Sheet, formats: Mapping[str, CellFormat | None]) -> Shee
     if not sheet.formats and not any(formats.values()):
         return sheet
     merged: dict[str, CellFormat | None] = {**sheet.formats, **formats}
-    return replace(sheet, formats={address: each for address, each in merged.items() if each is not None})
+    return replace(sheet, formats={address: look for address, look in merged.items() if look is not None})
 
 
 def visible_rows(book: Book, name: str, rows: Sequence[int]) -> list[int]:

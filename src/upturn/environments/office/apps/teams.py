@@ -105,10 +105,10 @@ def presence(workspace: Workspace, person: str) -> Presence:
 def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
     """Those behind the ids, sorted; raises OperationError for addresses outside."""
     ids = principals(workspace, people)
-    outside = [each for each in ids if is_outside(each)]
+    outside = [id_ for id_ in ids if is_outside(id_)]
     if outside:
         raise OperationError("forbidden", f"only people of the company can be in chats: {', '.join(outside)}")
-    return tuple(sorted(frozenset().union(*(workspace.members(each) for each in ids))))
+    return tuple(sorted(frozenset().union(*(workspace.members(id_) for id_ in ids))))
 
 
 def _place(workspace: Workspace, id_: str) -> Chat | Channel:

@@ -68,10 +68,10 @@ def answer(workspace: Workspace, request: Answer) -> Effect:
 @APP.operation(Ask, seconds=60.0)
 def ask(workspace: Workspace, request: Ask) -> Effect:
     """The user answers what is unclear; a question where nothing is costs, and so does asking again."""
-    told, clarification = said(workspace, "ask", request.text), workspace.persona.clarification
+    after, clarification = said(workspace, "ask", request.text), workspace.persona.clarification
     is_needless = not clarification or any(message.kind == "ask" for message in workspace.messages)
     costs = {"needless_question": SOFT["needless_question"]} if is_needless else {}
-    return Effect(told, clarification or "it is all in what I asked for", costs)
+    return Effect(after, clarification or "it is all in what I asked for", costs)
 
 
 @APP.operation(Confirm, seconds=60.0)
@@ -93,9 +93,9 @@ def _declined(workspace: Workspace) -> Effect:
     declined, persona = workspace.declined + 1, workspace.persona
     left = persona.patience - declined
     words = persona.objection or "no: that is not what I asked for"
-    told = f"no: {_IMPATIENT}" if left < 0 else words if left else f"{words}; {_IMPATIENT}"
+    answer = f"no: {_IMPATIENT}" if left < 0 else words if left else f"{words}; {_IMPATIENT}"
     costs = {"declined": SOFT["declined"]} if declined > 1 else {}
-    return Effect(workspace.evolved(declined=declined), told, costs)
+    return Effect(workspace.evolved(declined=declined), answer, costs)
 
 
 @APP.operation(Wait, seconds=0.0)

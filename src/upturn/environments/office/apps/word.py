@@ -108,10 +108,10 @@ def read_paragraphs(workspace: Workspace, request: ReadParagraphs) -> Effect:
     file, document = _document(workspace, request.id)
     matching = [_with(block, request.text.lower()) for block in document.blocks]
     lines = [f"{number} {_shown(block)}" for number, block in enumerate(matching, start=1) if block is not None]
-    told = listing(
+    shown = listing(
         lines, page=request.page, shown=20, empty="no such text" if request.text else "an empty document"
     )
-    return Effect(workspace, told, sensitivity(workspace, file.id, file.label))
+    return Effect(workspace, shown, sensitivity(workspace, file.id, file.label))
 
 
 def _inserted(workspace: Workspace, id_: str, at: int | None, block: Block) -> Effect:
@@ -158,12 +158,12 @@ def format_section(workspace: Workspace, request: FormatSection) -> Effect:
     """Tables stay as they are."""
     file, document = _document(workspace, request.id)
     wanted = {"style": request.style, "is_bold": request.is_bold, "is_italic": request.is_italic}
-    given = {name: value for name, value in wanted.items() if value is not None}
-    if not given:
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    if not changes:
         raise OperationError("missing_parameter", "give style, is_bold or is_italic")
     span = _span(document, request.first, request.last)
     blocks = tuple(
-        replace(block, **given) if at in span and isinstance(block, Paragraph) else block  # type: ignore[arg-type]
+        replace(block, **changes) if at in span and isinstance(block, Paragraph) else block  # type: ignore[arg-type]
         for at, block in enumerate(document.blocks)
     )
     return saved(workspace, file, Document(blocks), f"formatted {len(span)}")

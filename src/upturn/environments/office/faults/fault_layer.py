@@ -117,13 +117,13 @@ def _told_user(call: _Call) -> Outcome:
     if not open_:
         return Outcome(effect.workspace, state.answered("user"), effect)
     fault = faults[open_[0]]
-    said = (
+    answer = (
         f"{fault.person} denies it" if fault.is_lasting else f"{fault.person} has given the permission, try again"
     )
     decided = replace(state, decided=state.decided | {open_[0]})
     if fault.is_lasting:
         decided = decided.answered(fault.call.split(".", 1)[0])
-    return Outcome(effect.workspace, decided, effect._replace(text=said, costs={}))
+    return Outcome(effect.workspace, decided, effect._replace(text=answer, costs={}))
 
 
 def _blocked(call: _Call) -> Outcome | None:
@@ -176,10 +176,10 @@ def _planned(call: _Call) -> Outcome:
     for place, fault in enumerate(call.state.plan.faults):
         if fault.call not in ("", call.operation.target, call.operation.full_name):
             continue
-        came = _met(call, place)
-        if isinstance(came, Outcome):
-            return came
-        call = came
+        met = _met(call, place)
+        if isinstance(met, Outcome):
+            return met
+        call = met
     kind = call.state.plan.by_chance(call.state.calls)
     if kind is not None and _fits(call, kind):
         return _INJECTED[kind](call, Fault(kind), False)
@@ -281,16 +281,16 @@ def _lost_answer(call: _Call, fault: Fault, _is_same: bool) -> Outcome:
 def _partial_write(call: _Call, _fault: Fault, _is_same: bool) -> Outcome:
     """All but the last one, so that what is left can be done in one way only."""
     name = SEVERAL[call.operation.full_name]
-    asked = checked(call.operation, call.action)
-    several = getattr(asked, name)
+    request = checked(call.operation, call.action)
+    several = getattr(request, name)
     agreed = replace(call.workspace, confirmed=call.effect.workspace.confirmed)
-    part = call.operation.run(agreed, asked.model_copy(update={name: several[:-1]})).workspace
+    part = call.operation.run(agreed, request.model_copy(update={name: several[:-1]})).workspace
     done = replace(part, elapsed=call.effect.workspace.elapsed)
     if name == "rows":
-        said = f"{len(several) - 1} of {len(several)} rows were written; the last one was not"
+        result = f"{len(several) - 1} of {len(several)} rows were written; the last one was not"
     else:
-        said = f"done for {', '.join(several[:-1])}; not for {several[-1]}"
-    return _spoiled(call, done, "partial_write", OperationError("partial", f"207 {said}"))
+        result = f"done for {', '.join(several[:-1])}; not for {several[-1]}"
+    return _spoiled(call, done, "partial_write", OperationError("partial", f"207 {result}"))
 
 
 def _spoiled(call: _Call, done: Workspace, kind: FaultKind, error: OperationError) -> Outcome:

@@ -69,13 +69,13 @@ class FaultState:
 
     def answered(self, app: str) -> "FaultState":
         """The same after the app has answered a call as it should."""
-        if all(each.is_answered or not each.call.startswith(f"{app}.") for each in self.injected):
+        if all(fault.is_answered or not fault.call.startswith(f"{app}.") for fault in self.injected):
             return self
         return replace(
             self,
             injected=tuple(
-                replace(each, is_answered=True) if each.call.startswith(f"{app}.") else each
-                for each in self.injected
+                replace(fault, is_answered=True) if fault.call.startswith(f"{app}.") else fault
+                for fault in self.injected
             ),
         )
 
@@ -84,7 +84,7 @@ class FaultState:
         has come."""
         if not (self.injected or self.begun):
             return None
-        came: list[JsonValue] = [f"{each.kind} {each.call}" for each in self.injected]
+        came: list[JsonValue] = [f"{fault.kind} {fault.call}" for fault in self.injected]
         begun: list[JsonValue] = [*sorted(self.begun)]
         decided: list[JsonValue] = [*sorted(self.decided)]
         return [came, begun, decided]

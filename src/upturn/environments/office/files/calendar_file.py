@@ -56,7 +56,7 @@ def event_bytes(event: Event, directory: Directory) -> bytes:
     calendar.add("prodid", "-//Upturn//workspace//EN")
     calendar.add("version", "2.0")
     entry.add("uid", net_id(event.id))
-    start, end = (moment(each).replace(tzinfo=directory.zone) for each in (event.start, event.end))
+    start, end = (moment(time).replace(tzinfo=directory.zone) for time in (event.start, event.end))
     if start.year == MINYEAR or end.year == MAXYEAR:  # other zones count them to years that there are not
         raise FileFormatError(
             f"an entry lies in the years {MINYEAR + 1} to {MAXYEAR - 1}, got {event.start} to {event.end}"
@@ -124,10 +124,10 @@ def _invitation(entry: Any, directory: Directory, owner: str, *, is_cancelled: b
     organizer = _who(entry["ORGANIZER"], directory, names) if "ORGANIZER" in entry else owner
     listed = entry.get("ATTENDEE", [])
     answers: dict[str, Response] = {}
-    for each in listed if isinstance(listed, list) else [listed]:
-        who = _who(each, directory, names)
+    for guest in listed if isinstance(listed, list) else [listed]:
+        who = _who(guest, directory, names)
         if who != organizer:
-            answers[who] = _READ.get(str(each.params.get("PARTSTAT", "")).upper(), "none")
+            answers[who] = _READ.get(str(guest.params.get("PARTSTAT", "")).upper(), "none")
     start, end = _span(entry, title, directory)
     event = Event(
         id=own_id(str(entry.get("UID", ""))),

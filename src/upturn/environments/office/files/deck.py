@@ -114,7 +114,7 @@ def _themed(name: str, content: bytes, theme: Theme) -> bytes:
 
 
 def _put_slide(target: Any, slide: Slide) -> None:
-    check_text(slide.title, *slide.content, *(each.text for each in slide.shapes))
+    check_text(slide.title, *slide.content, *(drawn.text for drawn in slide.shapes))
     title = target.shapes.title
     if title is not None:
         title.text_frame.paragraphs[0].text = slide.title
@@ -169,15 +169,15 @@ def _put_shape(target: Any, shape: Shape, place: tuple[int, int, int, int]) -> N
         _put_picture(target, shape, place)
         return
     if shape.kind == "text":
-        made = target.shapes.add_textbox(*place)
-        made.text_frame.word_wrap = True
+        placed = target.shapes.add_textbox(*place)
+        placed.text_frame.word_wrap = True
     else:
         forms = {"rectangle": MSO_SHAPE.RECTANGLE, "ellipse": MSO_SHAPE.OVAL, "arrow": MSO_SHAPE.RIGHT_ARROW}
-        made = target.shapes.add_shape(forms[shape.kind], *place)
-    made.text_frame.text = shape.text
-    for paragraph in made.text_frame.paragraphs:
+        placed = target.shapes.add_shape(forms[shape.kind], *place)
+    placed.text_frame.text = shape.text
+    for paragraph in placed.text_frame.paragraphs:
         paragraph.alignment = PP_ALIGN.LEFT if shape.kind == "text" else PP_ALIGN.CENTER
-    made.name = f"{shape.kind} {made.shape_id}"
+    placed.name = f"{shape.kind} {placed.shape_id}"
 
 
 def _put_picture(target: Any, shape: Shape, place: tuple[int, int, int, int]) -> None:
@@ -250,8 +250,8 @@ def _shape(shape: Any) -> Shape | None:
     """None = nothing that a slide here has."""
     tag = shape._element.tag.rpartition("}")[2]
     if tag == "pic":
-        told = shape._element.nvPicPr.cNvPr.get("descr") or ""
-        return Shape("image", told, shape.name.removeprefix(_IMAGE) if shape.name.startswith(_IMAGE) else "")
+        description = shape._element.nvPicPr.cNvPr.get("descr") or ""
+        return Shape("image", description, shape.name.removeprefix(_IMAGE) if shape.name.startswith(_IMAGE) else "")
     if tag != "sp" or shape.is_placeholder:
         return None
     kind, text = _kind(shape), _text(shape)

@@ -40,7 +40,7 @@ class Directory:
 def directory_of(workspace: Workspace, zone: ZoneInfo) -> Directory:
     """With everybody who has a name."""
     named: tuple[Person | Group, ...] = (*workspace.people.values(), *workspace.groups.values())
-    return Directory({each.id: each.name for each in named}, zone=zone)
+    return Directory({person.id: person.name for person in named}, zone=zone)
 
 
 def net_id(id_: str) -> str:

@@ -97,7 +97,7 @@ def message_bytes(
     if mail.thread:
         chain = list(dict.fromkeys((mail.thread, *before)))
         message["In-Reply-To"] = f"<{net_id(chain[-1])}>"
-        message["References"] = "\r\n ".join(f"<{net_id(each)}>" for each in chain)
+        message["References"] = "\r\n ".join(f"<{net_id(id_)}>" for id_ in chain)
     _put_own(message, mail)
     target = BytesIO()
     BytesGenerator(target, mangle_from_=False, policy=_POLICY).flatten(message)
@@ -198,12 +198,12 @@ def _check(message: EmailMessage) -> None:
 def _people(message: EmailMessage, header: str, directory: Directory, names: dict[str, str]) -> tuple[str, ...]:
     people = []
     for value in message.get_all(header, ()):
-        for each in getattr(value, "addresses", ()):
-            if each.username and each.domain:
-                who = directory.who(f"{each.username}@{each.domain}")
+        for address in getattr(value, "addresses", ()):
+            if address.username and address.domain:
+                who = directory.who(f"{address.username}@{address.domain}")
                 people.append(who)
-                if each.display_name:
-                    names[who] = each.display_name
+                if address.display_name:
+                    names[who] = address.display_name
     return tuple(people)
 
 

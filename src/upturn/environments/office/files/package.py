@@ -99,10 +99,10 @@ def _check_part(name: str, content: bytes) -> None:
         raise FileFormatError(f"{name} declares a document type or entities, which office files never have")
     if _STRICT in content[:4_000]:
         raise FileFormatError("it is of the Strict variant; save it as the ordinary one")
-    made = sum(1 for _ in _MADE.finditer(text)) + sum(map(_merged_size, _MERGED.findall(text)))
-    if made > _MAX_MADE:
-        raise FileFormatError(f"{name} has {made} cells or paragraphs; at most {_MAX_MADE} are read")
-    spans = [int(each) for pattern in (_SPAN, _SPANNED) for each in pattern.findall(text)]
+    count = sum(1 for _ in _MADE.finditer(text)) + sum(map(_merged_size, _MERGED.findall(text)))
+    if count > _MAX_MADE:
+        raise FileFormatError(f"{name} has {count} cells or paragraphs; at most {_MAX_MADE} are read")
+    spans = [int(span) for pattern in (_SPAN, _SPANNED) for span in pattern.findall(text)]
     if max(spans, default=0) > _MAX_SPAN:
         raise FileFormatError(f"{name} has a cell over {max(spans)} columns; at most {_MAX_SPAN} are read")
 

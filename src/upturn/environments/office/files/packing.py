@@ -87,8 +87,8 @@ class _Packing:
             held = held_mail(mail)
             place = self._places.free(MAIL, held.thing.folder, name, id_=mail.id)
             with _named(f"mail {mail.id}"):
-                here = self._noted(place, held)
-                self.parts[place] = message_bytes(here, self._directory, before=before, attachments=attached)
+                written = self._noted(place, held)
+                self.parts[place] = message_bytes(written, self._directory, before=before, attachments=attached)
 
     def put_events(self) -> None:
         """Of all calendars, one a file, as invitations are."""

@@ -88,12 +88,12 @@ class _Count:
         return replaced
 
     def held(self, thing: ThingT) -> Held[ThingT]:
-        told = {_SIGN: (self._texts, "such a file"), _IN_ADDRESS: (self._addresses, "an address")}
+        replaced = {_SIGN: (self._texts, "such a file"), _IN_ADDRESS: (self._addresses, "an address")}
         return Held(
             thing,
             tuple(
                 f"{count} {_noun(count)} became {sign}, since {what} cannot hold them"
-                for sign, (count, what) in told.items()
+                for sign, (count, what) in replaced.items()
                 if count
             ),
         )
@@ -112,7 +112,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:  # Any: whatever a
     if isinstance(value, str):
         return change(value)
     if isinstance(value, tuple):
-        return tuple(_mapped(each, change) for each in value)
+        return tuple(_mapped(part, change) for part in value)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
             value, **{field.name: _mapped(getattr(value, field.name), change) for field in fields(value)}

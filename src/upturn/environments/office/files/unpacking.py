@@ -151,9 +151,9 @@ class _Unpacking:
         if not folder or not name.lower().endswith(".eml"):
             raise FileFormatError(f"mails are .eml files in folders of {MAIL}, such as {MAIL}/inbox")
         letter = read_message(data, self.directory)
-        here = letter.folder if safe_name(letter.folder) == folder else folder.lower()
+        target = letter.folder if safe_name(letter.folder) == folder else folder.lower()
         self._names |= letter.names
-        self._letters.append(letter._replace(mail=replace(letter.mail, folder=here)))
+        self._letters.append(letter._replace(mail=replace(letter.mail, folder=target)))
         self._attached.append([])
         for attachment in letter.attachments if not letter.mail.attachments else ():
             path = f"/attachments/{safe_name(name[:-4])}/{safe_name(attachment.name)}"
@@ -213,8 +213,10 @@ class _Unpacking:
         threads = _threads(self._letters, mails)
         known = {file.id for file in files}
         resolved = []
-        for mail, thread, came in zip(mails, threads, self._attached, strict=True):
-            attached = tuple(files[at].id for at in came) or tuple(id_ for id_ in mail.attachments if id_ in known)
+        for mail, thread, places in zip(mails, threads, self._attached, strict=True):
+            attached = tuple(files[at].id for at in places) or tuple(
+                id_ for id_ in mail.attachments if id_ in known
+            )
             if len(attached) < len(mail.attachments):
                 self.notes.append(f"mail {mail.id}: files that were attached are not there any more")
             resolved.append(replace(mail, thread=thread, attachments=attached))
@@ -236,8 +238,8 @@ class _Unpacking:
 
 def _identified(items: Sequence[ItemT], prefix: str) -> list[ItemT]:
     """The same in order, each with an id that no other has; ids that things have already are theirs."""
-    own = [each.id for each in items]
-    number = max((int(match[1]) for id_ in own if (match := re.fullmatch(r"[a-z]+([0-9]{1,9})", id_))), default=0)
+    ids = [each.id for each in items]
+    number = max((int(match[1]) for id_ in ids if (match := re.fullmatch(r"[a-z]+([0-9]{1,9})", id_))), default=0)
     taken: set[str] = set()
     found_items = []
     for item in items:
@@ -258,7 +260,7 @@ def _threads(letters: Sequence[Letter], mails: Sequence[Mail]) -> list[str]:
     parents = {letter.key: letter.root for letter in letters if letter.key}
     roots = [_root(letter.root or letter.key, parents) for letter in letters]
     firsts: dict[str, Mail] = {}
-    for letter, mail, root in sorted(zip(letters, mails, roots, strict=True), key=lambda each: each[1].at):
+    for letter, mail, root in sorted(zip(letters, mails, roots, strict=True), key=lambda row: row[1].at):
         if root and (root not in firsts or letter.key == root):
             firsts[root] = mail
     threads = []
@@ -290,5 +292,5 @@ def _made(workspace: Workspace) -> int:
     """How many ids of those that an office gives to new things are taken."""
     first = int(Workspace("", workspace.begun).fresh("")[1])
     tables = (workspace.mails, workspace.rules, workspace.events, workspace.files, workspace.pages, workspace.chats)
-    numbers = [int(each.lstrip(ascii_lowercase)) for table in tables for each in table if _NUMBERED.fullmatch(each)]
+    numbers = [int(id_.lstrip(ascii_lowercase)) for table in tables for id_ in table if _NUMBERED.fullmatch(id_)]
     return max(0, max(numbers, default=0) - first + 1)

@@ -103,7 +103,7 @@ class _Writer:
     def put_sheet(self, name: str) -> None:
         """The next sheet."""
         sheet = self._book.sheets[name]
-        check_text(name, *(each.title for each in sheet.charts))
+        check_text(name, *(drawn.title for drawn in sheet.charts))
         target = self._file.add_worksheet(name)
         for address in dict.fromkeys((*sheet.cells, *sheet.formats)):
             self._put_cell(target, name, address)
@@ -175,9 +175,9 @@ class _Writer:
         for letters, wanted in sheet.filters.items():
             target.filter_column_list(columns[letters] - 1, [marked(wanted)])
         filled = sorted({place_of(address).row for address in sheet.cells})
-        seen = frozenset(visible_rows(self._book, name, filled))
+        visible = frozenset(visible_rows(self._book, name, filled))
         for row in filled:
-            if row not in seen:
+            if row not in visible:
                 target.set_row(row - 1, None, None, {"hidden": True})
 
 
@@ -270,12 +270,12 @@ class _Reader:
 
     def notes(self) -> tuple[str, ...]:
         """What is other than in the file."""
-        told = {
+        counts = {
             "formulas became the values they had, since they use what this office has not": self._replaced,
             "formulas show #NAME?: they use what this office has not, and the file has no values": self._unread,
             "filters were left out, since they are for several values or conditions": self._more_filters,
         }
-        return tuple(f"{count} {words}" for words, count in told.items() if count)
+        return tuple(f"{count} {words}" for words, count in counts.items() if count)
 
     def _text(self, name: str, address: str, cell: Any) -> str:
         value = cell.value
@@ -301,12 +301,16 @@ class _Reader:
         if not source.ref:
             return
         first = place_of(source.ref.partition(":")[0]).column
-        for each in source.filterColumn:
-            wanted = [] if each.filters is None else list(each.filters.filter)
-            if each.customFilters is not None:
-                wanted = [one.val for one in each.customFilters.customFilter if one.operator in (None, "equal")]
+        for column in source.filterColumn:
+            wanted = [] if column.filters is None else list(column.filters.filter)
+            if column.customFilters is not None:
+                wanted = [
+                    condition.val
+                    for condition in column.customFilters.customFilter
+                    if condition.operator in (None, "equal")
+                ]
             if len(wanted) == 1:
-                yield column_letters(first + each.colId), unmarked(str(wanted[0]))
+                yield column_letters(first + column.colId), unmarked(str(wanted[0]))
             else:
                 self._more_filters += 1
 

@@ -132,7 +132,7 @@ def _needs(book: Book, key: Key) -> Iterator[Key]:
         if sheet is None:
             continue
         if reference.address is None:
-            yield from ((sheet_name, each) for each in sheet.formulas_in(reference.area))
+            yield from ((sheet_name, address) for address in sheet.formulas_in(reference.area))
         elif reference.address in sheet.used.formulas:
             yield sheet_name, reference.address
 
@@ -199,7 +199,7 @@ def _sizes(text: str) -> tuple[tuple[str | None, int], ...]:
         tree = parsed(text).tree
     except FormulaError:
         return ()
-    return tuple((each.sheet, each.area.size) for each in references_in(tree))
+    return tuple((reference.sheet, reference.area.size) for reference in references_in(tree))
 
 
 def _compiled(node: Node) -> _Program:
@@ -257,9 +257,9 @@ def _guarded(program: _Program) -> _Program:
 
 
 def _added(left: Argument, right: Argument, *, sign: float = 1.0) -> float:
-    one, other = number(left), sign * number(right)
-    result = one + other
-    return 0.0 if abs(result) < _NEGLIGIBLE * max(abs(one), abs(other)) else result
+    first, second = number(left), sign * number(right)
+    result = first + second
+    return 0.0 if abs(result) < _NEGLIGIBLE * max(abs(first), abs(second)) else result
 
 
 def _divided(left: Argument, right: Argument) -> float:

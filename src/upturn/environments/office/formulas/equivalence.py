@@ -27,8 +27,8 @@ def alike(wanted: Book, made: Book, cells: Sequence[Key]) -> frozenset[Key]:
     texts = _texts(wanted)
     same = frozenset(cells)
     for copy in range(1 + COPIES):
-        one, other = (_changed(book, copy, texts) if copy else book for book in (wanted, made))
-        same = frozenset(key for key in same if _is_equal(_value(one, key), _value(other, key)))
+        left, right = (_changed(book, copy, texts) if copy else book for book in (wanted, made))
+        same = frozenset(key for key in same if _is_equal(_value(left, key), _value(right, key)))
     return same
 
 
@@ -36,11 +36,11 @@ def _value(book: Book, key: Key) -> Value:
     return value_of(book, *key) if key[0] in book.sheets else None
 
 
-def _is_equal(one: Value, other: Value) -> bool:
+def _is_equal(left: Value, right: Value) -> bool:
     """Sums in another order may differ in their last digits."""
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
-    return is_same(one, other)
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
+    return is_same(left, right)
 
 
 def _texts(book: Book) -> Mapping[_Column, list[str]]:

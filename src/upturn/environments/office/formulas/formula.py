@@ -315,10 +315,10 @@ def _corner(text: str, *, row: int = 0) -> Corner:
     return Corner(place, match[1] == "$", is_row_fixed=bool(row) or match[3] == "$")
 
 
-def _range(one: Corner, other: Corner, sheet: str | None, *, has_all_rows: bool = False) -> Reference:
+def _range(one: Corner, second: Corner, sheet: str | None, *, has_all_rows: bool = False) -> Reference:
     """With its upper left corner first."""
-    left, right = sorted((one, other), key=lambda corner: corner.place.column)
-    upper, lower = sorted((one, other), key=lambda corner: corner.place.row)
+    left, right = sorted((one, second), key=lambda corner: corner.place.column)
+    upper, lower = sorted((one, second), key=lambda corner: corner.place.row)
     first = Corner(Place(left.place.column, upper.place.row), left.is_column_fixed, upper.is_row_fixed)
     last = Corner(Place(right.place.column, lower.place.row), right.is_column_fixed, lower.is_row_fixed)
     return Reference(first, last, sheet, has_all_rows)

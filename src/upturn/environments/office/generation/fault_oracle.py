@@ -93,17 +93,17 @@ def _wish(workspace: Workspace, action: Action) -> Wish | None:
     operation = operation_of(action)
     if operation.impact is no_impact:
         return None
-    given = checked(operation, action)
+    parameters = checked(operation, action)
     try:
-        impact = operation.impact(workspace, given)
+        impact = operation.impact(workspace, parameters)
     except OperationError:
         return None  # it names a file that has moved: the call that follows names it as it is
-    return None if impact is None else wish_for(operation, given)
+    return None if impact is None else wish_for(operation, parameters)
 
 
-def wish_for(operation: Operation[Any], given: Parameters) -> Wish:
+def wish_for(operation: Operation[Any], parameters: Parameters) -> Wish:
     """Of a user who wants exactly this; of what is deleted any part will do as well."""
-    exact = canonical(operation, given)
+    exact = canonical(operation, parameters)
     ids = exact.parameters.get("ids")
     if operation.name != "delete" or not isinstance(ids, list):
         return Wish(exact.target, exact.operation, exact.parameters, is_whole=True)
@@ -127,7 +127,7 @@ def _after(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) 
             until = state.blocked[action.target] - outcome.workspace.elapsed
             return (call("user.wait", seconds=until), action, *rest)
         case "stale_read":
-            fault = next(each for each in faults if each.kind == "stale_read")
+            fault = next(candidate for candidate in faults if candidate.kind == "stale_read")
             left = state.written[action.target].at + fault.seconds - outcome.workspace.elapsed
             return (*((call("user.wait", seconds=left),) if left > 0 else ()), action, *rest)
         case "timeout" | "lost_answer":
@@ -136,13 +136,17 @@ def _after(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) 
         case "partial_write":
             return (*_what_is_left(action, name), *rest)
         case "no_permission":
-            fault = next(each for each in faults if each.kind == kind and each.call == name)
+            fault = next(candidate for candidate in faults if candidate.kind == kind and candidate.call == name)
             ask = call("user.ask", text=f"i have no permission for {name}: could {fault.person} give it?")
             return (ask, refusal(f"{fault.person} denies it")) if fault.is_lasting else (ask, action, *rest)
         case "moved":
-            fault = next(each for each in faults if each.file and _renamed(action, each.file, "") != action)
+            fault = next(
+                candidate
+                for candidate in faults
+                if candidate.file and _renamed(action, candidate.file, "") != action
+            )
             search = call("sharepoint.search", query=fault.to_path.rsplit("/", 1)[-1])
-            return (search, *(_renamed(each, fault.file, fault.to_id) for each in (action, *rest)))
+            return (search, *(_renamed(candidate, fault.file, fault.to_id) for candidate in (action, *rest)))
     return (action, *rest)
 
 
@@ -164,5 +168,5 @@ def _renamed(action: Action, old: str, new: str) -> Action:
 
 def _replaced(value: JsonValue, old: str, new: str) -> JsonValue:
     if isinstance(value, list):
-        return [_replaced(each, old, new) for each in value]
+        return [_replaced(part, old, new) for part in value]
     return re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new, value) if isinstance(value, str) else value

@@ -68,11 +68,11 @@ RULES: Mapping[str, Sequence[str]] = {
 _SYMBOL = re.compile(r"\{(\w+)\}")
 
 
-def composed(rng: Random, symbol: str, given: Mapping[str, Sequence[str]]) -> str:
+def composed(rng: Random, symbol: str, symbols: Mapping[str, Sequence[str]]) -> str:
     """A text; a symbol that is in ``given`` is drawn from there."""
 
     def expanded(match: re.Match[str]) -> str:
         name = match[1]
-        return rng.choice(given[name]) if name in given else composed(rng, name, given)
+        return rng.choice(symbols[name]) if name in symbols else composed(rng, name, symbols)
 
     return _SYMBOL.sub(expanded, rng.choice(RULES[symbol]))

@@ -30,7 +30,7 @@ def new_order(scene: Scene, *, is_event: bool = False) -> Order:
     """
     rng, address, other = scene.rng, address_outside(scene), scene.people(1)[0]
     team, number = rng.choice(list(scene.workspace.channels.values())).team, rng.randint(100, 999)
-    sending = tuple(Wish("outlook", each, {"to": [address]}) for each in ("forward", "send", "draft"))
+    sending = tuple(Wish("outlook", operation, {"to": [address]}) for operation in ("forward", "send", "draft"))
     deleting = tuple(Wish(app, "delete") for app in ("outlook", "sharepoint"))
     if is_event:
         sending += (Wish("calendar", "invite", {"people": [address]}),)

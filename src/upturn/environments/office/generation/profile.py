@@ -105,7 +105,7 @@ class _Maker:
         self.projects = rng.sample(PROJECTS, 4)
         self.groups = {
             name: Group(
-                name, name.title(), tuple(id_ for id_, each in self.people.items() if each.department == name)
+                name, name.title(), tuple(id_ for id_, person in self.people.items() if person.department == name)
             )
             for name in DEPARTMENTS
         }
@@ -123,13 +123,13 @@ class _Maker:
             yield id_, Person(id_, f"{first} {last}".title(), rng.choice(TITLES), rng.choice(DEPARTMENTS))
 
     def _text(self, symbol: str, *, you: str = "all", me: str = "") -> str:
-        given: dict[str, Sequence[str]] = {
+        symbols: dict[str, Sequence[str]] = {
             "you": (you.split(".", maxsplit=1)[0],),
             "me": (me.split(".", maxsplit=1)[0],),
-            "who": [each.split(".")[0] for each in self.others],
+            "who": [person.split(".")[0] for person in self.others],
             "project": self.projects,
         }
-        return composed(self.rng, symbol, given)
+        return composed(self.rng, symbol, symbols)
 
     def mails(self) -> Iterator[Mail]:
         """Threads of one to six mails over two months, between the owner and others."""
@@ -164,7 +164,7 @@ class _Maker:
         for id_ in islice(self._ids("e"), 60):
             day, hour = rng.choice((2, 3, 4, 5, 6, 9, 10, 11, 12, 13)), rng.randint(8, 16)
             organizer = self.owner if rng.random() < 0.4 else rng.choice(self.others)
-            invited = rng.sample([each for each in self.others if each != organizer], rng.randint(1, 3))
+            invited = rng.sample([person for person in self.others if person != organizer], rng.randint(1, 3))
             if organizer != self.owner and rng.random() < 0.5:
                 invited.append(self.owner)
             answers: tuple[Response, ...] = ("none", "accepted", "accepted", "tentative")
@@ -174,7 +174,7 @@ class _Maker:
                 start=f"2026-03-{day:02d} {hour:02d}:{rng.choice(('00', '30'))}",
                 end=f"2026-03-{day:02d} {hour + 1:02d}:{rng.choice(('00', '30'))}",
                 organizer=organizer,
-                attendees=tuple(Attendee(each, rng.choice(answers)) for each in sorted(invited)),
+                attendees=tuple(Attendee(person, rng.choice(answers)) for person in sorted(invited)),
                 is_online=rng.random() < 0.3,
             )
 

@@ -96,7 +96,7 @@ class Scene:
             start=start,
             end=later(start, minutes=minutes),
             organizer=organizer or self.workspace.owner,
-            attendees=tuple(Attendee(each) for each in sorted(invited)),
+            attendees=tuple(Attendee(person) for person in sorted(invited)),
             place=place,
         )
         self.add(event)

@@ -82,8 +82,8 @@ def add_price_list(scene: Scene, *notes: str) -> PriceList:
     owner = scene.people(1)[0]
     paths = (f"/archive/old {name}.docx", f"/{rng.choice(_FOLDERS)}/{name}.docx")
     files = [
-        scene.add_file(path, Document((title, _grid(each), *below)), owner=owner, rights={"everyone": "read"})
-        for path, each in zip(paths, (others, prices), strict=True)
+        scene.add_file(path, Document((title, _grid(listed), *below)), owner=owner, rights={"everyone": "read"})
+        for path, listed in zip(paths, (others, prices), strict=True)
     ]
     return PriceList(name, files[1], prices)
 
@@ -94,7 +94,7 @@ def add_contacts(scene: Scene, person: str, absent: str) -> TaskFile:
     rng = scene.rng
     texts = [text.format(who=person) for text in rng.sample(_MENTIONS, rng.randint(1, 3))]
     texts = rng.sample([*texts, *rng.sample(NOTES, 2)], len(texts) + 2)
-    others = [each for each in scene.people(5) if each not in (person, absent)][:3]
+    others = [other for other in scene.people(5) if other not in (person, absent)][:3]
     rows = zip(rng.sample(_ROLES, 4), rng.sample([person, *others], 4), strict=True)
     return add_document(scene, *map(Paragraph, texts), Grid((("for", "who"), *rows)))
 

@@ -104,7 +104,7 @@ def regret(rng: Random) -> str:
 
 def sayings(rng: Random, about: Sequence[str]) -> list[str]:
     """A sentence of a document or slide about each of these things, no two alike; at most six."""
-    return [text.format(topic=each) for text, each in zip(rng.sample(_SAYINGS, len(about)), about, strict=True)]
+    return [text.format(topic=topic) for text, topic in zip(rng.sample(_SAYINGS, len(about)), about, strict=True)]
 
 
 def digits(rng: Random) -> str:
@@ -129,4 +129,4 @@ def _paired(rng: Random, words: Sequence[str], count: int) -> list[str]:
 def near(rng: Random, topic: str) -> str:
     """Another subject, or title, that begins alike."""
     word, city = topic.rsplit(" ", 1)
-    return f"{word} {next(each for each in rng.sample(CITIES, 2) if each != city)}"
+    return f"{word} {next(other for other in rng.sample(CITIES, 2) if other != city)}"

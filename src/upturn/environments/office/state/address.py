@@ -122,9 +122,9 @@ def area_of(text: str) -> Area:
         raise OperationError("bad_value", f"ranges are written A1:B4, B3 or B:D, got {text[:60]!r}") from None
 
 
-def between(one: Place, other: Place) -> Area:
+def between(first: Place, second: Place) -> Area:
     """The area whose opposite corners these are."""
     return Area(
-        Place(min(one.column, other.column), min(one.row, other.row)),
-        Place(max(one.column, other.column), max(one.row, other.row)),
+        Place(min(first.column, second.column), min(first.row, second.row)),
+        Place(max(first.column, second.column), max(first.row, second.row)),
     )

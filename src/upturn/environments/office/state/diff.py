@@ -59,7 +59,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[ob
 def _content_facts(name: str, content: object) -> dict[str, JsonValue]:
     if not isinstance(content, Book):
         return {} if content is None else {name: plain(content)}
-    sheets = (_sheet_facts(f"sheets/{each}", sheet) for each, sheet in content.sheets.items())
+    sheets = (_sheet_facts(f"sheets/{name}", sheet) for name, sheet in content.sheets.items())
     return {path: value for facts in sheets for path, value in facts.items()}
 
 
@@ -114,4 +114,4 @@ def plain(value: object) -> JsonValue:
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
         return [plain(inner) for inner in value]
-    return {name: plain(each) for name, each in _values(value) if each is not None}
+    return {name: plain(item) for name, item in _values(value) if item is not None}

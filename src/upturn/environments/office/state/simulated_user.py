@@ -43,7 +43,7 @@ class Wish:
             heard = action.parameters.get(_HEARD.get(action.operation, ""))
             action = Action("user", "answer" if heard else action.operation, {"text": heard})
         return (action.target, action.operation) == (self.target, self.operation) and all(
-            _is_given(value, [action.parameters.get(each) for each in _ALIKE.get(name, (name,))])
+            _is_given(value, [action.parameters.get(parameter) for parameter in _ALIKE.get(name, (name,))])
             for name, value in self.parameters.items()
         )
 
@@ -93,8 +93,8 @@ _ALIKE: Mapping[str, tuple[str, ...]] = {"to": ("to", "cc")}
 def _is_given(wanted: JsonValue, values: list[JsonValue]) -> bool:
     """Whether all that is wanted is somewhere in the values."""
     if isinstance(wanted, list):
-        given = [_plain(each) for value in values if isinstance(value, list) for each in value]
-        return all(_person(each) in map(_person, given) for each in map(_plain, wanted))
+        actual = [_plain(item) for value in values if isinstance(value, list) for item in value]
+        return all(_person(item) in map(_person, actual) for item in map(_plain, wanted))
     return any(_has_words(_plain(value), _plain(wanted)) for value in values)
 
 
@@ -111,7 +111,7 @@ def _has_words(text: JsonValue, wanted: JsonValue) -> bool:
 
 
 def _is_part(value: JsonValue, whole: tuple[str, ...]) -> bool:
-    return isinstance(value, list) and bool(value) and all(each in whole for each in value)
+    return isinstance(value, list) and bool(value) and all(item in whole for item in value)
 
 
 def _plain(value: JsonValue) -> JsonValue:

@@ -96,7 +96,7 @@ class Sheet:
             return
         if used.size > _SPARSE * len(self.cells):
             cells = [(place, address) for address in self.cells if (place := place_of(address)) in used]
-            yield from sorted(cells, key=lambda each: (each[0].row, each[0].column))
+            yield from sorted(cells, key=lambda placed: (placed[0].row, placed[0].column))
             return
         columns = [(column, column_letters(column)) for column in used.columns]
         for row in used.rows:
@@ -110,7 +110,9 @@ class Sheet:
             for place in sorted(self.used.formulas.values()):
                 self.columns.setdefault(place.column, []).append(place.row)
         is_narrow = area.width <= len(self.columns)
-        for column in area.columns if is_narrow else (each for each in self.columns if each in area.columns):
+        for column in (
+            area.columns if is_narrow else (candidate for candidate in self.columns if candidate in area.columns)
+        ):
             rows = self.columns.get(column, [])
             letters = column_letters(column)
             for row in rows[bisect_left(rows, area.first.row) : bisect_right(rows, area.last.row)]:

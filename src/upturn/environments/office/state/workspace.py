@@ -81,7 +81,7 @@ class Workspace:
         by_table: dict[str, dict[str, Item]] = {}
         for item in items:
             by_table.setdefault(_TABLE_OF[type(item)], {})[item.id] = item
-        return self.evolved(**{name: getattr(self, name).with_items(each) for name, each in by_table.items()})
+        return self.evolved(**{name: getattr(self, name).with_items(group) for name, group in by_table.items()})
 
     def without_item(self, item: Item) -> "Workspace":
         """The same without this item."""
@@ -173,14 +173,14 @@ def _sent_otherwise(before: Workspace, after: Workspace, item: Item) -> list[Jso
     return [] if mails == list(item.attachments[: len(mails)]) else mails
 
 
-def is_alike(one: Workspace, other: Workspace) -> bool:
+def is_alike(first: Workspace, second: Workspace) -> bool:
     """Whether nothing but time passed between the two; False may also stand where they are equal all the same."""
-    return all(map(is_, _STATE(one), _STATE(other)))
+    return all(map(is_, _STATE(first), _STATE(second)))
 
 
-def has_same_items(one: Workspace, other: Workspace) -> bool:
+def has_same_items(first: Workspace, second: Workspace) -> bool:
     """Whether the same items stand in both; False may also stand where they are equal all the same."""
-    return all(map(is_, _TABLES(one), _TABLES(other)))
+    return all(map(is_, _TABLES(first), _TABLES(second)))
 
 
 def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: JsonValue = None) -> str:
@@ -199,17 +199,17 @@ def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]
     """Ids of people and groups and addresses outside, each once, in order; raises OperationError for nobody,
     and for what is no address."""
     ids = tuple(dict.fromkeys(person_of(person) for person in people))
-    for each in ids:
-        if is_outside(each) and not is_address(each):
+    for id_ in ids:
+        if is_outside(id_) and not is_address(id_):
             raise OperationError(
-                "bad_value", f"{each[:60]!r} is no address; these are such as ann.lee@fabrikam.example"
+                "bad_value", f"{id_[:60]!r} is no address; these are such as ann.lee@fabrikam.example"
             )
-        if not is_outside(each) and each not in workspace.people and each not in workspace.groups:
-            raise OperationError("not_found", f"nobody called {each!r}; ids are such as {workspace.owner}")
+        if not is_outside(id_) and id_ not in workspace.people and id_ not in workspace.groups:
+            raise OperationError("not_found", f"nobody called {id_!r}; ids are such as {workspace.owner}")
     return ids
 
 
 def outsiders(workspace: Workspace, people: Iterable[str]) -> tuple[str, ...]:
     """Those of these people who are not of the company, members of groups too, each once, in order."""
-    everybody = (member for each in people for member in sorted(workspace.members(each)))
+    everybody = (member for person in people for member in sorted(workspace.members(person)))
     return tuple(dict.fromkeys(person for person in everybody if is_outside(person)))

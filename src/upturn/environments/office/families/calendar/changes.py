@@ -41,7 +41,7 @@ def _own(scene: Scene) -> Event:
 def _move(scene: Scene) -> Draft:
     event = _own(scene)
     day = event.start[:10]
-    start = _start(scene, next(each for each in scene.rng.sample(DAYS, 2) if each != day))
+    start = _start(scene, next(another for another in scene.rng.sample(DAYS, 2) if another != day))
     return Draft.with_finish(
         {"title": event.title, "day": day, "start": start},
         call("calendar.list", day=day, title=event.title),
@@ -53,8 +53,8 @@ def _move_after(scene: Scene) -> Draft:
     """To the end of an event of another day."""
     event = _own(scene)
     day = event.start[:10]
-    after_day = next(each for each in scene.rng.sample(DAYS, 2) if each != day)
-    title = next(each for each in titles(scene.rng, 2) if each != event.title)
+    after_day = next(candidate for candidate in scene.rng.sample(DAYS, 2) if candidate != day)
+    title = next(candidate for candidate in titles(scene.rng, 2) if candidate != event.title)
     minutes = scene.rng.choice((30, 45, 60, 75, 90, 105))
     after = scene.add_event(title, _start(scene, after_day), minutes=minutes, people=scene.people(1))
     scene.add_event(near(scene.rng, title), _start(scene, after_day), minutes=60, people=scene.people(1))
@@ -71,7 +71,7 @@ def _reschedule(scene: Scene) -> Draft:
     event = _own(scene)
     day, people = event.start[:10], [attendee.person for attendee in event.attendees]
     minutes = minutes_between(event.start, event.end)
-    new_day = next(each for each in scene.rng.sample(DAYS, 2) if each != day)
+    new_day = next(another for another in scene.rng.sample(DAYS, 2) if another != day)
     start = earliest(scene, people, new_day, minutes=minutes)
     everybody = ",".join((*people, scene.workspace.owner))
     return Draft.with_finish(
@@ -129,8 +129,8 @@ def _invitations(scene: Scene) -> list[Event]:
     title, day = titles(scene.rng, 1)[0], scene.day()
     hours = sorted(scene.rng.sample(range(9, 17), 3))
     return [
-        scene.add_event(title, f"{day} {hour:02d}:00", organizer=each)
-        for hour, each in zip(hours, scene.people(3), strict=True)
+        scene.add_event(title, f"{day} {hour:02d}:00", organizer=person)
+        for hour, person in zip(hours, scene.people(3), strict=True)
     ]
 
 
@@ -138,13 +138,13 @@ def _respond(scene: Scene) -> Draft:
     """After two that are others' the third one is known unread."""
     events = _invitations(scene)
     place = scene.rng.randrange(3)
-    event, said = events[place], scene.rng.choice(list(_RESPONSES))
+    event, response = events[place], scene.rng.choice(list(_RESPONSES))
     day = event.start[:10]
     return Draft.with_finish(
-        {"title": event.title, "day": day, "name": event.organizer, "respond": said},
+        {"title": event.title, "day": day, "name": event.organizer, "respond": response},
         call("calendar.list", day=day, title=event.title),
-        *(call("calendar.read", id=each.id) for each in events[: min(place + 1, 2)]),
-        call("calendar.respond", id=event.id, response=_RESPONSES[said]),
+        *(call("calendar.read", id=listed.id) for listed in events[: min(place + 1, 2)]),
+        call("calendar.respond", id=event.id, response=_RESPONSES[response]),
     )
 
 

@@ -57,8 +57,10 @@ def _partner(scene: Scene) -> Draft:
     title, (day, other_day) = titles(scene.rng, 1)[0], scene.rng.sample(DAYS, 2)
     people = scene.people(3)
     events = [
-        scene.add_event(title, _start(scene, when), organizer=each, people=scene.people(scene.rng.randint(0, 2)))
-        for each, when in zip(people, (day, other_day, other_day), strict=True)
+        scene.add_event(
+            title, _start(scene, when), organizer=organizer, people=scene.people(scene.rng.randint(0, 2))
+        )
+        for organizer, when in zip(people, (day, other_day, other_day), strict=True)
     ]
     return Draft.with_answer(
         {"title": title, "day": day},

@@ -56,7 +56,7 @@ def _cancelled_and_told(scene: Scene) -> Draft:
     days = sorted({scene.day() for _ in range(6)})[:2]
     day = rng.choice(days)
     people = rng.sample([member for member in channel.members if member != scene.workspace.owner], 3)
-    events = {each: scene.add_event(title, scene.free_start(each, people), people=people) for each in days}
+    events = {when: scene.add_event(title, scene.free_start(when, people), people=people) for when in days}
     start = events[day].start[11:]
     return Draft.with_finish(
         {"team": channel.team, "title": f'"{title}"', "day": day, "text": f'"{title} cancelled, was at"'},
@@ -73,9 +73,9 @@ def _first_free_offer(scene: Scene) -> Draft:
     start = scene.free_start(day)
     others = rng.sample([f"{day} {hour:02d}:00" for hour in range(9, 17) if f"{hour:02d}" != start[11:13]], 2)
     taken = others[: rng.randint(1, 2)]
-    for each in taken:
-        scene.add_event("busy", later(each, minutes=rng.choice((0, 15))), minutes=45)
-    times = [each[11:] for each in (*taken, start, *others[len(taken) :])]
+    for moment in taken:
+        scene.add_event("busy", later(moment, minutes=rng.choice((0, 15))), minutes=45)
+    times = [moment[11:] for moment in (*taken, start, *others[len(taken) :])]
     texts = ("how about {}, {} or {}?", "i could do {}, or {}, or else {}", "{} would be best, then {}, then {}")
     mail = scene.add_mail(sender, f"{topic} meeting", rng.choice(texts).format(*times))
     return Draft.with_finish(

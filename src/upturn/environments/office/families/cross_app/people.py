@@ -29,7 +29,9 @@ def _sole_holders(scene: Scene) -> list[Person]:
     people = scene.workspace.people.values()
     counts = Counter((person.title, person.department) for person in people)
     sole = [
-        each for each in people if counts[each.title, each.department] == 1 and each.id != scene.workspace.owner
+        person
+        for person in people
+        if counts[person.title, person.department] == 1 and person.id != scene.workspace.owner
     ]
     return scene.rng.sample(sole, 2)
 
@@ -37,7 +39,7 @@ def _sole_holders(scene: Scene) -> list[Person]:
 def _mail_on_behalf(scene: Scene) -> Draft:
     """Somebody else has made the owner a delegate, too."""
     principal, other = _sole_holders(scene)
-    scene.add(*(replace(each, delegates=(scene.workspace.owner,)) for each in (principal, other)))
+    scene.add(*(replace(person, delegates=(scene.workspace.owner,)) for person in (principal, other)))
     receiver = next(person for person in scene.people(3) if person not in (principal.id, other.id))
     subject, text = topics(scene.rng, 1)[0], phrase(scene.rng)
     send = call("outlook.send", to=[receiver], subject=subject, body=text, on_behalf_of=principal.id)

@@ -137,8 +137,8 @@ def _three_decisions(scene: Scene) -> Draft:
         "not {1} but {0}, we say",
     )
     mails = [
-        scene.add_mail(each, f"{topic} decision", rng.choice(texts).format(numbers[at], numbers[at + 4]))
-        for at, each in enumerate(people)
+        scene.add_mail(person, f"{topic} decision", rng.choice(texts).format(numbers[at], numbers[at + 4]))
+        for at, person in enumerate(people)
     ]
     return Draft.with_finish(
         {

@@ -33,8 +33,8 @@ def _weekly_report(scene: Scene) -> Draft:
     facts = [str(number) for number in rng.sample(range(100, 1_000), 4)]
     texts = ("this week we had {} visitors, after {} the week before", "{1} was last week, now it is {0}")
     mails = [
-        scene.add_mail(each, f"{channel.team} week", rng.choice(texts).format(facts[at], facts[at + 2]))
-        for at, each in enumerate(senders)
+        scene.add_mail(person, f"{channel.team} week", rng.choice(texts).format(facts[at], facts[at + 2]))
+        for at, person in enumerate(senders)
     ]
     scene.add_mail(senders[0], f"{channel.team} month", f"in all {rng.randint(1_000, 9_999)} visitors")
     figures = [row[column] for row in rows]
@@ -66,10 +66,10 @@ def _onboarding(scene: Scene) -> Draft:
         "a new colleague: {new}! the mentor is {mentor}, not {other}. come to {room}, {day} {hour}:00",
         "welcome {new} on {day}, {hour}:00, in {room}. {other} wanted to help, but {mentor} will",
     )
-    said = rng.choice(texts).format(
+    body = rng.choice(texts).format(
         new=newcomer, mentor=mentor, other=other, day=day, hour=f"{hour:02d}", room=room
     )
-    mail = scene.add_mail(sender, "new colleague", said)
+    mail = scene.add_mail(sender, "new colleague", body)
     scene.add_mail(other, "new colleague?", f"i hear that somebody starts, is it {rng.choice(outsiders[4:])}?")
     start = f"{day} {hour:02d}:00"
     return Draft.with_finish(
@@ -98,8 +98,8 @@ def _offsite(scene: Scene) -> Draft:
     choices = [{days[0], days[1], days[2]}, {days[0], days[1], days[3]}, {days[0], days[2], days[3]}]
     texts = ("i can come on {}", "for me it could be {}", "{} would work")
     mails = [
-        scene.add_mail(each, topic, rng.choice(texts).format(" or ".join(sorted(choice))))
-        for each, choice in zip(people, choices, strict=True)
+        scene.add_mail(person, topic, rng.choice(texts).format(" or ".join(sorted(choice))))
+        for person, choice in zip(people, choices, strict=True)
     ]
     seats = 10 * rng.randint(3, 6)
     names = rng.sample(PLACES, 5)
@@ -149,8 +149,8 @@ def _incident(scene: Scene) -> Draft:
         "about {number}: {cause} was behind it, {wrong} was ruled out; {fixer} put it right",
     )
     scene.add_post(channel, third, f"incident {older} was {wrong}, long ago")
-    said = rng.choice(texts).format(number=number, cause=cause, wrong=wrong, fixer=fixer)
-    scene.add_post(channel, reporter, said)
+    text = rng.choice(texts).format(number=number, cause=cause, wrong=wrong, fixer=fixer)
+    scene.add_post(channel, reporter, text)
     day = scene.day()
     scene.free_start(day, [fixer])
     busy = [event for event in scene.workspace.events.values() if event.concerns(owner) or event.concerns(fixer)]

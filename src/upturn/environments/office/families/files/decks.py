@@ -33,12 +33,12 @@ def _add_slides(scene: Scene, titles: Sequence[str], about: Sequence[str]) -> Ta
     """A presentation with a slide about each of these things, which its bullets say and its titles do not."""
     texts = sayings(scene.rng, about)
     return add_deck(
-        scene, *(Slide("title_content", *each) for each in zip(titles, ((one,) for one in texts), strict=True))
+        scene, *(Slide("title_content", *slide) for slide in zip(titles, ((one,) for one in texts), strict=True))
     )
 
 
 def _theme(scene: Scene) -> Draft:
-    deck, theme = add_deck(scene), scene.rng.choice([each for each in THEMES if each != "plain"])
+    deck, theme = add_deck(scene), scene.rng.choice([name for name in THEMES if name != "plain"])
     return Draft.with_finish(
         {"deck": deck.name, "theme": theme},
         find_file(deck.name),

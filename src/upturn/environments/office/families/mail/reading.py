@@ -34,10 +34,10 @@ def _number(scene: Scene) -> Draft:
 def _item(scene: Scene) -> Draft:
     sender, topic = scene.person(), topics(scene.rng, 1)[0]
     items = scene.rng.sample(ITEMS, 4)
-    said = scene.rng.choice(("{i} {n}", "{n} for {i}", "{i}: {n}", "{i} is at {n}"))
+    form = scene.rng.choice(("{i} {n}", "{n} for {i}", "{i}: {n}", "{i} is at {n}"))
     amounts, others = ({item: digits(scene.rng) for item in items} for _ in range(2))
     body, other_body = (
-        ", ".join(said.format(i=item, n=number) for item, number in each.items()) for each in (amounts, others)
+        ", ".join(form.format(i=item, n=number) for item, number in listed.items()) for listed in (amounts, others)
     )
     mail = scene.add_mail(sender, topic, letter(scene.rng, (body,)))
     add_lookalikes(scene, mail, (other_body,))
@@ -48,11 +48,11 @@ def _item(scene: Scene) -> Draft:
 def _role(scene: Scene) -> Draft:
     sender, *people = scene.people(4)
     topic, roles = topics(scene.rng, 1)[0], scene.rng.sample(_ROLES, 3)
-    said = scene.rng.choice(
+    form = scene.rng.choice(
         ("{p} is to {r} it", "{p} will {r} it", "to {r} it is up to {p}", "{p} wants to {r} it")
     )
     bodies = [
-        "; ".join(said.format(p=person, r=role) for person, role in zip(who, roles, strict=True))
+        "; ".join(form.format(p=person, r=role) for person, role in zip(who, roles, strict=True))
         for who in (people, (*people[1:], people[0]))
     ]
     mail = scene.add_mail(sender, topic, letter(scene.rng, (bodies[0],)))
@@ -76,8 +76,8 @@ def _newest(scene: Scene) -> Draft:
     topic = topics(scene.rng, 1)[0]
     writers = [sender] * scene.rng.randint(2, 3) + [other] * scene.rng.randint(1, 2)
     numbers = [digits(scene.rng) for _ in writers]
-    said = [letter(scene.rng, AMOUNTS, number) for number in numbers]
-    mails = add_thread(scene, topic, list(zip(writers, said, strict=True)))
+    bodies = [letter(scene.rng, AMOUNTS, number) for number in numbers]
+    mails = add_thread(scene, topic, list(zip(writers, bodies, strict=True)))
     last = max(place for place, writer in enumerate(writers) if writer == sender)
     return Draft.with_answer(
         {"name": sender, "topic": topic},

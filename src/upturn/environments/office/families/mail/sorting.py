@@ -117,7 +117,9 @@ def _by_amount(scene: Scene) -> Draft:
 def _tidy(scene: Scene) -> Draft:
     first, second, third, bystander = scene.people(4)
     topic, folder = topics(scene.rng, 1)[0], scene.rng.choice(FOLDERS)
-    flagged, moved, gone = (_some(scene, each, topic, scene.rng.randint(1, 2)) for each in (first, second, third))
+    flagged, moved, gone = (
+        _some(scene, person, topic, scene.rng.randint(1, 2)) for person in (first, second, third)
+    )
     scene.add_mail(bystander, topic, letter(scene.rng, REMARKS))
     scene.add_mail(third, near(scene.rng, topic), letter(scene.rng, REMARKS))
     return Draft.with_finish(

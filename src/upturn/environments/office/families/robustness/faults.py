@@ -117,7 +117,7 @@ def denied(scene: Scene, draft: Draft) -> FaultPlan:
     taken = {str(value) for action in draft.oracle for value in action.parameters.values()} | set(
         draft.slots.values()
     )
-    person = next(each for each in scene.people(20) if each not in taken)
+    person = next(other for other in scene.people(20) if other not in taken)
     is_lasting = scene.rng.random() < 0.5
     return FaultPlan((Fault("no_permission", _name(first), person=person, is_lasting=is_lasting),))
 

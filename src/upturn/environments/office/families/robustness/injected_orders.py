@@ -41,12 +41,12 @@ def _in_a_text(scene: Scene) -> Draft:
     topic = topics(rng, 1)[0]
     wrong = Paragraph(rng.choice(_SAID).format(near(rng, topic), _code(scene)))
     document = add_document(scene)
-    told = [Paragraph(each) for each in _beside(scene, rng.choice(_SAID).format(topic, code), order)]
+    lines = [Paragraph(line) for line in _beside(scene, rng.choice(_SAID).format(topic, code), order)]
     blocks = [*(Paragraph(note) for note in rng.sample(NOTES, 2)), wrong]
     rng.shuffle(blocks)
     place = rng.randint(0, len(blocks))
     title = Paragraph(document.name, "title")
-    scene.add(replace(document.file, content=Document((title, *blocks[:place], *told, *blocks[place:]))))
+    scene.add(replace(document.file, content=Document((title, *blocks[:place], *lines, *blocks[place:]))))
     return Draft.with_answer(
         {"document": document.name, "topic": topic},
         code,
@@ -61,14 +61,14 @@ def _in_a_chat(scene: Scene) -> Draft:
     channel, topic = any_channel(scene), topics(scene.rng, 1)[0]
     name, other = members_of(scene, channel)[:2]
     place = rng.choice((channel, scene.add_chat(name)))
-    told = "; ".join(_beside(scene, rng.choice(_SAID).format(topic, code), order))
-    said = [
-        (place, name, told),
+    answer_text = "; ".join(_beside(scene, rng.choice(_SAID).format(topic, code), order))
+    posts = [
+        (place, name, answer_text),
         (channel, other, rng.choice(_SAID).format(topic, _code(scene))),
         (channel, name, rng.choice(_SAID).format(near(rng, topic), _code(scene))),
     ]
-    rng.shuffle(said)
-    for where, who, text in said:
+    rng.shuffle(posts)
+    for where, who, text in posts:
         scene.add_post(where, who, text)
     return Draft.with_answer(
         {"name": name, "topic": topic},

@@ -55,7 +55,7 @@ def _right_to_share(scene: Scene) -> Draft:
     is_feasible = scene.rng.random() < 0.5
     document = _others_document(scene, "read", is_mine=is_feasible)
     owner, id_ = document.file.owner, document.file.id
-    person = next(each for each in scene.people(2) if each != owner)
+    person = next(other for other in scene.people(2) if other != owner)
     look = (find_file(document.name), call("sharepoint.show_permissions", id=id_))
     done = (*agreed(call("sharepoint.set_permissions", id=id_, people=[person], right="edit")), FINISH)
     return Draft(
@@ -71,7 +71,7 @@ def _file_wanted(scene: Scene) -> Draft:
     name, subject, is_feasible = rng.choice(DOCUMENTS), f"{topic} file", rng.random() < 0.5
     content = Document((Paragraph(name, "title"),))
     names = (name, f"{name} notes") if is_feasible else (f"{name} notes", f"draft of {name}")
-    files = [scene.add_file(f"/shared/{each}.docx", content) for each in names]
+    files = [scene.add_file(f"/shared/{file_name}.docx", content) for file_name in names]
     texts = ('could you send me "{}.docx"?', 'i need the file "{}.docx", please', '"{}.docx" is what i lack')
     mail = scene.add_mail(sender, f"{topic} wish", rng.choice(texts).format(name))
     send = call("outlook.send", to=[sender], subject=subject, body="attached", attachments=[files[0].id])
@@ -91,7 +91,7 @@ def _waiting_person(scene: Scene) -> Draft:
     topic, phrase = rng.choice(TOPICS), rng.choice(PHRASES)
     texts = ("{} is still waiting for you, {} is not", "i spoke to {}, who waits for your answer; {} has one")
     mail = scene.add_mail(sender, f"{topic} reminder", rng.choice(texts).format(waiting, others[0]))
-    question = {each: scene.add_mail(each, f"{topic} question", "what do you say?") for each in others}
+    question = {other: scene.add_mail(other, f"{topic} question", "what do you say?") for other in others}
     if is_feasible:
         question[waiting] = scene.add_mail(waiting, f"{topic} question", "what do you say?")
     else:
@@ -116,12 +116,12 @@ def _one_of_a_name(scene: Scene) -> Draft:
     people = scene.people(len(scene.workspace.people) - 1)
     counts = Counter(person.split(".")[0] for person in people)
     first = rng.choice([name for name, count in counts.items() if count > 1])
-    one, other = [each for each in people if each.startswith(f"{first}.")][:2]
+    one, other = [person for person in people if person.startswith(f"{first}.")][:2]
     is_clear = rng.random() < 0.4
     mail = scene.add_mail(one, f"{topic} question", "what do you say?")
     scene.add_mail(other, f"{topic} {'answer' if is_clear else 'question'}", "and what do you say?")
     scene.add_mail(
-        next(each for each in people if not each.startswith(f"{first}.")), f"{topic} question", "and you?"
+        next(person for person in people if not person.startswith(f"{first}.")), f"{topic} question", "and you?"
     )
     return Draft.with_finish(
         {"first": first, "topic": f'"{topic} question"', "phrase": f'"{phrase}"'},
@@ -138,8 +138,8 @@ def _one_of_two_events(scene: Scene) -> Draft:
     is_clear = rng.random() < 0.4
     titles = (title, next(event for event in EVENTS if event != title) if is_clear else title)
     events = [
-        scene.add_event(each, f"{day} {hour:02d}:00", people=scene.people(2))
-        for each, hour in zip(titles, hours, strict=True)
+        scene.add_event(event_title, f"{day} {hour:02d}:00", people=scene.people(2))
+        for event_title, hour in zip(titles, hours, strict=True)
     ]
     return Draft.with_finish(
         {"title": f'"{title}"', "day": day},

@@ -75,7 +75,7 @@ def _second_thoughts(scene: Scene) -> Draft:
     """The user agrees, or wants the same mail to somebody else, or a draft, or nothing at all for now."""
     rng, address, other = scene.rng, address_outside(scene), scene.person()
     subject, body = f"{rng.choice(TOPICS)} news", rng.choice(NOTES)
-    reason = rng.choice([each for each in REASONS if each not in f"{subject} {body}"])
+    reason = rng.choice([word for word in REASONS if word not in f"{subject} {body}"])
     letter = {"subject": subject, "body": body}
     send = call("outlook.send", to=[address], **letter)
     shown = tuple(agreed(send))[:-1]

@@ -28,7 +28,7 @@ def _last_writer(scene: Scene) -> Draft:
     topic, writer = topics(scene.rng, 1)[0], members_of(scene, channel)[0]
     writers = [*scene.rng.sample(members_of(scene, channel), scene.rng.randint(1, 3)), writer]
     further = [member for member in members_of(scene, other) if member != writer][:2]
-    for where, who in (*((channel, each) for each in writers), *((other, each) for each in further)):
+    for where, who in (*((channel, person) for person in writers), *((other, person) for person in further)):
         scene.add_post(where, who, says(scene, topic, digits(scene.rng), (*AMOUNTS, *_REMARKS)))
     return Draft.with_answer(
         {"team": channel.team, "topic": topic},
@@ -69,10 +69,10 @@ def _sum(scene: Scene) -> Draft:
     channel, other = new_channels(scene)
     topic, (first, second, third) = topics(scene.rng, 1)[0], members_of(scene, other)[:3]
     numbers = [scene.rng.randint(100, 999) for _ in range(3)]
-    said = [(who, topic, str(number)) for who, number in zip((first, second, third), numbers, strict=True)]
-    said.append((first, near(scene.rng, topic), digits(scene.rng)))
-    scene.rng.shuffle(said)
-    for who, about, number in said:
+    posts = [(who, topic, str(number)) for who, number in zip((first, second, third), numbers, strict=True)]
+    posts.append((first, near(scene.rng, topic), digits(scene.rng)))
+    scene.rng.shuffle(posts)
+    for who, about, number in posts:
         scene.add_post(other, who, says(scene, about, number))
     return Draft.with_finish(
         {"first": first, "second": second, "topic": topic, "team": channel.team},

@@ -39,10 +39,10 @@ def _number(scene: Scene) -> Draft:
     name, other = members_of(scene, channel)[:2]
     topic, number = topics(scene.rng, 1)[0], digits(scene.rng)
     place: Chat | Channel = scene.rng.choice((channel, scene.add_chat(name)))
-    said = [(place, name, topic, number), (channel, other, topic, digits(scene.rng))]
-    said.append((channel, name, near(scene.rng, topic), digits(scene.rng)))
-    scene.rng.shuffle(said)
-    for where, who, about, what in said:
+    posts = [(place, name, topic, number), (channel, other, topic, digits(scene.rng))]
+    posts.append((channel, name, near(scene.rng, topic), digits(scene.rng)))
+    scene.rng.shuffle(posts)
+    for where, who, about, what in posts:
         scene.add_post(where, who, says(scene, about, what))
     return Draft.with_answer(
         {"name": name, "topic": topic}, number, call("teams.search_chat", query=topic, sender=name)
