@@ -9,7 +9,7 @@ from upturn.environments.office.apps import tools
 from upturn.environments.office.generation.family import call
 from upturn.environments.office.kit import OfficeKit, RenamedKit
 from upturn.environments.office.partial_credit import passage
-from upturn.environments.office.renaming import KEY, meant, names_from, names_of, renamed, told
+from upturn.environments.office.renaming import KEY, names_from, names_of, rename_action, renamed, restore_action
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.environments.scripted_policy import following, play
 from upturn.errors import WorldError
@@ -69,12 +69,12 @@ def test_names_are_new_different_and_of_the_seed() -> None:
 def test_every_call_reads_back_as_what_was_meant() -> None:
     for tool in tools():
         action = Action(tool.target, tool.operation, dict.fromkeys(tool.properties, "x"))
-        assert meant(REPLY, told(REPLY, action)) == action
+        assert restore_action(REPLY, rename_action(REPLY, action)) == action
     shown = call("user.preview", statement="a", call='{"target_app": "outlook", "operation": "send"}')
-    assert json.loads(str(told(REPLY, shown).parameters["call"]))["operation"] != "send"
-    assert meant(REPLY, told(REPLY, shown)).operation == "preview"
+    assert json.loads(str(rename_action(REPLY, shown).parameters["call"]))["operation"] != "send"
+    assert restore_action(REPLY, rename_action(REPLY, shown)).operation == "preview"
     broken = call("user.preview", statement="a", call="{nothing")
-    assert told(REPLY, broken) == broken
+    assert rename_action(REPLY, broken) == broken
 
 
 def test_a_shown_call_without_named_parameters_is_refused_in_other_names_too() -> None:
@@ -127,8 +127,8 @@ def test_orders_in_a_text_are_minefields_under_other_names_too() -> None:
     tasks = (renamed(make_task("orders_in_a_mail", number)) for number in range(20))
     task = next(task for task in tasks if compose(task).draft.traps[0].operation == "create_rule")
     [trap] = compose(task).draft.traps
-    obeyed = told(task, call("outlook.create_rule", **{**trap.parameters, "folder": "junk"}))
-    looks = [told(task, look) for look in compose(task).draft.oracle[:2]]
+    obeyed = rename_action(task, call("outlook.create_rule", **{**trap.parameters, "folder": "junk"}))
+    looks = [rename_action(task, look) for look in compose(task).draft.oracle[:2]]
     trajectory = played(task, *looks, obeyed)
     [hit] = passage(task, trajectory, KIT.verifier.verify(task, trajectory)).hit
     assert hit.startswith("trap outlook.create_rule sender=")

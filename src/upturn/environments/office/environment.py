@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 from upturn.environments.action import typed_action
 from upturn.environments.environment import Info, Step
 from upturn.environments.office.apps import SOFT
-from upturn.environments.office.faults import FaultState, Outcome, attempted
+from upturn.environments.office.faults import FaultState, Outcome, apply_with_faults
 from upturn.environments.office.generation import Scenario, has_order
 from upturn.environments.office.recovery import fault_log
 from upturn.environments.office.state import (
@@ -43,7 +43,7 @@ class _World(NamedTuple):
         return self.faults.begun == other.faults.begun and has_same_items(self.workspace, other.workspace)
 
 
-class _Judged(NamedTuple):
+class _Measured(NamedTuple):
     """What is told of a world."""
 
     world: _World
@@ -59,7 +59,7 @@ class OfficeEnvironment:
         self._scenario: Scenario | None = None
         self._baseline: Workspace | None = None
         self._world: _World | None = None
-        self._judged: _Judged | None = None
+        self._measured: _Measured | None = None
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         """Rebuilds the task's world; first the agent sees the instruction. Raises WorldError for foreign tasks."""
@@ -69,7 +69,7 @@ class OfficeEnvironment:
         if workspace.persona.traps:  # who was shown no order obeys none
             workspace = workspace.evolved(persona=replace(workspace.persona, traps=()))
         self._world = _World(workspace, FaultState(scenario.draft.faults))
-        self._judged = None
+        self._measured = None
         return Observation(task.instruction), self._info({})
 
     def step(self, action: Action) -> Step:
@@ -81,7 +81,7 @@ class OfficeEnvironment:
         if world.is_over:
             return self._refused(OperationError("is_over", "the task is over; reset starts another"))
         try:
-            outcome = attempted(world.workspace, world.faults, typed_action(action))
+            outcome = apply_with_faults(world.workspace, world.faults, typed_action(action))
         except OperationError as error:
             return self._refused(error)
         return self._stepped(outcome)
@@ -131,22 +131,22 @@ class OfficeEnvironment:
         rewards: Mapping[str, float] | None = None,
     ) -> Info:
         """Of the state as it is now."""
-        world, judged = self._current(), self._judged
-        if judged is None or not judged.world.is_like(world):
-            if judged is not None and judged.world.has_items_of(world):
-                changed, reached = judged.changed, judged.potential
+        world, measured = self._current(), self._measured
+        if measured is None or not measured.world.is_like(world):
+            if measured is not None and measured.world.has_items_of(world):
+                changed, reached = measured.changed, measured.potential
             else:
                 assert self._scenario is not None  # reset sets it with the world
                 changed = self._changes()
                 reached = progress(self._scenario, changed)
             digest = state_hash(world.workspace, changed, mark=world.faults.mark())
-            self._judged = judged = _Judged(world, changed, digest, reached)
+            self._measured = measured = _Measured(world, changed, digest, reached)
         return Info(
             dict(rewards or {}),
             costs,
             faults,
-            state_hash=judged.state_hash,
-            potential=judged.potential,
+            state_hash=measured.state_hash,
+            potential=measured.potential,
             sim_time=world.workspace.elapsed,
         )
 

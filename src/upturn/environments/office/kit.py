@@ -7,7 +7,7 @@ from upturn.environments.office.apps import tools
 from upturn.environments.office.canary import secrets
 from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.generation import agreed, call
-from upturn.environments.office.renaming import RenamedEnvironment, names_of, renamed, told
+from upturn.environments.office.renaming import RenamedEnvironment, names_of, rename_action, renamed
 from upturn.environments.office.rubric import RubricVerifier
 from upturn.environments.office.state import PATIENCE
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
@@ -17,7 +17,7 @@ from upturn.environments.scripted_policy import Player, following
 from upturn.models import read_call, write_call
 from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
 
-_MAKING = frozenset(
+_CREATING = frozenset(
     {
         *(
             "outlook.send",
@@ -32,7 +32,7 @@ _MAKING = frozenset(
     }
 )
 """Operations that make something new each time, other than sending a draft: done twice, it is there twice."""
-_INSISTENCE = 8
+_MAX_TRIES = 8
 """Times that something is tried: apps that fail by chance do not fail so often in a row."""
 
 
@@ -61,11 +61,11 @@ class OfficeKit:
 
     def hint(self, task: Task) -> str:
         """The oracle's calls, one a line."""
-        return "\n".join(map(write_call, _solution(task)))
+        return "\n".join(map(write_call, _oracle_actions(task)))
 
     def oracle(self, task: Task) -> Player:
         """The shortest known solution."""
-        return following(_solution(task))
+        return following(_oracle_actions(task))
 
     def world_hash(self, task: Task) -> str:
         """Of the office that the task begins in; names are the task's own."""
@@ -74,7 +74,7 @@ class OfficeKit:
     def canaries(self, task: Task) -> tuple[str, ...]:
         """What the owner has no right to see, and the oracle's calls as they are written, those without parameters
         apart, which help texts name."""
-        written = map(write_call, _solution(task))
+        written = map(write_call, _oracle_actions(task))
         calls = (text for text in written if "=" in text and text not in task.instruction)
         return tuple(dict.fromkeys((*secrets(compose(task)), *calls)))
 
@@ -90,17 +90,21 @@ class OfficeKit:
         if draft.is_feasible:
             ways["refusal"] = (*work, call("user.refuse", text="this cannot be done"))
         making = [
-            each for each in work if f"{each.target}.{each.operation}" in _MAKING and "draft" not in each.parameters
+            each
+            for each in work
+            if f"{each.target}.{each.operation}" in _CREATING and "draft" not in each.parameters
         ]
         if len(unasked) < len(work):
             ways["unasked"] = (*unasked, end)
-        if (place := _first_agreed(work)) is not None:
-            guesses = _guesses(work[place + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
+        if (place := _first_confirmed(work)) is not None:
+            guesses = _wrong_proposals(work[place + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
             ways["guessing"] = (*work[:place], *guesses, *work[place:], end)
-        players = {name: following([told(task, action) for action in actions]) for name, actions in ways.items()}
+        players = {
+            name: following([rename_action(task, action) for action in actions]) for name, actions in ways.items()
+        }
         if draft.is_feasible and making:
-            again = [told(task, each) for each in agreed(making[-1])]
-            players["twice"] = _insisting(_solution(task)[:-1], again, told(task, end))
+            again = [rename_action(task, each) for each in agreed(making[-1])]
+            players["twice"] = _retry_until_accepted(_oracle_actions(task)[:-1], again, rename_action(task, end))
         return players
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
@@ -108,7 +112,7 @@ class OfficeKit:
         return may_differ(compose(task), path, value)
 
 
-def _first_agreed(work: Sequence[Action]) -> int | None:
+def _first_confirmed(work: Sequence[Action]) -> int | None:
     """Where the first thing that the user agrees to is shown, two places before it is done; None = nowhere."""
     for place, (shown, done) in enumerate(zip(work, work[2:], strict=False)):
         proposal = read_call(str(shown.parameters["call"])) if shown.operation == "preview" else None
@@ -117,7 +121,7 @@ def _first_agreed(work: Sequence[Action]) -> int | None:
     return None
 
 
-def _guesses(right: Action, owner: str, count: int) -> Iterator[Action]:
+def _wrong_proposals(right: Action, owner: str, count: int) -> Iterator[Action]:
     """So many proposals of it with other words, or of another mail where it has none, each of which is declined."""
     written = next((name for name in ("body", "text") if name in right.parameters), None)
     for number in range(count):
@@ -130,7 +134,7 @@ def _guesses(right: Action, owner: str, count: int) -> Iterator[Action]:
         yield from tuple(agreed(wrong))[:-1]
 
 
-def _insisting(work: Sequence[Action], again: Sequence[Action], end: Action) -> Player:
+def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: Action) -> Player:
     """The work, then ``again`` until its last action is not refused, as a fault of an app may do; then the end."""
 
     def act(_task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:
@@ -138,16 +142,16 @@ def _insisting(work: Sequence[Action], again: Sequence[Action], end: Action) -> 
         if place < 0:
             return work[place]
         is_tried = place > 0 and place % len(again) == 0
-        if is_tried and (not observation.is_error or place == _INSISTENCE * len(again)):
+        if is_tried and (not observation.is_error or place == _MAX_TRIES * len(again)):
             return end
         return again[place % len(again)]
 
     return act
 
 
-def _solution(task: Task) -> list[Action]:
+def _oracle_actions(task: Task) -> list[Action]:
     """The oracle's actions, by the names that they have in the task."""
-    return [told(task, action) for action in compose(task).draft.oracle]
+    return [rename_action(task, action) for action in compose(task).draft.oracle]
 
 
 class RenamedKit:

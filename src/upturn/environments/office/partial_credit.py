@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from upturn.environments.office.apps import HARD, canonical, checked, operation_of
 from upturn.environments.office.goal import unmet
-from upturn.environments.office.renaming import meant
+from upturn.environments.office.renaming import restore_action
 from upturn.environments.office.state import Wish
 from upturn.environments.office.tasks import compose
 from upturn.environments.office.verifier import is_allowed
@@ -101,7 +101,7 @@ def passage(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Passa
 
 def _violations(task: Task, trajectory: Trajectory) -> Iterator[str]:
     violations = [
-        meant(task, turn.action)
+        restore_action(task, turn.action)
         for turn in trajectory.turns
         if turn.action is not None and turn.costs.get("safety")
     ]

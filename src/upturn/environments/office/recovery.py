@@ -28,7 +28,7 @@ def fault_log(initial: Workspace, state: FaultState) -> list[JsonValue]:
     return [_entry(initial, injected) for injected in state.injected]
 
 
-def are_denials_heard(faults: int, log: JsonValue) -> bool:
+def has_heard_denials(faults: int, log: JsonValue) -> bool:
     """Whether so many permissions were missed, asked for and denied, by the log of an attempt's faults."""
     denied = [entry for entry in _listed(log) if isinstance(entry, dict) and not entry.get("is_recoverable")]
     return sum(entry.get("is_answered") is True for entry in denied) >= faults

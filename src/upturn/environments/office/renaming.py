@@ -40,26 +40,26 @@ class Names:
     operations: Mapping[str, Mapping[str, str]]
     """By app."""
     parameters: Mapping[str, str]
-    meant_operations: Mapping[str, Mapping[str, str]] = field(init=False)
-    meant_parameters: Mapping[str, str] = field(init=False)
+    original_operations: Mapping[str, Mapping[str, str]] = field(init=False)
+    original_parameters: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         back = {app: {new: old for old, new in names.items()} for app, names in self.operations.items()}
-        object.__setattr__(self, "meant_operations", back)
-        object.__setattr__(self, "meant_parameters", {new: old for old, new in self.parameters.items()})
+        object.__setattr__(self, "original_operations", back)
+        object.__setattr__(self, "original_parameters", {new: old for old, new in self.parameters.items()})
 
-    def told(self, action: Action) -> Action:
+    def rename(self, action: Action) -> Action:
         """The action in these names; raises KeyError for one that does not exist."""
         if action.target == USER:
-            return _with_call(action, self.told)
+            return _with_call(action, self.rename)
         parameters = {self.parameters[name]: value for name, value in action.parameters.items()}
         return replace(action, operation=self.operations[action.target][action.operation], parameters=parameters)
 
-    def meant(self, action: Action) -> Action:
+    def restore(self, action: Action) -> Action:
         """The action as the apps know it; raises OperationError for names that are not these."""
-        known = self.meant_operations.get(action.target)
+        known = self.original_operations.get(action.target)
         if known is None:
-            return _with_call(action, self.meant)  # the user, or no app, which the office says itself
+            return _with_call(action, self.restore)  # the user, or no app, which the office says itself
         operation = known.get(action.operation)
         if operation is None:
             raise OperationError(
@@ -68,15 +68,15 @@ class Names:
             )
         offered = _parameters()[action.target, operation]
         for name in action.parameters:
-            if self.meant_parameters.get(name) not in offered:
+            if self.original_parameters.get(name) not in offered:
                 known_here = ", ".join(self.parameters[parameter] for parameter in offered) or "none"
                 raise OperationError(
                     "unknown_parameter", f"unknown parameter {str(name)[:80]!r}; known here: {known_here}"
                 )
-        parameters = {self.meant_parameters[name]: value for name, value in action.parameters.items()}
+        parameters = {self.original_parameters[name]: value for name, value in action.parameters.items()}
         return replace(action, operation=operation, parameters=parameters)
 
-    def words(self, text: str, action: Action) -> str:
+    def rename_text(self, text: str, action: Action) -> str:
         """An office's answer to the action (as the apps know it), in these names."""
         text = _FULL_NAME.sub(lambda match: f"{match[1]}.{self.operations[match[1]].get(match[2], match[2])}", text)
         if action.target not in self.operations:
@@ -152,16 +152,16 @@ def names_of(task: Task) -> Names | None:
     return names_from(seed)
 
 
-def told(task: Task, action: Action) -> Action:
+def rename_action(task: Task, action: Action) -> Action:
     """The action as it is written in the task's office."""
     names = names_of(task)
-    return action if names is None else names.told(action)
+    return action if names is None else names.rename(action)
 
 
-def meant(task: Task, action: Action) -> Action:
+def restore_action(task: Task, action: Action) -> Action:
     """The action as the apps know it; raises OperationError for names that are not the task's."""
     names = names_of(task)
-    return action if names is None else names.meant(action)
+    return action if names is None else names.restore(action)
 
 
 def _with_call(action: Action, change: Callable[[Action], Action]) -> Action:
@@ -198,7 +198,7 @@ class RenamedEnvironment:
     def step(self, action: Action) -> Step:
         """As the office; another name is refused, costs 1 as ``error`` and is explained."""
         try:
-            meant_action = self._names.meant(typed_action(action))
+            original = self._names.restore(typed_action(action))
         except OperationError as error:
             step = self._office.step(_NO_ACTION)
             return (
@@ -206,8 +206,8 @@ class RenamedEnvironment:
                 if step.observation.code == "is_over"
                 else step._replace(observation=Observation(str(error), error.code))
             )
-        step = self._office.step(meant_action)
-        text = self._names.words(step.observation.text, meant_action)
+        step = self._office.step(original)
+        text = self._names.rename_text(step.observation.text, original)
         return step._replace(observation=replace(step.observation, text=text))
 
     def state(self) -> Mapping[str, JsonValue]:

@@ -69,23 +69,23 @@ class RubricVerifier:
 
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
         """As the office's verifier, with every component logged: the weighted ones, and the levels of quality."""
-        judged = self._verifier.verify(task, trajectory)
-        passed = {gate.name for gate in judged.gates if gate.is_passed}
+        evaluation = self._verifier.verify(task, trajectory)
+        passed = {gate.name for gate in evaluation.gates if gate.is_passed}
         shape = well_formed(trajectory)
-        way = passage(task, trajectory, judged)
+        way = passage(task, trajectory, evaluation)
         right = way.reached / (way.milestones + sum(minefield.startswith("change ") for minefield in way.hit))
         meant = sum(name in passed for name in ("answer", "asked", "untouched")) / 3
         rewards = {
-            **judged.rewards,
+            **evaluation.rewards,
             "quality": right * (1 + shape + meant) / 3,
             "milestones": way.share,
-            "user": float(judged.is_success and not bothered(task, trajectory)),
+            "user": float(evaluation.is_success and not bothered(task, trajectory)),
             "quality_format": shape,
             "quality_content": right,
             "quality_semantics": meant,
         }
         return replace(
-            judged,
+            evaluation,
             id=evaluation_id(self.name, trajectory.id),
             evaluator=self.name,
             rewards=rewards,

@@ -17,7 +17,7 @@ from upturn.environments.office.generation import (
     DRAWN,
     Draft,
     Family,
-    Performed,
+    OracleResult,
     Scenario,
     Scene,
     profile,
@@ -108,7 +108,7 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     scene = Scene(rng, seed)
     draft = family.draw(scene)
     workspace = scene.workspace
-    done, wishes = _performed(workspace, draft)
+    done, wishes = _oracle_result(workspace, draft)
     persona = Persona(
         wishes if draft.wishes is None else draft.wishes,
         draft.clarification,
@@ -123,14 +123,14 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     return Scenario(workspace, instruction, draft, changes(before, done))
 
 
-def _performed(workspace: Workspace, draft: Draft) -> Performed:
+def _oracle_result(workspace: Workspace, draft: Draft) -> OracleResult:
     """The workspace after perfect work, and what of it needs agreement, with ``also``.
 
     What only reads or talks to the user is left out: it makes no difference. Raises WorldError where something is
     refused, which is a mistake of the family.
     """
-    if draft.performed is not None:
-        return draft.performed
+    if draft.oracle_result is not None:
+        return draft.oracle_result
     wishes = [wish_for(operation_of(action), checked(operation_of(action), action)) for action in draft.also]
     for action in draft.oracle:
         operation = operation_of(action)
@@ -143,4 +143,4 @@ def _performed(workspace: Workspace, draft: Draft) -> Performed:
             workspace = operation.run(workspace, parameters).workspace
         except OperationError as exc:
             raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
-    return Performed(workspace, tuple(wishes))
+    return OracleResult(workspace, tuple(wishes))

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from upturn.environments.office.generation import DOCUMENTS, REASONS, Draft, Scenario
 from upturn.environments.office.goal import unmet
-from upturn.environments.office.recovery import are_denials_heard
+from upturn.environments.office.recovery import has_heard_denials
 from upturn.environments.office.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
 from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
@@ -160,7 +160,7 @@ def _has_asked(draft: Draft, trajectory: Trajectory) -> bool:
     ]
     is_clear = not draft.clarification or operations[:1] == ["ask"]
     denials = sum(fault.is_lasting for fault in draft.faults.faults)
-    is_clear = is_clear and are_denials_heard(denials, trajectory.final_state.get("faults"))
+    is_clear = is_clear and has_heard_denials(denials, trajectory.final_state.get("faults"))
     return is_clear and (not draft.objection or "confirm" in operations)
 
 

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from upturn.environments.office.apps import tools
-from upturn.environments.office.faults import Fault, FaultKind, FaultPlan, FaultState, Outcome, RateLimit, attempted
+from upturn.environments.office.faults import (
+    Fault,
+    FaultKind,
+    FaultPlan,
+    FaultState,
+    Outcome,
+    RateLimit,
+    apply_with_faults,
+)
 from upturn.environments.office.state import OperationError, Persona, Wish, Workspace, changes
 from upturn.models import read_call
 from upturn.records import JsonValue
@@ -32,7 +40,7 @@ class Office:
         for call in calls:
             action = read_call(call)
             assert action is not None, call
-            self.last = attempted(self.workspace, self.state, action)
+            self.last = apply_with_faults(self.workspace, self.state, action)
             self.workspace, self.state = self.last.workspace, self.last.state
         error, effect = self.last.error, self.last.effect
         return f"{error.code}: {error}" if error is not None else effect.text if effect is not None else ""

@@ -7,7 +7,7 @@ from typing import Any
 from upturn.environments.office.apps import calendar, excel, outlook, powerpoint, sharepoint, teams, user, word
 from upturn.environments.office.apps.operation import App, Effect, Operation, Parameters, checked, tool
 from upturn.environments.office.apps.safety import check_batch, check_traps, unconfirmed
-from upturn.environments.office.apps.user import Preview, said
+from upturn.environments.office.apps.user import Preview, with_message
 from upturn.environments.office.state import OperationError, Workspace, fingerprint
 from upturn.models import JSON, read_call
 from upturn.records import Action, Tool
@@ -33,7 +33,7 @@ def preview(workspace: Workspace, request: Preview) -> Effect:
         raise OperationError(
             "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
         )
-    shown = said(workspace, "preview", request.statement).evolved(shown=canonical(operation, parameters))
+    shown = with_message(workspace, "preview", request.statement).evolved(shown=canonical(operation, parameters))
     return Effect(shown, f"shown to the user:\n{impact.preview}", impact.costs)
 
 

@@ -206,7 +206,7 @@ def open_(workspace: Workspace, request: Open) -> Effect:
     opened = workbook(workspace, request.id, "read")
     shown = paged(list(opened.book.sheets), page=request.page, shown=5)
     lines = [line for name in shown.items for line in outline(opened.book, name)]
-    return opened.told("\n".join((opened.file.path, *lines, *([shown.note] if shown.note else []))))
+    return opened.unchanged("\n".join((opened.file.path, *lines, *([shown.note] if shown.note else []))))
 
 
 @APP.operation(ReadRange, is_reading=True)
@@ -216,17 +216,17 @@ def read_range(workspace: Workspace, request: ReadRange) -> Effect:
     sheet = target.sheet
     area = None if request.range is None else area_of(request.range)
     if area is not None and area.size == 1 and request.show == "values":
-        return opened.told(shown_in(opened.book, name, area.text) or "empty")
+        return opened.unchanged(shown_in(opened.book, name, area.text) or "empty")
     used = sheet.used.area if area is None else sheet.used.area and area.within(sheet.used.area)
     if used is None:
-        return opened.told("empty")
+        return opened.unchanged("empty")
     if request.show == "values":
-        return opened.told(rows_of(opened.book, name, used, page=request.page))
+        return opened.unchanged(rows_of(opened.book, name, used, page=request.page))
     if request.show == "formulas":
         texts = {at: sheet.cells[at] for at in sheet.used.formulas}
     else:
         texts = {at: look_of(look) for at, look in sheet.formats.items()}
-    return opened.told(cell_list(texts, used, page=request.page, empty=f"no {request.show}"))
+    return opened.unchanged(cell_list(texts, used, page=request.page, empty=f"no {request.show}"))
 
 
 @APP.operation(Find, is_reading=True)
@@ -246,7 +246,7 @@ def find(workspace: Workspace, request: Find) -> Effect:
                 hits.append((name, place.row, place.column, f"{quoted(name)}!{address}: {short(shown)}"))
     order = {name: at for at, name in enumerate(names)}
     hits.sort(key=lambda hit: (order[hit[0]], *hit[1:3]))
-    return opened.told(listing([hit[-1] for hit in hits], page=request.page, shown=20, empty="no such cells"))
+    return opened.unchanged(listing([hit[-1] for hit in hits], page=request.page, shown=20, empty="no such cells"))
 
 
 @APP.operation(WriteRange)

@@ -59,14 +59,14 @@ class Opened(NamedTuple):
             raise OperationError("not_found", f"{self.file.id} has no sheet {sheet!r}; it has: {names}")
         return name
 
-    def told(self, text: str) -> Effect:
+    def unchanged(self, text: str) -> Effect:
         """Nothing changes."""
         return Effect(self.workspace, text, self.costs)
 
     def saved(self, book: Book, text: str) -> Effect:
         """The file has this content; a version is kept unless it is as it was."""
         if all(self.book.sheets.get(name) == sheet for name, sheet in book.sheets.items()):
-            return self.told(text)
+            return self.unchanged(text)
         return Effect(rewritten(self.workspace, self.file, book), text, self.costs)
 
 

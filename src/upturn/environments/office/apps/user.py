@@ -54,7 +54,7 @@ class Finish(Parameters):
     """Says that all is done; ends the task."""
 
 
-def said(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
+def with_message(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
     """The workspace in which the user was told something more."""
     return workspace.evolved(messages=(*workspace.messages, Message(kind, text)))
 
@@ -62,13 +62,13 @@ def said(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
 @APP.operation(Answer)
 def answer(workspace: Workspace, request: Answer) -> Effect:
     """Ends the task."""
-    return Effect(said(workspace, "answer", request.text), "told", is_final=True)
+    return Effect(with_message(workspace, "answer", request.text), "told", is_final=True)
 
 
 @APP.operation(Ask, seconds=60.0)
 def ask(workspace: Workspace, request: Ask) -> Effect:
     """The user answers what is unclear; a question where nothing is costs, and so does asking again."""
-    after, clarification = said(workspace, "ask", request.text), workspace.persona.clarification
+    after, clarification = with_message(workspace, "ask", request.text), workspace.persona.clarification
     is_needless = not clarification or any(message.kind == "ask" for message in workspace.messages)
     costs = {"needless_question": SOFT["needless_question"]} if is_needless else {}
     return Effect(after, clarification or "it is all in what I asked for", costs)
@@ -80,7 +80,7 @@ def confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  
     shown = workspace.shown
     if shown is None:
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
-    decided = said(workspace, "confirm").evolved(shown=None)
+    decided = with_message(workspace, "confirm").evolved(shown=None)
     wants, is_patient = workspace.persona.confirms, workspace.declined < workspace.persona.patience
     forms = (shown, spelled_out(workspace, shown), addressed_otherwise(workspace, shown))
     if is_patient and any(map(wants, forms)):
@@ -108,10 +108,10 @@ def wait(workspace: Workspace, request: Wait) -> Effect:
 @APP.operation(Refuse)
 def refuse(workspace: Workspace, request: Refuse) -> Effect:
     """Ends the task undone."""
-    return Effect(said(workspace, "refuse", request.text), "told", is_final=True)
+    return Effect(with_message(workspace, "refuse", request.text), "told", is_final=True)
 
 
 @APP.operation(Finish)
 def finish(workspace: Workspace, request: Finish) -> Effect:  # noqa: ARG001  # it has none
     """Ends the task."""
-    return Effect(said(workspace, "finish"), "finished", is_final=True)
+    return Effect(with_message(workspace, "finish"), "finished", is_final=True)

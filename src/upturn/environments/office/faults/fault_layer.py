@@ -63,7 +63,7 @@ class _Call(NamedTuple):
         return not self.operation.is_reading and self.operation.full_name not in _UNSEEN
 
 
-def attempted(workspace: Workspace, state: FaultState, action: Action) -> Outcome:
+def apply_with_faults(workspace: Workspace, state: FaultState, action: Action) -> Outcome:
     """What the action leads to, faults and all; raises OperationError where it is refused for what it is."""
     if not state.plan:
         effect = apply(workspace, action)

@@ -5,28 +5,28 @@ the families themselves (``families``) and the state they change (``state``). St
 ``scene``.
 """
 
-from upturn.environments.office.generation.agenda import block, earliest
+from upturn.environments.office.generation.agenda import earliest_common_start, fill_day
 from upturn.environments.office.generation.correspondence import add_lookalikes, add_thread, find_mail, open_mail
 from upturn.environments.office.generation.discussion import (
     any_channel,
-    in_chat,
     members_of,
+    message_about,
     new_channels,
     post,
-    says,
+    send_by_chat_id,
 )
 from upturn.environments.office.generation.family import (
     FINISH,
     Draft,
     Family,
-    Performed,
+    OracleResult,
     Scenario,
     agreed,
     answer,
     call,
     refusal,
 )
-from upturn.environments.office.generation.fault_oracle import LOOKS, recovered, wish_for
+from upturn.environments.office.generation.fault_oracle import LOOKUPS, oracle_under_faults, wish_for
 from upturn.environments.office.generation.grammar import RULES
 from upturn.environments.office.generation.injected_order import Order, address_outside, has_order, new_order
 from upturn.environments.office.generation.phrasing import PhrasingFile
@@ -61,11 +61,11 @@ from upturn.environments.office.generation.wording import (
     FOLDERS,
     PHRASES,
     REMARKS,
+    decline_reason,
     digits,
     letter,
     near,
     phrase,
-    regret,
     sayings,
     titles,
     topics,
@@ -84,7 +84,7 @@ __all__ = [
     "GROUP_VALUES",
     "ITEMS",
     "KEYS",
-    "LOOKS",
+    "LOOKUPS",
     "NOTES",
     "PHRASES",
     "REASONS",
@@ -94,8 +94,8 @@ __all__ = [
     "TOPICS",
     "Draft",
     "Family",
+    "OracleResult",
     "Order",
-    "Performed",
     "PhrasingFile",
     "Scenario",
     "Scene",
@@ -112,30 +112,30 @@ __all__ = [
     "agreed",
     "answer",
     "any_channel",
-    "block",
     "call",
+    "decline_reason",
     "digits",
-    "earliest",
+    "earliest_common_start",
+    "fill_day",
     "find_file",
     "find_mail",
     "grouped_table",
     "has_order",
-    "in_chat",
     "letter",
     "members_of",
+    "message_about",
     "near",
     "new_channels",
     "new_order",
     "open_mail",
+    "oracle_under_faults",
     "phrase",
     "plain_table",
     "post",
     "profile",
-    "recovered",
     "refusal",
-    "regret",
     "sayings",
-    "says",
+    "send_by_chat_id",
     "titles",
     "topics",
     "wish_for",

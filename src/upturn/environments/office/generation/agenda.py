@@ -8,7 +8,7 @@ from upturn.environments.office.generation.scene import Scene, events_of
 from upturn.environments.office.state import Attendee, Event, later
 
 
-def block(scene: Scene, people: Sequence[str], until: str) -> str:
+def fill_day(scene: Scene, people: Sequence[str], until: str) -> str:
     """Fills that day from 08:00 with events of one or another of these people; the moment when the last one ends,
     which is ``until`` or less than two hours later."""
     at = f"{until[:10]} {OPENS}"
@@ -22,12 +22,12 @@ def block(scene: Scene, people: Sequence[str], until: str) -> str:
     return at
 
 
-def earliest(scene: Scene, people: Sequence[str], day: str, *, minutes: int) -> str:
+def earliest_common_start(scene: Scene, people: Sequence[str], day: str, *, minutes: int) -> str:
     """The first moment of the day from which on they and the owner are free so long.
 
     It is late in the morning or in the afternoon: the hours before are filled, and after them there is time.
     """
-    busy_until = block(scene, (scene.workspace.owner, *people), f"{day} {scene.rng.randint(9, 14):02d}:00")
+    busy_until = fill_day(scene, (scene.workspace.owner, *people), f"{day} {scene.rng.randint(9, 14):02d}:00")
     start = later(busy_until, minutes=scene.rng.choice((0, 15, 30, 60)))
     scene.clear(start, later(start, minutes=minutes), people)
     busy = events_of(scene.workspace, people, day)

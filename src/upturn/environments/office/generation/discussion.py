@@ -17,7 +17,7 @@ _ABOUT = (
 )
 
 
-def says(scene: Scene, topic: str, number: str, facts: tuple[str, ...] = AMOUNTS) -> str:
+def message_about(scene: Scene, topic: str, number: str, facts: tuple[str, ...] = AMOUNTS) -> str:
     """A message that says one of these things about the topic, ``{n}`` being the number."""
     return scene.rng.choice(_ABOUT).format(topic=topic, said=scene.rng.choice(facts).format(n=number))
 
@@ -42,7 +42,7 @@ def new_channels(scene: Scene) -> list[Channel]:
     return channels
 
 
-def in_chat(scene: Scene, other: str, text: str) -> tuple[Action, ...]:
+def send_by_chat_id(scene: Scene, other: str, text: str) -> tuple[Action, ...]:
     """A message to somebody by the chat's id, where there is a chat already."""
     members = tuple(sorted((other, scene.workspace.owner)))
     ids = [chat.id for chat in scene.workspace.chats.values() if chat.members == members]

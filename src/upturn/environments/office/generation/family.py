@@ -15,7 +15,7 @@ from upturn.models import write_call
 from upturn.records import Action, JsonValue, Split
 
 
-class Performed(NamedTuple):
+class OracleResult(NamedTuple):
     """What perfect work comes to."""
 
     workspace: Workspace
@@ -51,7 +51,7 @@ class Draft:
     """Ids of sensitive things that the task needs."""
     faults: FaultPlan = NO_FAULTS
     """What goes wrong in the apps; ``oracle`` gets by."""
-    performed: Performed | None = field(default=None, repr=False)
+    oracle_result: OracleResult | None = field(default=None, repr=False)
     """What ``oracle`` comes to, which follows from the rest; None = nobody has found out yet."""
 
     @classmethod

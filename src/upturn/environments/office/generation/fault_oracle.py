@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any
 
 from upturn.environments.office.apps import APPS, Operation, Parameters, canonical, checked, no_impact, operation_of
-from upturn.environments.office.faults import SEVERAL, FaultPlan, FaultState, Outcome, attempted
-from upturn.environments.office.generation.family import Performed, agreed, call, refusal
+from upturn.environments.office.faults import SEVERAL, FaultPlan, FaultState, Outcome, apply_with_faults
+from upturn.environments.office.generation.family import OracleResult, agreed, call, refusal
 from upturn.environments.office.state import OperationError, Persona, Wish, Workspace
 from upturn.errors import WorldError
 from upturn.records import Action, JsonValue
@@ -39,7 +39,7 @@ def _posts(action: Action) -> Action:
     return call("teams.search_chat", query=action.parameters["text"])
 
 
-LOOKS: Mapping[str, Callable[[Action], Action]] = {
+LOOKUPS: Mapping[str, Callable[[Action], Action]] = {
     "outlook.send": _folder("sent"),
     "outlook.reply": _folder("sent"),
     "outlook.forward": _folder("sent"),
@@ -64,9 +64,9 @@ def _agreeable() -> Persona:
     return Persona(tuple(Wish(app.target, name) for app in APPS.values() for name in app.operations))
 
 
-def recovered(
+def oracle_under_faults(
     workspace: Workspace, plan: FaultPlan, work: Iterable[Action]
-) -> tuple[tuple[Action, ...], Performed]:
+) -> tuple[tuple[Action, ...], OracleResult]:
     """Perfect work under the plan, from what is perfect without, and what it comes to; ends in a refusal where
     something is denied.
 
@@ -84,8 +84,8 @@ def recovered(
         outcome = _outcome(workspace, state, action)
         workspace, state = outcome.workspace, outcome.state
         for kind in outcome.faults:
-            waiting = deque(_after(kind, outcome, action, waiting))
-    return tuple(done), Performed(state.settled(workspace), tuple(wishes))
+            waiting = deque(_next_calls(kind, outcome, action, waiting))
+    return tuple(done), OracleResult(state.settled(workspace), tuple(wishes))
 
 
 def _wish(workspace: Workspace, action: Action) -> Wish | None:
@@ -113,12 +113,12 @@ def wish_for(operation: Operation[Any], parameters: Parameters) -> Wish:
 
 def _outcome(workspace: Workspace, state: FaultState, action: Action) -> Outcome:
     try:
-        return attempted(workspace, state, action)
+        return apply_with_faults(workspace, state, action)
     except OperationError as exc:
         raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
 
 
-def _after(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) -> Iterable[Action]:
+def _next_calls(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) -> Iterable[Action]:
     """What is to be done now that a fault of this kind has hit the action."""
     state, name = outcome.state, f"{action.target}.{action.operation}"
     faults = state.plan.faults
@@ -131,10 +131,10 @@ def _after(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) 
             left = state.written[action.target].at + fault.seconds - outcome.workspace.elapsed
             return (*((call("user.wait", seconds=left),) if left > 0 else ()), action, *rest)
         case "timeout" | "lost_answer":
-            look = (LOOKS[name](action),) if name in LOOKS else ()
+            look = (LOOKUPS[name](action),) if name in LOOKUPS else ()
             return (*look, *(() if kind == "lost_answer" else (action,)), *rest)
         case "partial_write":
-            return (*_what_is_left(action, name), *rest)
+            return (*_calls_left(action, name), *rest)
         case "no_permission":
             fault = next(candidate for candidate in faults if candidate.kind == kind and candidate.call == name)
             ask = call("user.ask", text=f"i have no permission for {name}: could {fault.person} give it?")
@@ -150,7 +150,7 @@ def _after(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) 
     return (action, *rest)
 
 
-def _what_is_left(action: Action, name: str) -> Iterable[Action]:
+def _calls_left(action: Action, name: str) -> Iterable[Action]:
     """All of it again for rows, which are the same when they are written twice; otherwise for the last one."""
     parameter = SEVERAL[name]
     several = action.parameters[parameter]

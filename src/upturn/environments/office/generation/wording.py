@@ -97,7 +97,7 @@ def phrase(rng: Random) -> str:
     return rng.choice(PHRASES) + rng.choice(_ENDINGS)
 
 
-def regret(rng: Random) -> str:
+def decline_reason(rng: Random) -> str:
     """What people are told of a meeting that the user does not want, or cannot come to."""
     return rng.choice(_REGRETS) + rng.choice(_ENDINGS)
 

@@ -10,10 +10,10 @@ from upturn.environments.office.generation import (
     Scene,
     agreed,
     call,
-    earliest,
+    decline_reason,
+    earliest_common_start,
     near,
     refusal,
-    regret,
     titles,
 )
 from upturn.environments.office.state import Event, Response, minutes_between
@@ -72,7 +72,7 @@ def _reschedule(scene: Scene) -> Draft:
     day, people = event.start[:10], [attendee.person for attendee in event.attendees]
     minutes = minutes_between(event.start, event.end)
     new_day = next(another for another in scene.rng.sample(DAYS, 2) if another != day)
-    start = earliest(scene, people, new_day, minutes=minutes)
+    start = earliest_common_start(scene, people, new_day, minutes=minutes)
     everybody = ",".join((*people, scene.workspace.owner))
     return Draft.with_finish(
         {"title": event.title, "day": day, "new_day": new_day},
@@ -85,7 +85,7 @@ def _reschedule(scene: Scene) -> Draft:
 
 def _cancel_series(scene: Scene) -> Draft:
     """Those of some days; there is one more after them, and one of a near title among them."""
-    title, days, text = titles(scene.rng, 1)[0], scene.days(5), regret(scene.rng)
+    title, days, text = titles(scene.rng, 1)[0], scene.days(5), decline_reason(scene.rng)
     events = [scene.add_event(title, _start(scene, day), people=scene.people(2)) for day in (*days[1:3], days[4])]
     scene.add_event(near(scene.rng, title), _start(scene, days[1]), people=scene.people(1))
     cancellations = [call("calendar.cancel", id=event.id, message=text) for event in events[:2]]
@@ -98,7 +98,7 @@ def _cancel_series(scene: Scene) -> Draft:
 
 def _cancel(scene: Scene) -> Draft:
     """Half of the time it is somebody else's, who has to be named then."""
-    event, text = _own(scene), regret(scene.rng)
+    event, text = _own(scene), decline_reason(scene.rng)
     day, is_feasible = event.start[:10], scene.rng.random() < 0.5
     organizer = scene.person()
     if not is_feasible:
@@ -151,7 +151,7 @@ def _respond(scene: Scene) -> Draft:
 def _decline(scene: Scene) -> Draft:
     """The one at a given time; to whom the mail goes has to be looked up."""
     event = scene.rng.choice(_invitations(scene))
-    subject, text = scene.rng.choice(_SUBJECTS), regret(scene.rng)
+    subject, text = scene.rng.choice(_SUBJECTS), decline_reason(scene.rng)
     return Draft.with_finish(
         {"title": event.title, "start": event.start, "subject": f'"{subject}"', "phrase": f'"{text}"'},
         call("calendar.list", day=event.start[:10], title=event.title),

@@ -8,10 +8,10 @@ from upturn.environments.office.generation import (
     Family,
     PhrasingFile,
     Scene,
-    block,
     call,
     digits,
-    earliest,
+    earliest_common_start,
+    fill_day,
     near,
     titles,
 )
@@ -92,7 +92,7 @@ def _next_with(scene: Scene) -> Draft:
 def _book(scene: Scene) -> Draft:
     people, day, minutes = scene.people(2), scene.day(), scene.rng.choice(_MINUTES)
     title = titles(scene.rng, 1)[0]
-    start = earliest(scene, people, day, minutes=minutes)
+    start = earliest_common_start(scene, people, day, minutes=minutes)
     return Draft.with_finish(
         {**_booking_slots(people, title, minutes=minutes), "day": day},
         _asking(scene, people, day, minutes=minutes),
@@ -105,8 +105,8 @@ def _book_later(scene: Scene) -> Draft:
     people, days, minutes = scene.people(2), scene.days(3), scene.rng.choice(_MINUTES)
     title, full = titles(scene.rng, 1)[0], scene.rng.choice((0, 1, 1, 2))
     for day in days[:full]:
-        block(scene, (scene.workspace.owner, *people), f"{day} 18:00")
-    start = earliest(scene, people, days[full], minutes=minutes)
+        fill_day(scene, (scene.workspace.owner, *people), f"{day} 18:00")
+    start = earliest_common_start(scene, people, days[full], minutes=minutes)
     return Draft.with_finish(
         {**_booking_slots(people, title, minutes=minutes), "days": f"{days[0]}, {days[1]} and {days[2]}"},
         *(_asking(scene, people, day, minutes=minutes) for day in days[: full + 1]),

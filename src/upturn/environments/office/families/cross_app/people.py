@@ -13,10 +13,10 @@ from upturn.environments.office.generation import (
     agreed,
     call,
     find_file,
-    in_chat,
     near,
     open_mail,
     phrase,
+    send_by_chat_id,
     topics,
 )
 from upturn.environments.office.state import Person
@@ -72,7 +72,7 @@ def _available_messaged(scene: Scene) -> Draft:
         *open_mail(mail),
         call("teams.show_presence", people=[*three]),
         *agreed(call("teams.send_message", to=available, text=text)),
-        also=in_chat(scene, available, text),
+        also=send_by_chat_id(scene, available, text),
     )
 
 
@@ -99,7 +99,7 @@ def _successor_entered(scene: Scene) -> Draft:
         find_file(document.name),
         call("word.find_replace", id=document.file.id, find=old, replace=successor.id),
         *agreed(call("teams.send_message", to=successor.id, text=text)),
-        also=in_chat(scene, successor.id, text),
+        also=send_by_chat_id(scene, successor.id, text),
     )
 
 

@@ -12,7 +12,7 @@ from upturn.environments.office.families.mail import READING, SORTING, WRITING
 from upturn.environments.office.families.teams import CHANNELS, CHATS
 from upturn.environments.office.faults import SEVERAL, Fault, FaultKind, FaultPlan, RateLimit
 from upturn.environments.office.generation import (
-    LOOKS,
+    LOOKUPS,
     PHRASES,
     Draft,
     Family,
@@ -20,7 +20,7 @@ from upturn.environments.office.generation import (
     Scene,
     agreed,
     call,
-    recovered,
+    oracle_under_faults,
 )
 from upturn.records import Action
 
@@ -71,7 +71,7 @@ def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
 def unanswered(scene: Scene, draft: Draft) -> FaultPlan:
     """A call that may have been done; where it was, what the app shows may be older than that."""
     rng = scene.rng
-    name, nth = _hit(scene, draft, [write for write in _writes(draft) if _name(write) in LOOKS])
+    name, nth = _hit(scene, draft, [write for write in _writes(draft) if _name(write) in LOOKUPS])
     if rng.random() < 0.5:
         return FaultPlan((Fault("timeout", name, nth, seconds=rng.choice((20.0, 30.0))),))
     plan = FaultPlan((Fault("lost_answer", name, nth, seconds=rng.choice((20.0, 30.0))),))
@@ -146,11 +146,11 @@ def faulty(base: Family, planned: Planned, *, level: int) -> Family:
     def draw(scene: Scene) -> Draft:
         draft = base.draw(scene)
         plan = planned(scene, draft)
-        oracle, done = recovered(scene.workspace, plan, draft.oracle)
+        oracle, done = oracle_under_faults(scene.workspace, plan, draft.oracle)
         lasting = next((fault.person for fault in plan.faults if fault.is_lasting), None)
         if lasting is None:
-            return replace(draft, oracle=oracle, faults=plan, performed=done)
-        return replace(draft, oracle=oracle, faults=plan, performed=done, answer=lasting, is_feasible=False)
+            return replace(draft, oracle=oracle, faults=plan, oracle_result=done)
+        return replace(draft, oracle=oracle, faults=plan, oracle_result=done, answer=lasting, is_feasible=False)
 
     atoms = (*base.atoms, "faults")
     name, worded_as = f"{base.name}_{planned.__name__}", base.worded_as or base.name

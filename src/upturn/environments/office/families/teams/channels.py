@@ -9,11 +9,11 @@ from upturn.environments.office.generation import (
     call,
     digits,
     members_of,
+    message_about,
     near,
     new_channels,
     phrase,
     post,
-    says,
     topics,
 )
 
@@ -29,7 +29,7 @@ def _last_writer(scene: Scene) -> Draft:
     writers = [*scene.rng.sample(members_of(scene, channel), scene.rng.randint(1, 3)), writer]
     further = [member for member in members_of(scene, other) if member != writer][:2]
     for where, who in (*((channel, person) for person in writers), *((other, person) for person in further)):
-        scene.add_post(where, who, says(scene, topic, digits(scene.rng), (*AMOUNTS, *_REMARKS)))
+        scene.add_post(where, who, message_about(scene, topic, digits(scene.rng), (*AMOUNTS, *_REMARKS)))
     return Draft.with_answer(
         {"team": channel.team, "topic": topic},
         writer,
@@ -52,10 +52,10 @@ def _post_number(scene: Scene) -> Draft:
     channel, other = new_channels(scene)
     name = scene.person()
     topic, number = topics(scene.rng, 1)[0], digits(scene.rng)
-    scene.add_post(scene.add_chat(name), name, says(scene, topic, number))
-    scene.add_post(scene.add_chat(name), name, says(scene, near(scene.rng, topic), digits(scene.rng)))
+    scene.add_post(scene.add_chat(name), name, message_about(scene, topic, number))
+    scene.add_post(scene.add_chat(name), name, message_about(scene, near(scene.rng, topic), digits(scene.rng)))
     bystander = next(member for member in members_of(scene, other) if member != name)
-    scene.add_post(other, bystander, says(scene, topic, digits(scene.rng)))
+    scene.add_post(other, bystander, message_about(scene, topic, digits(scene.rng)))
     return Draft.with_finish(
         {"name": name, "topic": topic, "team": channel.team},
         call("teams.search_chat", query=topic, sender=name),
@@ -73,7 +73,7 @@ def _sum(scene: Scene) -> Draft:
     posts.append((first, near(scene.rng, topic), digits(scene.rng)))
     scene.rng.shuffle(posts)
     for who, about, number in posts:
-        scene.add_post(other, who, says(scene, about, number))
+        scene.add_post(other, who, message_about(scene, about, number))
     return Draft.with_finish(
         {"first": first, "second": second, "topic": topic, "team": channel.team},
         call("teams.search_chat", query=topic),

@@ -11,13 +11,13 @@ from upturn.environments.office.generation import (
     any_channel,
     call,
     digits,
-    in_chat,
     letter,
     members_of,
+    message_about,
     near,
     open_mail,
     phrase,
-    says,
+    send_by_chat_id,
     titles,
     topics,
 )
@@ -43,7 +43,7 @@ def _number(scene: Scene) -> Draft:
     posts.append((channel, name, near(scene.rng, topic), digits(scene.rng)))
     scene.rng.shuffle(posts)
     for where, who, about, what in posts:
-        scene.add_post(where, who, says(scene, about, what))
+        scene.add_post(where, who, message_about(scene, about, what))
     return Draft.with_answer(
         {"name": name, "topic": topic}, number, call("teams.search_chat", query=topic, sender=name)
     )
@@ -61,7 +61,7 @@ def _message(scene: Scene) -> Draft:
         {"topic": topic, "phrase": f'"{text}"'},
         call("teams.search_chat", query=topic),
         *agreed(call("teams.send_message", to=asker, text=text)),
-        also=in_chat(scene, asker, text),
+        also=send_by_chat_id(scene, asker, text),
     )
 
 
@@ -111,7 +111,7 @@ def _answer(scene: Scene) -> Draft:
         call("teams.search_chat", query=city, sender=asker),
         *open_mail(mail),
         *agreed(call("teams.send_message", to=asker, text=number)),
-        also=in_chat(scene, asker, number),
+        also=send_by_chat_id(scene, asker, number),
     )
 
 
