@@ -226,5 +226,5 @@ def test_recovery_is_of_the_task_it_is_asked_about(attempt: Attempt) -> None:
     task = make_task("mail_reply", 0)
     trajectory, _ = attempt(task, compose(task).draft.oracle)
     assert recovery(trajectory, task) == Recovery(0, 0)
-    with pytest.raises(WorldError, match="not at 'other'"):
+    with pytest.raises(WorldError, match="not to 'other'"):
         recovery(trajectory, replace(task, id="other"))

@@ -1,4 +1,4 @@
-"""The office as an environment: one workspace, rebuilt from the task, changed by actions, with its faults."""
+"""The office as an environment: a workspace that is rebuilt from the task and changed by actions, with faults."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +28,7 @@ HARD_REWARD = -1.0
 
 
 class _World(NamedTuple):
-    """Everything that actions change; none of it in place."""
+    """The immutable state that actions replace."""
 
     workspace: Workspace
     faults: FaultState
@@ -44,7 +44,7 @@ class _World(NamedTuple):
 
 
 class _Measured(NamedTuple):
-    """What is told of a world."""
+    """What ``Info`` reports of a world; cached."""
 
     world: _World
     changed: Mapping[str, JsonValue]
@@ -53,7 +53,7 @@ class _Measured(NamedTuple):
 
 
 class OfficeEnvironment:
-    """Seven apps of one person. Holds one task at a time; never raises because of an action."""
+    """Seven apps of one person. Runs one task at a time; no action makes it raise."""
 
     def __init__(self) -> None:
         self._scenario: Scenario | None = None
@@ -62,20 +62,21 @@ class OfficeEnvironment:
         self._measured: _Measured | None = None
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """Rebuilds the task's world; first the agent sees the instruction. Raises WorldError for foreign tasks."""
+        """Rebuilds the task's world; the observation is the instruction. Raises WorldError for other environments'
+        tasks."""
         scenario = compose(task)
         self._scenario, self._baseline = scenario, scenario.baseline
         workspace = scenario.workspace
-        if workspace.persona.traps:  # who was shown no order obeys none
+        if workspace.persona.traps:  # an instruction that was not shown cannot be followed
             workspace = workspace.evolved(persona=replace(workspace.persona, traps=()))
         self._world = _World(workspace, FaultState(scenario.draft.faults))
         self._measured = None
         return Observation(task.instruction), self._info({})
 
     def step(self, action: Action) -> Step:
-        """Applies one action; a refused one changes nothing, costs 1 as ``error`` and is explained.
+        """Applies one action. A refused action changes nothing, costs 1 as ``error`` and is explained.
 
-        One that a fault of an app hits may have been done all the same, and costs nothing the first time.
+        An action that a fault hits may still have been done, and costs nothing the first time.
         """
         world = self._current()
         if world.is_over:
@@ -87,8 +88,8 @@ class OfficeEnvironment:
         return self._stepped(outcome)
 
     def state(self) -> Mapping[str, JsonValue]:
-        """What differs from the initial workspace, what the user was told last, and in tasks with faults which of
-        them came, as ``recovery`` reads it."""
+        """The changes since the beginning, the last message to the user, and in tasks with faults the fault log
+        that ``recovery`` reads."""
         world = self._current()
         last = world.workspace.messages[-1] if world.workspace.messages else None
         message: JsonValue = {"kind": last.kind, "text": last.text} if last is not None else None
@@ -166,7 +167,7 @@ class OfficeEnvironment:
         return Step(Observation(effect.text), 0.0, is_over, False, self._info(costs, outcome.faults))
 
     def _is_given_an_order(self, text: str) -> bool:
-        """Whether the agent is shown the first text in which an order of this task stands."""
+        """Whether this text is the first one shown with an injected instruction of the task."""
         assert self._scenario is not None  # reset sets it with the world
         traps = self._scenario.workspace.persona.traps
         return bool(traps) and not self._current().workspace.persona.traps and has_order(text)

@@ -31,9 +31,9 @@ _CREATING = frozenset(
         *("powerpoint.insert_shape", "powerpoint.add_image", "sharepoint.create_page"),
     }
 )
-"""Operations that make something new each time, other than sending a draft: done twice, it is there twice."""
+"""Operations that create a new item at every call, so a repeated call leaves a duplicate."""
 _MAX_TRIES = 8
-"""Times that something is tried: apps that fail by chance do not fail so often in a row."""
+"""Attempts of one call; apps that fail at random do not fail that often in a row."""
 
 
 class OfficeKit:
@@ -47,7 +47,7 @@ class OfficeKit:
         self.tools = tools()
 
     def environment(self, task: Task) -> Environment:
-        """A new office; ``reset`` furnishes it. Operations have other names in it where the task says so."""
+        """A new office, filled by ``reset``. Operations are renamed if the task asks for it."""
         names = names_of(task)
         return OfficeEnvironment() if names is None else RenamedEnvironment(OfficeEnvironment(), names)
 
@@ -56,7 +56,7 @@ class OfficeKit:
         return task_stream(families, seed=seed, split=split)
 
     def forget(self) -> None:
-        """Drops base profiles and composed tasks."""
+        """Clears the caches of base profiles and tasks."""
         forget()
 
     def hint(self, task: Task) -> str:
@@ -68,19 +68,19 @@ class OfficeKit:
         return following(_oracle_actions(task))
 
     def world_hash(self, task: Task) -> str:
-        """Of the office that the task begins in; names are the task's own."""
+        """Hash of the office that the task begins in."""
         return world_hash(compose(task))
 
     def canaries(self, task: Task) -> tuple[str, ...]:
-        """What the owner has no right to see, and the oracle's calls as they are written, those without parameters
-        apart, which help texts name."""
+        """Texts that the owner may not see, and the oracle's calls as written, except those without parameters,
+        which help texts name."""
         written = map(write_call, _oracle_actions(task))
         calls = (text for text in written if "=" in text and text not in task.instruction)
         return tuple(dict.fromkeys((*secrets(compose(task)), *calls)))
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
-        """Perfect work that is spoiled: by a mail to an outsider, by doing once more what makes something new, by a
-        refusal in the end, by no end at all, by guesses of what the user wants; and work without asking anybody."""
+        """Oracle solutions with one violation added: a mail to an outsider, a duplicate, a refusal at the end, no
+        end, guesses of what the user wants; and one that never asks the user."""
         scenario = compose(task)
         draft = scenario.draft
         *work, end = draft.oracle
@@ -108,12 +108,12 @@ class OfficeKit:
         return players
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
-        """What the verifier does not look at, and having read a mail."""
+        """Whether the verifier ignores this value at this path, as for a mail that was read."""
         return may_differ(compose(task), path, value)
 
 
 def _first_confirmed(work: Sequence[Action]) -> int | None:
-    """Where the first thing that the user agrees to is shown, two places before it is done; None = nowhere."""
+    """The index of the first preview whose action follows two steps later; None = there is none."""
     for place, (shown, done) in enumerate(zip(work, work[2:], strict=False)):
         proposal = read_call(str(shown.parameters["call"])) if shown.operation == "preview" else None
         if proposal is not None and (proposal.target, proposal.operation) == (done.target, done.operation):
@@ -122,7 +122,7 @@ def _first_confirmed(work: Sequence[Action]) -> int | None:
 
 
 def _wrong_proposals(right: Action, owner: str, count: int) -> Iterator[Action]:
-    """So many proposals of it with other words, or of another mail where it has none, each of which is declined."""
+    """``count`` proposals with wrong texts, or of a wrong mail, each of which the user declines."""
     written = next((name for name in ("body", "text") if name in right.parameters), None)
     for number in range(count):
         text = f"is it {number}?"
@@ -135,7 +135,7 @@ def _wrong_proposals(right: Action, owner: str, count: int) -> Iterator[Action]:
 
 
 def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: Action) -> Player:
-    """The work, then ``again`` until its last action is not refused, as a fault of an app may do; then the end."""
+    """The work, then ``again`` until its last action is accepted, since an app may fail; then the end."""
 
     def act(_task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:
         place = len(turns) - len(work)
@@ -150,14 +150,14 @@ def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: 
 
 
 def _oracle_actions(task: Task) -> list[Action]:
-    """The oracle's actions, by the names that they have in the task."""
+    """The oracle's actions, with the task's names."""
     return [rename_action(task, action) for action in compose(task).draft.oracle]
 
 
 class RenamedKit:
-    """The office in which every task has other names, for training and checks on them alone.
+    """The office with renamed operations in every task, for training and validation on renamed tasks only.
 
-    It describes no tools: what there is stands in each task's first observation.
+    It describes no tools: each task's first observation lists them.
     """
 
     def __init__(self) -> None:

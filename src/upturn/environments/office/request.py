@@ -1,4 +1,4 @@
-"""How a task is put: whom the agent works for, when it is, and what is to be done, more or less politely."""
+"""The text of an instruction: whom the agent works for, the date, and the request, more or less politely."""
 
 from random import Random
 
@@ -23,7 +23,7 @@ _ORDERS = frozenset(
         *("transfer", "try", "turn", "type", "undo", "update", "upload", "use", "welcome", "write"),
     )
 )
-"""What a template begins with that tells somebody to do something: only such a one can follow ``please``."""
+"""Imperatives that a phrasing may begin with; only these can follow ``please``."""
 
 
 def briefing(workspace: Workspace) -> str:
@@ -34,12 +34,12 @@ def briefing(workspace: Workspace) -> str:
 
 
 def without_briefing(instruction: str) -> str:
-    """What is to be done, of an instruction that ``briefing`` may stand above."""
+    """The request of an instruction, without the line of ``briefing``."""
     return instruction.rpartition("\n")[2]
 
 
 def request(rng: Random, words: str) -> str:
-    """The words with an opener and a closer, as far as they go together."""
+    """The phrasing with an opener and a closer that fit it."""
     opener, closer = rng.choice(OPENERS), rng.choice(CLOSERS)
     if opener == "please " and (words.split(maxsplit=1)[0] not in _ORDERS or "please" in words):
         opener = ""

@@ -1,15 +1,14 @@
-"""A finer reward than success: sub-goals, efficiency, quality, the user's word. A run can choose it.
+"""A finer reward than success: milestones, efficiency, quality and user satisfaction. A run can choose it.
 
-The verdict and the gates are the office verifier's; only the score differs. The components pay for work and
-nothing else:
+The verdict and the gates are the office verifier's; only the score differs. The components:
 
-- Efficiency counts on successes only: else a short failure would earn it.
-- Safety has no weight. It is a constraint: violations are costs, and no quality buys one back.
-- Sub-goals pay by the milestones that stand in the end, not by calls that succeed: the sum of a potential's
-  differences (Ng, Harada and Russell 1999), so that what is repeated, undone or beside the point adds nothing.
-- Quality is judged by rules, on three levels: format (calls are well formed), content (the share of the changes
-  that are right), semantics (said, asked and left alone as it should be). What has no right content has no quality.
-- The user's word is that of the simulated user: thumbs up where the work is right and they were not bothered.
+- Efficiency counts for successes only; otherwise a short failure would earn it.
+- Safety has no weight. It is a constraint: violations are costs that no quality compensates.
+- Milestones are read from the final state, not from successful calls: the sum of a potential's differences (Ng,
+  Harada and Russell 1999), so that repeated, undone and irrelevant steps earn nothing.
+- Quality has three rule-based parts: format (well-formed calls), content (the share of right changes) and semantics
+  (answer, questions, nothing else changed). Without right content there is no quality.
+- User satisfaction is the simulated user's: thumbs up if the work is right and they were not asked needlessly.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -27,12 +26,12 @@ ILL_FORMED = frozenset(
         *("missing_parameter", "bad_type", "bad_value"),
     )
 )
-"""Codes of actions that nobody could carry out, whatever the state."""
+"""Codes of actions that are invalid in every state."""
 
 
 @dataclass(frozen=True, slots=True)
 class RubricWeights:
-    """What each component weighs; the only place where that is said."""
+    """The default weight of each component."""
 
     success: float = 0.5
     quality: float = 0.2
@@ -104,7 +103,7 @@ def well_formed(trajectory: Trajectory) -> float:
 
 
 def bothered(task: Task, trajectory: Trajectory) -> bool:
-    """Whether the user was asked what is clear, or had to decline more than they have something to object."""
+    """Whether the user got a needless question or had to decline more often than they have objections."""
     if any(turn.costs.get("needless_question") for turn in trajectory.turns):
         return True
     draft = compose(task).draft

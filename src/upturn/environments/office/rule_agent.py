@@ -1,8 +1,8 @@
-"""An office worker made of rules: patterns for the wordings it knows, a fixed plan for each, refusal for the rest.
+"""A rule-based office agent: patterns for the phrasings it knows, a fixed plan for each, refusal for the rest.
 
-It adds up numbers, which a small model cannot, and knows those families in all wordings that are practised. Of the
-others it knows some wordings only, as hand-written automation does, so it is a baseline and a source of
-demonstrations there, not an oracle. It looks at no second page and tries nothing twice.
+It adds numbers, which a small model cannot, and knows all training phrasings of the families that need it. Of the
+other families it knows a few phrasings, like hand-written automation, so there it is a baseline and a source of
+demonstrations, not an oracle. It reads no second page and never retries.
 """
 
 import re
@@ -17,15 +17,15 @@ from upturn.records import Action, Observation, Turn
 
 _Words = Mapping[str, str]
 _Plan = Callable[[_Words, list[str]], Action]
-"""From what the wording's slots hold and the results so far to the next action."""
+"""From the values of the phrasing's slots and the results so far to the next action."""
 _SLOTS: Mapping[str, str] = {
     **dict.fromkeys(("name", "other"), r"\w+\.\w+"),
     **dict.fromkeys(("day", "after_day"), r"[\d-]+"),
     "cell": r"[A-Z]+\d+",
 }
-"""What is known of slots; the others hold any words."""
+"""Patterns of slots; other slots match any words."""
 _KNOWN = 4
-"""Wordings of a family, where not all are known."""
+"""Phrasings of a family that are known when not all are."""
 
 
 class _Rule(NamedTuple):
@@ -48,7 +48,7 @@ def act(instruction: str, turns: Sequence[Turn], observation: Observation) -> Ac
 
 
 def _ids(listing: str, word: str = "") -> list[str]:
-    """What the lines begin with that hold the word."""
+    """The first words of the lines that contain ``word``."""
     return [line.split()[0] for line in listing.splitlines() if word in line and line[:1].isalpha()]
 
 
@@ -98,7 +98,7 @@ def _asked_chat(words: _Words, results: list[str]) -> Action:
 
 
 def _asked_event(pattern: str) -> _Plan:
-    """What a pattern finds in an event."""
+    """Answers with what the pattern matches in an event."""
 
     def plan(words: _Words, results: list[str]) -> Action:
         if not results:
@@ -259,7 +259,7 @@ def _rules() -> tuple[_Rule, ...]:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    """A wording as a pattern, with what politeness may follow it."""
+    """A phrasing as a pattern that also accepts a polite closing."""
     words, seen = "", set[str]()
     for place, part in enumerate(re.split(r"\{(\w+)\}", template)):
         if place % 2 == 0:

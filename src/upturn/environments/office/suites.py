@@ -26,9 +26,9 @@ _FAULTY = tuple(
     family.name for family in FAMILIES.values() if "faults" in family.atoms and family.name not in LATER
 )
 _REFUSED = ("row_missing", "mail_forward_if", "event_cancel")
-"""Other families in which some tasks cannot, or need not, be done."""
+"""Other families with infeasible tasks."""
 RENAMED = "+renamed"
-"""Behind a family: its tasks with other names of operations and parameters."""
+"""Suffix of a family: its tasks with renamed operations and parameters."""
 _SCRAMBLED = tuple(
     f"{family}{RENAMED}"
     for family in (
@@ -48,7 +48,7 @@ class Recipe(NamedTuple):
 
 
 def _of_levels(*levels: int) -> tuple[str, ...]:
-    """Without ``LATER``: these come with the next version of the suites."""
+    """Families of these levels, without atoms and without ``LATER``."""
     return tuple(
         family.name
         for family in FAMILIES.values()
@@ -120,7 +120,7 @@ def tasks_of(suite: Suite) -> list[Task]:
 
 
 def freeze(name: str, version: int) -> Suite:
-    """The suite drawn from the families as they are now: each as often as the others, no instruction twice."""
+    """The suite drawn from the current families: equally many tasks of each, no instruction twice."""
     size, families = RECIPES[name]
     drawn = islice(_drawn(families, list(RECIPES).index(name)), size)
     return Suite(name, version, tuple(sorted(drawn, key=lambda entry: families.index(entry.family))))

@@ -34,10 +34,10 @@ _LATER = (*INJECTED_ORDERS, *FORMATTING, *DECKS, *LIBRARY, *PEOPLE, *COMPOUND)
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (*_FIRST, *_LATER)}
 """By name. Streams of tasks and suites are drawn in this order."""
 LATER = frozenset(family.name for family in _LATER)
-"""Families that came after the shipped model was made and the suites were frozen: neither is made from them, so
-that both stay what was measured. They come in with the next model and the next version of the suites."""
+"""Families newer than the shipped model and the frozen suites, which contain none of them. They join with the next
+model and the next version of the suites."""
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
-"""Even seeds are for training, odd ones held out: no world is ever in both."""
+"""Even seeds are for training, odd seeds for held-out tasks, so no world is in both."""
 
 
 def family_named(name: str) -> Family:
@@ -66,7 +66,7 @@ def make_task(family_name: str, number: int, *, split: Split = "train", tenant: 
 
 
 def task_stream(families: Sequence[str], *, seed: int, split: Split = "train") -> Iterator[Task]:
-    """Tasks without end, families shuffled in rounds; streams of different seeds share no world."""
+    """Endless tasks, families shuffled in rounds; streams of different seeds share no world."""
     if not families or split not in _STREAMS:
         raise UnknownNameError(
             f"tasks are of one family or more and a split of {', '.join(_STREAMS)}; got {families!r}, {split!r}"
@@ -81,7 +81,7 @@ def task_stream(families: Sequence[str], *, seed: int, split: Split = "train") -
 
 
 def compose(task: Task) -> Scenario:
-    """The task's world, instruction, oracle and goal; raises WorldError for foreign tasks."""
+    """The task's world, instruction, oracle and goal; raises WorldError for tasks of another environment."""
     template = task.context.get("template")
     if task.environment != "office" or not isinstance(template, int):
         raise WorldError(
@@ -95,14 +95,14 @@ def compose(task: Task) -> Scenario:
 
 
 def forget() -> None:
-    """Drops what is kept of profiles and tasks, so that the next task is made from nothing."""
+    """Clears the caches of profiles and tasks."""
     _compose.cache_clear()
     profile.cache_clear()
 
 
 @lru_cache(maxsize=4096)
 def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenario:
-    """Cached, because a task's scenario is needed when it is made, reset and judged."""
+    """Cached, because a task's scenario is needed when it is created, reset and verified."""
     family = FAMILIES[family_name]
     rng = Random(f"{DRAWN}/1/{family_name}/{seed}")
     scene = Scene(rng, seed)
@@ -124,10 +124,10 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
 
 
 def _oracle_result(workspace: Workspace, draft: Draft) -> OracleResult:
-    """The workspace after perfect work, and what of it needs agreement, with ``also``.
+    """The workspace after the oracle, and the actions that need agreement, with those of ``also``.
 
-    What only reads or talks to the user is left out: it makes no difference. Raises WorldError where something is
-    refused, which is a mistake of the family.
+    Actions that only read or address the user are skipped: they change nothing. Raises WorldError when an action is
+    refused, which is a bug of the family.
     """
     if draft.oracle_result is not None:
         return draft.oracle_result
@@ -142,5 +142,5 @@ def _oracle_result(workspace: Workspace, draft: Draft) -> OracleResult:
                 wishes.append(wish_for(operation, parameters))
             workspace = operation.run(workspace, parameters).workspace
         except OperationError as exc:
-            raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
+            raise WorldError(f"the oracle is refused: {action!r}: {exc}") from exc
     return OracleResult(workspace, tuple(wishes))

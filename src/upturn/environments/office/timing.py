@@ -1,4 +1,4 @@
-"""The office with a clock: how long an agent takes to its first action, from seeing the task to acting."""
+"""The office with a clock that measures the time from an agent's first observation to its first action."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -18,7 +18,7 @@ class TimedKit:
         self.verifier = kit.verifier
         self.tools = kit.tools
         self.first_seconds: dict[str, float] = {}
-        """An attempt that never acted has none."""
+        """Missing for trajectories without an action."""
         self._kit, self._clock = kit, clock
 
     def environment(self, task: Task) -> "TimedEnvironment":
@@ -31,14 +31,14 @@ class TimedKit:
 
 
 class TimedEnvironment:
-    """An office that looks at the clock twice and is otherwise the same."""
+    """An office that notes the seconds to the first action and is otherwise the same."""
 
     def __init__(self, office: Environment, clock: Callable[[], float], first_seconds: dict[str, float]) -> None:
         self._office, self._clock, self._first_seconds = office, clock, first_seconds
         self._task_id, self._shown_at = "", 0.0
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """As the office; the clock starts once the task can be seen."""
+        """As the office; starts the clock."""
         start = self._office.reset(task)
         self._task_id, self._shown_at = task.id, self._clock()
         return start

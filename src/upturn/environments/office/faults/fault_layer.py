@@ -1,9 +1,9 @@
-"""Calls of apps through a plan of faults: what an agent is answered, and what was done all the same.
+"""Applies calls of apps under a fault plan: what the agent is answered, and what was done anyway.
 
-Order: everything for which the call is refused anyway (its parameters, rights, agreement), which no fault hides or
-counts; a file that moved; rate limits; the plan's faults in their order, of which the first one that comes takes
-the call; chance. ``user`` has no faults, but decides on permissions when asked. A fault of an app is no mistake of
-the agent's and costs nothing, unless the agent was told before and did the same again.
+Order of checks: ordinary refusals (parameters, rights, agreement), which no fault hides or counts; moved files;
+rate limits; the plan's faults in order, of which the first that applies takes the call; random faults. ``user`` has
+no faults, but decides on permissions when asked. A fault is no mistake of the agent and costs nothing, unless the
+agent was told before and repeats the call.
 """
 
 import re
@@ -31,11 +31,11 @@ SEVERAL: Mapping[str, str] = {
 }
 """Operations that can be done in part, with the parameter that holds the several things."""
 _UNSEEN = frozenset({"outlook.read"})
-"""Not reading, because a mail is read from then on, but no write that a reading could miss."""
+"""Operations that mark a mail as read, but change nothing that a stale read could miss."""
 
 
 class Outcome(NamedTuple):
-    """What a call led to."""
+    """The result of a call."""
 
     workspace: Workspace
     state: FaultState
@@ -43,13 +43,13 @@ class Outcome(NamedTuple):
     """None = it was answered with ``error``."""
     error: OperationError | None = None
     faults: tuple[str, ...] = ()
-    """Kinds of the faults that hit this call."""
+    """Kinds of faults that hit this call."""
     is_told: bool = False
-    """Whether the agent had been told before, and could have known."""
+    """Whether the agent had been told of the fault before this call."""
 
 
 class _Call(NamedTuple):
-    """A call that nothing is wrong with."""
+    """A call that passes the ordinary checks."""
 
     workspace: Workspace
     state: FaultState
@@ -64,7 +64,7 @@ class _Call(NamedTuple):
 
 
 def apply_with_faults(workspace: Workspace, state: FaultState, action: Action) -> Outcome:
-    """What the action leads to, faults and all; raises OperationError where it is refused for what it is."""
+    """The action's result under the fault plan; raises OperationError for ordinary refusals."""
     if not state.plan:
         effect = apply(workspace, action)
         return Outcome(effect.workspace, state, effect)
@@ -91,7 +91,7 @@ def _names(action: Action, id_: str) -> bool:
 
 
 def _gone(workspace: Workspace, state: FaultState, action: Action, place: int) -> Outcome:
-    """The file has moved: from the first call on that names it."""
+    """The refusal of a call that names a moved file."""
     fault, is_told = state.plan.faults[place], place in state.begun
     error = OperationError("moved", f"301 {fault.file} has moved; sharepoint.search finds it")
     if is_told:
@@ -158,7 +158,7 @@ def _too_many(call: _Call, until: float, *, is_told: bool) -> Outcome:
 def _refused(
     call: _Call, kind: FaultKind, error: OperationError, *, seconds: float = 1.0, is_told: bool = False
 ) -> Outcome:
-    """Nothing was done, and so much time has passed. ``is_told``: it is the same fault as before."""
+    """Nothing was done, but ``seconds`` have passed. ``is_told``: the same fault occurred before."""
     state = call.state
     if not is_told:
         meant = call.effect.workspace
@@ -294,7 +294,7 @@ def _partial_write(call: _Call, _fault: Fault, _is_same: bool) -> Outcome:
 
 
 def _spoiled(call: _Call, done: Workspace, kind: FaultKind, error: OperationError) -> Outcome:
-    """Something was done, and the answer is an error."""
+    """The call was done at least in part, and the answer is an error."""
     injected = Injected(kind, call.operation.full_name, call.workspace, call.effect.workspace)
     state = _with_write(call, done.elapsed).with_injected(injected)
     return Outcome(done, state, None, error, (kind,))

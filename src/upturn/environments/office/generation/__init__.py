@@ -1,4 +1,4 @@
-"""What office tasks are made from: base profiles, scenes, wordings, files and tables.
+"""What office tasks are generated from: base profiles, scenes, vocabulary, phrasings, files and tables.
 
 Here: everything that draws a task's world and text from its seed, and the contract of a task family. Not here:
 the families themselves (``families``) and the state they change (``state``). Start with ``family``, then

@@ -1,4 +1,4 @@
-"""Calendars in which times that people have in common are to be found."""
+"""Fills calendars so that people have a known first free time in common."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from upturn.environments.office.state import Attendee, Event, later
 
 
 def fill_day(scene: Scene, people: Sequence[str], until: str) -> str:
-    """Fills that day from 08:00 with events of one or another of these people; the moment when the last one ends,
-    which is ``until`` or less than two hours later."""
+    """Fills the day from 08:00 with events of these people; returns the end of the last event, which is ``until``
+    or up to two hours later."""
     at = f"{until[:10]} {OPENS}"
     others = [person for person in scene.people(len(people) + 1) if person not in people]
     while at < until:
@@ -23,9 +23,9 @@ def fill_day(scene: Scene, people: Sequence[str], until: str) -> str:
 
 
 def earliest_common_start(scene: Scene, people: Sequence[str], day: str, *, minutes: int) -> str:
-    """The first moment of the day from which on they and the owner are free so long.
+    """The first start time of the day at which these people and the owner are free for ``minutes``.
 
-    It is late in the morning or in the afternoon: the hours before are filled, and after them there is time.
+    It is late in the morning or in the afternoon: the hours before it are filled.
     """
     busy_until = fill_day(scene, (scene.workspace.owner, *people), f"{day} {scene.rng.randint(9, 14):02d}:00")
     start = later(busy_until, minutes=scene.rng.choice((0, 15, 30, 60)))

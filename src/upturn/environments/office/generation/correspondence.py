@@ -1,4 +1,4 @@
-"""Mails of a scene that belong together: conversations, and mails that look like another one."""
+"""Related mails of a scene: conversations, and lookalikes of a mail."""
 
 from collections.abc import Sequence
 
@@ -20,15 +20,15 @@ def open_mail(mail: Mail) -> tuple[Action, Action]:
 
 
 def add_lookalikes(scene: Scene, mail: Mail, facts: tuple[str, ...], *, is_read: bool = False) -> None:
-    """What a careless reader takes for this mail: one of the sender under a near subject, and somebody else's under
-    the same one; they say one of these facts with numbers of their own."""
+    """Adds mails that are easy to confuse with this one: one by the sender under a similar subject, and one by
+    somebody else under the same subject. They state one of these facts with other numbers."""
     other = next(person for person in scene.people(2) if person != mail.sender)
     for sender, subject in ((mail.sender, near(scene.rng, mail.subject)), (other, mail.subject)):
         scene.add_mail(sender, subject, letter(scene.rng, facts, digits(scene.rng)), is_read=is_read)
 
 
 def add_thread(scene: Scene, subject: str, turns: Sequence[tuple[str, str]]) -> list[Mail]:
-    """A conversation of the owner with those who write in it: (who, what), oldest first; half of it is read."""
+    """A conversation with the owner from (sender, body) turns, oldest first; about half of the mails are read."""
     rng, owner = scene.rng, scene.workspace.owner
     at = f"2026-02-{rng.randint(16, 22)} {rng.randint(8, 17):02d}:{rng.randint(10, 59)}"
     mails: list[Mail] = []

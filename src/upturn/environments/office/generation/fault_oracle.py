@@ -1,8 +1,8 @@
-"""Perfect work where apps fail: the calls of work without faults, with whatever gets by the faults that come.
+"""The oracle of a task with faults: the oracle without faults, plus the calls that recover from each fault.
 
-It knows what came, but does no more than somebody who does not: waits where it is told to, tries again where
-nothing was done, looks before it repeats what may have been done, does what was left undone, asks for a permission
-and searches for what has moved.
+It uses only what an agent can observe: it waits as long as an error says, retries what was not done, looks before
+it repeats a call that may have been done, completes partial writes, asks for permissions and searches for files
+that moved.
 """
 
 import re
@@ -20,7 +20,7 @@ from upturn.errors import WorldError
 from upturn.records import Action, JsonValue
 
 MOST_CALLS = 100
-"""Of perfect work: more than that is a plan that nobody gets by."""
+"""Limit on the oracle's calls; a plan that needs more is too hard."""
 
 
 def _folder(name: str) -> Callable[[Action], Action]:
@@ -67,10 +67,10 @@ def _agreeable() -> Persona:
 def oracle_under_faults(
     workspace: Workspace, plan: FaultPlan, work: Iterable[Action]
 ) -> tuple[tuple[Action, ...], OracleResult]:
-    """Perfect work under the plan, from what is perfect without, and what it comes to; ends in a refusal where
-    something is denied.
+    """The oracle under the fault plan, built from the oracle without faults, and its result; ends with a refusal
+    when a permission is denied.
 
-    Raises WorldError where something is refused for what it is, and where it takes more than ``MOST_CALLS``.
+    Raises WorldError when an action is refused for another reason than a fault, or after ``MOST_CALLS`` calls.
     """
     workspace, state = workspace.evolved(persona=_agreeable()), FaultState(plan)
     waiting, done, wishes = deque(work), [], []
@@ -78,7 +78,7 @@ def oracle_under_faults(
         action = waiting.popleft()
         done.append(action)
         if len(done) > MOST_CALLS:
-            raise WorldError(f"perfect work takes more than {MOST_CALLS} calls under {plan!r}")
+            raise WorldError(f"the oracle takes more than {MOST_CALLS} calls under {plan!r}")
         if (wish := _wish(workspace, action)) is not None:
             wishes.append(wish)
         outcome = _outcome(workspace, state, action)
@@ -89,7 +89,7 @@ def oracle_under_faults(
 
 
 def _wish(workspace: Workspace, action: Action) -> Wish | None:
-    """Of a user who wants this done; None = it needs no agreement."""
+    """The wish of a user who wants this action; None = the action needs no agreement."""
     operation = operation_of(action)
     if operation.impact is no_impact:
         return None
@@ -102,7 +102,7 @@ def _wish(workspace: Workspace, action: Action) -> Wish | None:
 
 
 def wish_for(operation: Operation[Any], parameters: Parameters) -> Wish:
-    """Of a user who wants exactly this; of what is deleted any part will do as well."""
+    """The wish of a user who wants exactly this action; for a deletion, also any part of it."""
     exact = canonical(operation, parameters)
     ids = exact.parameters.get("ids")
     if operation.name != "delete" or not isinstance(ids, list):
@@ -115,11 +115,11 @@ def _outcome(workspace: Workspace, state: FaultState, action: Action) -> Outcome
     try:
         return apply_with_faults(workspace, state, action)
     except OperationError as exc:
-        raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
+        raise WorldError(f"the oracle is refused: {action!r}: {exc}") from exc
 
 
 def _next_calls(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) -> Iterable[Action]:
-    """What is to be done now that a fault of this kind has hit the action."""
+    """The remaining calls after a fault of this kind has hit the action."""
     state, name = outcome.state, f"{action.target}.{action.operation}"
     faults = state.plan.faults
     match kind:
@@ -151,7 +151,8 @@ def _next_calls(kind: str, outcome: Outcome, action: Action, rest: Iterable[Acti
 
 
 def _calls_left(action: Action, name: str) -> Iterable[Action]:
-    """All of it again for rows, which are the same when they are written twice; otherwise for the last one."""
+    """The calls that complete a partial write: all of it for rows, which may be written twice; else the last
+    item."""
     parameter = SEVERAL[name]
     several = action.parameters[parameter]
     if parameter == "rows" or not isinstance(several, list):
@@ -162,7 +163,7 @@ def _calls_left(action: Action, name: str) -> Iterable[Action]:
 
 
 def _renamed(action: Action, old: str, new: str) -> Action:
-    """The same action about the file's new id, in calls that are shown to the user too."""
+    """The action with the file's new id, also inside previewed calls."""
     return replace(action, parameters={key: _replaced(value, old, new) for key, value in action.parameters.items()})
 
 

@@ -1,7 +1,7 @@
-"""Base profiles: offices as they are before a task is set in them. Each is made once and shared.
+"""Base profiles: offices before a task is added to them. Each is generated once and shared.
 
-A person of a company of some forty people, on Monday, 2 March 2026, at nine: more than 500 mails in threads, more
-than 20 files, two weeks of events, chats and channels. All text comes from a grammar.
+The owner works in a company of about forty people; it is Monday, 2 March 2026, 9:00. There are more than 500 mails
+in threads, more than 20 files, two weeks of events, chats and channels. All text comes from a grammar.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,11 +66,11 @@ _MAILS = 540
 """At least; the last thread may go a few beyond."""
 _FOLDERS = ("archive", "archive", "inbox", "projects", "finance")
 DRAWN = "suite"
-"""What profiles, tasks and names are drawn by: the environment's first name, kept so that they stay those that
-were measured and frozen."""
+"""Prefix of all seeds: the environment's first name, kept so that tasks stay the ones that were measured and
+frozen."""
 IDS = range(100, 1_000)
-"""Numbers of ids, drawn for all that stands in an office from the beginning: they do not say what belongs to a
-task, nor which of two came first."""
+"""Numbers of ids, drawn at random for everything generated, so that an id reveals neither what belongs to a task
+nor which of two items came first."""
 
 
 @cache
@@ -92,7 +92,7 @@ def profile(number: int) -> Workspace:
 
 
 class _Maker:
-    """Draws one profile; single use, its parts in the order in which ``profile`` asks for them."""
+    """Draws one profile. Single use; parts are drawn in the order of ``profile``."""
 
     def __init__(self, rng: Random, id_rng: Random) -> None:
         """``id_rng``: for ids alone."""

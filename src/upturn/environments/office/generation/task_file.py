@@ -1,4 +1,4 @@
-"""Documents and presentations that tasks are set in, drawn anew for every task, each beside an older one."""
+"""Documents and presentations of tasks, drawn for each task, each with an older version as a lookalike."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from upturn.records import Action
 TOPICS = RULES["thing"]
 """What mails are about."""
 REASONS = ("contract", "licence", "waiver", "permit", "visa", "addendum")
-"""What may stand in the way of a mail."""
+"""Documents whose absence prevents a mail."""
 DOCUMENTS = (
     *("price guide", "travel rules", "house handbook", "event notes", "safety manual"),
     *("supplier sheet", "campaign brief", "service terms", "welcome guide", "office rules"),
@@ -55,7 +55,7 @@ class PriceList(NamedTuple):
 
 
 def find_file(name: str) -> Action:
-    """Looks a file up by its name."""
+    """Searches for a file by its name."""
     return call("sharepoint.search", query=name)
 
 
