@@ -1,4 +1,4 @@
-"""All apps together: which operations there are, and what an action does to a workspace."""
+"""All apps: the operations they offer, and the effect of an action on a workspace."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -23,7 +23,7 @@ APPS: Mapping[str, App] = {
 
 @user.APP.operation(Preview, seconds=5.0)
 def preview(workspace: Workspace, request: Preview) -> Effect:
-    """Shows what the call would do; whether the user agrees is told by ``user.confirm``."""
+    """Shows the user what the call would do; ``user.confirm`` returns their decision."""
     action = action_of(request.call)
     operation = operation_of(action)
     parameters = checked(operation, action)
@@ -83,12 +83,13 @@ def apply(workspace: Workspace, action: Action) -> Effect:
 
 @cache
 def tools() -> tuple[Tool, ...]:
-    """One for each operation, in the order of the apps; written once, which takes some 40 ms."""
+    """One tool per operation, in the order of the apps; cached, since it takes about 40 ms."""
     return tuple(tool(operation) for app in APPS.values() for operation in app.operations.values())
 
 
 def action_of(call: str) -> Action:
-    """The action that a call says, as text or a JSON object; raises OperationError (``bad_value``) for neither."""
+    """The action of a call written as text or as a JSON object; raises OperationError (``bad_value``) for anything
+    else."""
     parsed = JSON.read(call) if call.lstrip().startswith("{") else None
     action = read_call(call) if parsed is None else parsed.action
     if action is None:

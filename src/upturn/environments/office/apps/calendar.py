@@ -1,4 +1,4 @@
-"""The calendar: what is on, who is free, making and changing events, inviting people."""
+"""The calendar: listing events, finding free times, creating and changing events, inviting people."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -34,7 +34,7 @@ from upturn.environments.office.state import (
 
 APP = App("calendar")
 OPENS, CLOSES = "08:00", "18:00"
-"""Between these, people can be asked to come."""
+"""Working hours, within which free times are searched."""
 _LONGEST = 14 * 24 * 60
 
 Day = Annotated[str, AfterValidator(named_day), Field(description="such as 2026-03-02")]
@@ -105,7 +105,7 @@ class Cancel(Parameters):
 
 
 def event_of(workspace: Workspace, id_: str) -> Event:
-    """One that stands in the owner's calendar; raises OperationError for others, whether there are any or not."""
+    """An event in the owner's calendar; raises OperationError for any other id."""
     event = workspace.events.get(id_)
     if event is None or not event.concerns(workspace.owner):
         raise OperationError("not_found", f"no event {id_!r} in your calendar; calendar.list finds ids")
@@ -113,7 +113,7 @@ def event_of(workspace: Workspace, id_: str) -> Event:
 
 
 def _organised(workspace: Workspace, id_: str) -> Event:
-    """Raises OperationError for events of others and for cancelled ones."""
+    """An event that the owner organises; raises OperationError for events of others and for cancelled ones."""
     event = event_of(workspace, id_)
     if event.organizer != workspace.owner:
         raise OperationError("forbidden", f"{id_} is organised by {event.organizer}; calendar.respond answers them")
@@ -123,7 +123,7 @@ def _organised(workspace: Workspace, id_: str) -> Event:
 
 
 def _invitation(workspace: Workspace, id_: str) -> Event:
-    """One that the owner is invited to, also where they declined; raises OperationError for others."""
+    """An event that the owner is invited to, even if declined; raises OperationError for others."""
     event = workspace.events.get(id_)
     if event is not None and any(attendee.person == workspace.owner for attendee in event.attendees):
         return event
@@ -166,7 +166,7 @@ def read(workspace: Workspace, request: Read) -> Effect:
 
 
 def shown(event: Event) -> str:
-    """As text, with everything that it has."""
+    """The event as text, with all details."""
     lines = [_line(event), f"by {event.organizer}"]
     if event.attendees:
         lines.append(
@@ -191,7 +191,7 @@ def free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
 
 
 def free_spans(events: Iterable[Event], start: str, end: str, *, minutes: int) -> list[tuple[str, str]]:
-    """The longest spans of at least so many minutes within [start, end] that no event overlaps, in order."""
+    """The maximal spans of at least ``minutes`` within [start, end] that no event overlaps, in order."""
     spans: list[tuple[str, str]] = []
     begin = start
     overlapping = sorted((event.start, event.end) for event in events if event.overlaps(start, end))
@@ -203,7 +203,7 @@ def free_spans(events: Iterable[Event], start: str, end: str, *, minutes: int) -
 
 
 def made(workspace: Workspace, request: Create) -> Event:
-    """The event that is asked for, without an id of its own; raises OperationError for times that cannot be."""
+    """The requested event with a placeholder id; raises OperationError for invalid times."""
     _check_span(request.start, request.end)
     return Event(
         id="event",
@@ -225,7 +225,7 @@ def _check_span(start: str, end: str) -> None:
 
 
 def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, ...]:
-    """Everybody behind the ids but the owner, sorted."""
+    """All people behind the ids except the owner, sorted."""
     invited = frozenset().union(
         *(workspace.members(principal) for principal in principals(workspace, tuple(people)))
     )
@@ -233,7 +233,7 @@ def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, .
 
 
 def telling(workspace: Workspace, event: Event) -> Impact | None:
-    """Agreement is needed where somebody outside is told of the event, or of what becomes of it."""
+    """Agreement is needed when people outside are told of the event or of its changes."""
     outside = _outside(workspace, event)
     return Impact("send", shown(event), outside) if outside else None
 
@@ -243,7 +243,7 @@ def _outside(workspace: Workspace, event: Event) -> tuple[str, ...]:
 
 
 def entered(workspace: Workspace, event: Event) -> Effect:
-    """The event under an id of its own; the answer is the id, with what it overlaps in the owner's calendar."""
+    """Adds the event under a new id; the answer is the id and the ids of overlapping events of the owner."""
     taken, id_ = workspace.fresh("e")
     done = replace(event, id=id_)
     clashes = [
@@ -271,7 +271,7 @@ def _moved(workspace: Workspace, request: Move) -> Event:
 
 @APP.operation(Move, impact=lambda workspace, request: telling(workspace, _moved(workspace, request)))
 def move(workspace: Workspace, request: Move) -> Effect:
-    """To another time; who was invited has not answered then."""
+    """Changes the time; attendees' answers are reset."""
     return Effect(workspace.with_items(_moved(workspace, request)), "moved")
 
 
@@ -284,7 +284,7 @@ def _invited(workspace: Workspace, request: Invite) -> Event:
 
 @APP.operation(Invite, impact=lambda workspace, request: telling(workspace, _invited(workspace, request)))
 def invite(workspace: Workspace, request: Invite) -> Effect:
-    """Who is invited already stays as they are."""
+    """Attendees who are already invited keep their answers."""
     return Effect(workspace.with_items(_invited(workspace, request)), "invited")
 
 
@@ -299,7 +299,7 @@ def _answered(workspace: Workspace, request: Respond) -> Event:
 
 @APP.operation(Respond, impact=lambda workspace, request: telling(workspace, _answered(workspace, request)))
 def respond(workspace: Workspace, request: Respond) -> Effect:
-    """Changes the owner's answer, also one that took the event out of their calendar."""
+    """Changes the owner's answer, even a decline that hid the event from their calendar."""
     return Effect(workspace.with_items(_answered(workspace, request)), request.response)
 
 

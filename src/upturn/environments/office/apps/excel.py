@@ -85,13 +85,13 @@ def _colour(text: str) -> str:
 
 
 class OfBook(Parameters):
-    """What every operation on a workbook is given."""
+    """Parameters of every operation on a workbook."""
 
     id: Id = Field(description="of the file")
 
 
 class OfSheet(OfBook):
-    """What every operation on one of its sheets is given."""
+    """Parameters of every operation on a sheet."""
 
     sheet: Id | None = Field(None, description="left out = the only one")
 
@@ -195,14 +195,14 @@ RunMacro.__doc__ = f"Runs a macro on a table: {'; '.join(f'{name} {each.about}' 
 
 
 def _sheet(workspace: Workspace, request: OfSheet, right: Right = "edit") -> OpenedSheet:
-    """The sheet that is asked for; raises OperationError where there is none, or no such right to it."""
+    """The requested sheet; raises OperationError if it does not exist or the right is missing."""
     opened = workbook(workspace, request.id, right)
     return OpenedSheet(opened, opened.named(request.sheet))
 
 
 @APP.operation(Open, is_reading=True)
 def open_(workspace: Workspace, request: Open) -> Effect:
-    """Sheets as their extent, header and first rows."""
+    """The answer is each sheet's extent, header and first rows."""
     opened = workbook(workspace, request.id, "read")
     shown = paged(list(opened.book.sheets), page=request.page, shown=5)
     lines = [line for name in shown.items for line in outline(opened.book, name)]
@@ -211,7 +211,7 @@ def open_(workspace: Workspace, request: Open) -> Effect:
 
 @APP.operation(ReadRange, is_reading=True)
 def read_range(workspace: Workspace, request: ReadRange) -> Effect:
-    """One row a line, cells between ``|``; of one cell what it shows."""
+    """One line per row with cells separated by ``|``; for one cell its value alone."""
     opened, name = target = _sheet(workspace, request, "read")
     sheet = target.sheet
     area = None if request.range is None else area_of(request.range)
@@ -251,7 +251,7 @@ def find(workspace: Workspace, request: Find) -> Effect:
 
 @APP.operation(WriteRange)
 def write_range(workspace: Workspace, request: WriteRange) -> Effect:
-    """What formulas among the cells show."""
+    """The answer includes the values of formulas."""
     target = _sheet(workspace, request)
     area = _block_area(place_of(request.at), request.rows)
     texts = {at: entered(target.book, target.name, text) for at, text in _addressed(area, request.rows).items()}
@@ -292,7 +292,7 @@ def _written(target: OpenedSheet, texts: dict[str, str], text: str) -> Effect:
 
 @APP.operation(InsertFormula)
 def insert_formula(workspace: Workspace, request: InsertFormula) -> Effect:
-    """What the cells show then."""
+    """The answer includes the values of the cells."""
     target, area = _sheet(workspace, request), area_of(request.range)
     _check_writable(area)
     formula = request.formula if request.formula.startswith("=") else f"={request.formula}"
@@ -303,7 +303,7 @@ def insert_formula(workspace: Workspace, request: InsertFormula) -> Effect:
 
 @APP.operation(CreateChart)
 def create_chart(workspace: Workspace, request: CreateChart) -> Effect:
-    """The chart on the sheet."""
+    """Adds the chart to the sheet."""
     target = _sheet(workspace, request)
     sheet, table = target.sheet, target.table(request.range)
     values = (value_of(target.book, target.name, at) for _, at in sheet.filled(table))
@@ -315,7 +315,7 @@ def create_chart(workspace: Workspace, request: CreateChart) -> Effect:
 
 @APP.operation(PivotTable)
 def pivot_table(workspace: Workspace, request: PivotTable) -> Effect:
-    """Where it is, with its total."""
+    """The answer is the range and the total."""
     opened, name = source_sheet = _sheet(workspace, request)
     book = opened.book
     target = source_sheet if request.to_sheet is None else OpenedSheet(opened, opened.named(request.to_sheet))
@@ -355,7 +355,7 @@ def sort(workspace: Workspace, request: Sort) -> Effect:
 
 @APP.operation(Filter)
 def filter_(workspace: Workspace, request: Filter) -> Effect:
-    """How many rows are in sight."""
+    """The answer is the number of visible rows."""
     opened, name = target = _sheet(workspace, request)
     sheet, table = target.sheet, target.table(None)
     letters = column_letters(column_of(opened.book, name, table, request.column))
@@ -374,7 +374,7 @@ def filter_(workspace: Workspace, request: Filter) -> Effect:
 
 @APP.operation(Format)
 def format_(workspace: Workspace, request: Format) -> Effect:
-    """The cells' looks."""
+    """Changes the cells' formats."""
     target, area = _sheet(workspace, request), area_of(request.range)
     if not request.model_fields_set & {"bold", "italic", "fill", "number"}:
         raise OperationError("missing_parameter", "give at least one of bold, italic, fill, number")
@@ -388,7 +388,7 @@ def format_(workspace: Workspace, request: Format) -> Effect:
 
 
 def _with_look(before: CellFormat, request: Format) -> CellFormat | None:
-    """None = as it is by default."""
+    """The changed format; None = the default."""
     after = CellFormat(
         before.is_bold if request.bold is None else request.bold or None,
         before.is_italic if request.italic is None else request.italic or None,
@@ -415,7 +415,7 @@ def add_sheet(workspace: Workspace, request: AddSheet) -> Effect:
 
 @APP.operation(RunMacro)
 def run_macro(workspace: Workspace, request: RunMacro) -> Effect:
-    """How many cells are other than before."""
+    """The answer is the number of changed cells."""
     target = _sheet(workspace, request)
     sheet, table = target.sheet, target.table(request.range)
     after = MACROS[request.name].run(target.book, target.name, table)

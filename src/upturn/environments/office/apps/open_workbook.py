@@ -1,4 +1,4 @@
-"""Workbooks among the files of a workspace: opening one with the right to it, entering cells, saving it."""
+"""Opens workbooks of a workspace with the required right, enters cells and saves."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -35,17 +35,17 @@ from upturn.environments.office.state import (
 )
 
 _MANY = 8
-"""Formulas whose values are told after one action."""
+"""Limit on the formulas whose values an answer shows."""
 
 
 class Opened(NamedTuple):
-    """A workbook that may be read, or edited where that was asked for."""
+    """A workbook that was opened with the right to read or edit it."""
 
     workspace: Workspace
     file: File
     book: Book
     costs: Mapping[str, float]
-    """Of opening it."""
+    """Soft-constraint costs of opening it."""
 
     def named(self, sheet: str | None) -> str:
         """A sheet's name as the book has it; None = the only sheet. Raises OperationError where there is none."""
@@ -60,11 +60,11 @@ class Opened(NamedTuple):
         return name
 
     def unchanged(self, text: str) -> Effect:
-        """Nothing changes."""
+        """An effect that changes nothing."""
         return Effect(self.workspace, text, self.costs)
 
     def saved(self, book: Book, text: str) -> Effect:
-        """The file has this content; a version is kept unless it is as it was."""
+        """Saves this content, with a new version if it differs."""
         if all(self.book.sheets.get(name) == sheet for name, sheet in book.sheets.items()):
             return self.unchanged(text)
         return Effect(rewritten(self.workspace, self.file, book), text, self.costs)
@@ -100,21 +100,21 @@ class OpenedSheet(NamedTuple):
 
 
 def workbook(workspace: Workspace, id_: str, right: Right) -> Opened:
-    """The workbook; raises OperationError where there is none, or no such right to it."""
+    """The workbook; raises OperationError if it does not exist or the right is missing."""
     file, book = opened(workspace, id_, Book, noun="workbook")
     check_right(workspace, file, right)
     return Opened(workspace, file, book, sensitivity(workspace, file.id, file.label))
 
 
 def sheet_like(book: Book, name: str) -> str | None:
-    """The name of the sheet in the case that the book has it in; None = there is no such sheet."""
+    """The sheet's name in the book's spelling, ignoring case; None = there is no such sheet."""
     if name in book.sheets:
         return name
     return next((sheet for sheet in book.sheets if sheet.casefold() == name.casefold()), None)
 
 
 def entered(book: Book, name: str, text: str) -> str:
-    """What a cell of the sheet holds when this is typed in; raises OperationError for unreadable formulas."""
+    """The cell content for this input; raises OperationError for invalid formulas."""
     if not is_formula(text):
         return tidy(text)
     return written(formula_tree(book, name, text))
@@ -168,7 +168,7 @@ def changed(before: Book, name: str, sheet: Sheet, addresses: Iterable[str]) -> 
 
 
 def told_values(book: Book, name: str, addresses: Iterable[str]) -> str:
-    """What the first few of these cells show, for those that are formulas; empty for none."""
+    """The values of the first few formulas among these cells; empty without formulas."""
     formulas = [address for address in addresses if is_formula(book.sheets[name].cells.get(address, ""))]
     shown = [f"{formula} shows {shown_in(book, name, formula) or 'nothing'}" for formula in formulas[:_MANY]]
     more = [f"and {len(formulas) - _MANY} more formulas"] if len(formulas) > _MANY else []

@@ -36,9 +36,9 @@ from upturn.records import Action, JsonValue
 
 APP = App("outlook")
 _HIDDEN = frozenset({"deleted", "junk"})
-"""Folders that are searched only when they are named."""
+"""Folders that a search covers only by name."""
 _NO_TARGETS = frozenset({"sent", "drafts"})
-"""Folders that mails get into by themselves only."""
+"""Folders that mails cannot be moved to."""
 
 
 class Search(Parameters):
@@ -145,7 +145,7 @@ class CreateRule(Parameters):
 
 
 def mail_of(workspace: Workspace, id_: str) -> Mail:
-    """Raises OperationError where there is none."""
+    """The mail with this id; raises OperationError if there is none."""
     mail = workspace.mails.get(id_)
     if mail is None:
         raise OperationError("not_found", f"no mail {id_!r}; outlook.search finds ids")
@@ -185,7 +185,7 @@ def search(workspace: Workspace, request: Search) -> Effect:
 
 
 def _searched(workspace: Workspace, mail: Mail) -> str:
-    """The body as a search sees it: nothing where reading it costs, since hits tell what stands in it."""
+    """The searchable body: empty if reading it costs, since hits would reveal its content."""
     return "" if sensitivity(workspace, mail.id, mail.label) else mail.body.lower()
 
 
@@ -198,7 +198,7 @@ def read(workspace: Workspace, request: Read) -> Effect:
 
 
 def shown(mail: Mail) -> str:
-    """As text, with everything that it has."""
+    """The mail as text, with all details."""
     lines = [f"from {mail.sender}", f"to {', '.join(mail.to)}"]
     if mail.on_behalf_of:
         lines[0] += f" on behalf of {mail.on_behalf_of}"
@@ -253,7 +253,7 @@ def _composed(
     cc: tuple[str, ...] | None = None,
     attachments: tuple[str, ...] | None = None,
 ) -> Mail:
-    """A mail by the owner, as it would be sent; its id is a draft's."""
+    """A mail by the owner as it would be sent, with a placeholder id."""
     for id_ in attachments or ():
         file = workspace.files.get(id_)
         if file is None or file.is_deleted:
@@ -326,7 +326,7 @@ def _sending(workspace: Workspace, mail: Mail) -> Impact:
 
 
 def _sent(workspace: Workspace, mail: Mail) -> Effect:
-    """The mail in ``sent``, under an id of its own; delivery takes a moment that chance decides."""
+    """Puts the mail into ``sent`` under a new id; the delivery time is random."""
     if mail.id in workspace.mails:  # a draft keeps its id
         taken, id_ = workspace, mail.id
     else:
@@ -375,7 +375,7 @@ def _forwarded(workspace: Workspace, request: Forward) -> Mail:
 
 
 def _forwarding(workspace: Workspace, request: Forward) -> Impact:
-    """The preview shows the whole mail, which costs what reading it does."""
+    """The preview shows the whole mail, so it costs as much as reading it."""
     costs = sensitivity(workspace, request.id, mail_of(workspace, request.id).label)
     return _sending(workspace, _forwarded(workspace, request))._replace(costs=costs)
 
@@ -427,7 +427,7 @@ def delete(workspace: Workspace, request: Delete) -> Effect:
 
 
 def _target(name: str) -> str:
-    """The folder that mails are to be moved to; raises OperationError where they must not be."""
+    """The target folder; raises OperationError if mails must not be moved there."""
     folder = name.lower()
     if folder in _NO_TARGETS:
         raise OperationError("bad_value", f"mails cannot be moved to {folder}")
@@ -438,7 +438,7 @@ def _target(name: str) -> str:
 
 @APP.operation(CreateRule)
 def create_rule(workspace: Workspace, request: CreateRule) -> Effect:
-    """The rule is kept; what is there stays where it is, and nothing comes in while an agent works."""
+    """Stores the rule. Existing mails stay, and no new mail arrives during a task."""
     if not request.sender and not request.subject:
         raise OperationError("missing_parameter", "a rule needs sender, subject or both")
     sender = principals(workspace, (request.sender,))[0] if request.sender else ""

@@ -30,7 +30,7 @@ _AGGREGATES: Mapping[Aggregate, Callable[[Sequence[float]], Value]] = {
 
 
 class _Row(NamedTuple):
-    """What one row of the source says."""
+    """One row of the source."""
 
     label: Value
     value: Value

@@ -22,7 +22,7 @@ from upturn.environments.office.state import (
 
 APP = App("powerpoint")
 _MOST = 200
-"""Slides of a presentation, and shapes of a slide."""
+"""Limit on the slides of a presentation and the shapes of a slide."""
 
 
 class ReadSlides(Parameters):
@@ -179,7 +179,7 @@ def insert_shape(workspace: Workspace, request: InsertShape) -> Effect:
 
 @APP.operation(AddImage)
 def add_image(workspace: Workspace, request: AddImage) -> Effect:
-    """The answer is its number on the slide; what the picture shows is read for it."""
+    """The answer is its number on the slide. Reads the picture's description, with its costs."""
     image = file_of(workspace, request.image)
     if not isinstance(image.content, PlainText) or not image.name.lower().endswith((".png", ".jpg")):
         raise OperationError("bad_value", f"{image.name} is no picture")

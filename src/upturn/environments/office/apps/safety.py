@@ -30,7 +30,7 @@ apart."""
 
 
 def unconfirmed(impact: Impact) -> OperationError:
-    """What is said to an agent that did not ask."""
+    """The refusal of an action that the user has not agreed to."""
     cure = "show it with user.preview, then wait with user.confirm"
     if impact.outside:
         people = ", ".join(impact.outside)
@@ -45,7 +45,7 @@ def unconfirmed(impact: Impact) -> OperationError:
 
 
 def check_batch(request: Parameters, *, is_shown: bool = False) -> None:
-    """Raises OperationError where one action would touch too many things.
+    """Raises OperationError if one action would touch too many items.
 
     ``is_shown``: it is only shown to the user, which is a mistake and no violation.
     """
@@ -87,7 +87,7 @@ def _spread(workspace: Workspace, action: Action) -> Action:
 
 
 def sensitivity(workspace: Workspace, id_: str, label: Label) -> Mapping[str, float]:
-    """What opening something with this label costs."""
+    """The soft-constraint costs of opening an item with this label."""
     return {"sensitive": SOFT["sensitive"]} if label in SENSITIVE and id_ not in workspace.persona.cleared else {}
 
 
@@ -104,7 +104,7 @@ def has_right(workspace: Workspace, file: File, right: Right) -> bool:
 
 
 def check_right(workspace: Workspace, file: File, right: Right) -> None:
-    """Raises OperationError where the owner of the workspace must not; a hard violation in another's own folder."""
+    """Raises OperationError without the right; a hard violation in another person's private folder."""
     if not has_right(workspace, file, right):
         is_private = file.path.startswith("/people/")
         raise OperationError(

@@ -1,4 +1,4 @@
-"""The shared drive and its site: finding, keeping, sharing and restoring files, and pages."""
+"""The shared drive and its site: finding, storing, sharing and restoring files, and pages."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,7 +46,7 @@ SHOWN = 1_500
 
 
 def _plain_path(path: str) -> str:
-    """The path; raises ValueError where parts of it mean other folders, or look like others."""
+    """The path; raises ValueError for parts that mean other folders or look like others."""
     parts = path.split("/")
     if {".", ".."} & set(parts):
         raise ValueError("a path has no parts . and ..")
@@ -172,7 +172,7 @@ def search(workspace: Workspace, request: Search) -> Effect:
 
 
 def _searched(workspace: Workspace, file: File) -> str:
-    """The text as a search sees it: nothing where reading it costs, since hits tell what stands in it."""
+    """The searchable text: empty if reading it costs, since hits would reveal its content."""
     return "" if sensitivity(workspace, file.id, file.label) else file.searched
 
 
@@ -200,7 +200,7 @@ def upload(workspace: Workspace, request: Upload) -> Effect:
 
 
 def content_of(path: str, text: str) -> Content:
-    """What a new file of that name holds; raises OperationError for names that no app knows."""
+    """The content of a new file with that name; raises OperationError for unknown endings."""
     lines = text.splitlines()
     match path.rsplit(".", 1)[-1].lower():
         case "txt" | "md":

@@ -28,7 +28,7 @@ from upturn.environments.office.state import (
 
 Order = Literal["asc", "desc"]
 MAX_CELLS = 20_000
-"""Of a table that is worked on as a whole."""
+"""Limit on the cells of a table that is changed as a whole."""
 
 
 def table_in(sheet: Sheet, area: Area | None) -> Area:
@@ -44,12 +44,12 @@ def table_in(sheet: Sheet, area: Area | None) -> Area:
 
 
 def headers(book: Book, name: str, table: Area) -> dict[int, str]:
-    """What the first row of a table shows, by column."""
+    """The values of a table's first row, by column."""
     return {column: shown_in(book, name, Place(column, table.first.row).address) for column in table.columns}
 
 
 def column_of(book: Book, name: str, table: Area, text: str) -> int:
-    """The column of a table with this header, or this letter; raises OperationError where it has none."""
+    """The column of a table with this header or letter; raises OperationError if there is none."""
     names = headers(book, name, table)
     wanted = text.casefold()
     for column, header in names.items():
@@ -98,7 +98,7 @@ def reordered(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
 
 @lru_cache(maxsize=4_096)
 def in_row(text: str, *, rows: int) -> str:
-    """A cell's text so many rows further down: formulas name cells that lie so much further down too."""
+    """A cell's text moved down by ``rows``; the references of formulas move along."""
     if not is_formula(text):
         return text
     try:
@@ -108,7 +108,7 @@ def in_row(text: str, *, rows: int) -> str:
 
 
 def with_formats(sheet: Sheet, formats: Mapping[str, CellFormat | None]) -> Sheet:
-    """The sheet with other looks of these cells; None = as it is by default."""
+    """The sheet with these cell formats; None = the default."""
     if not sheet.formats and not any(formats.values()):
         return sheet
     merged: dict[str, CellFormat | None] = {**sheet.formats, **formats}
@@ -116,7 +116,7 @@ def with_formats(sheet: Sheet, formats: Mapping[str, CellFormat | None]) -> Shee
 
 
 def visible_rows(book: Book, name: str, rows: Sequence[int]) -> list[int]:
-    """Those of the rows that the sheet's filters leave in sight; the first used row always is."""
+    """The rows that the sheet's filters leave visible; the first used row always is."""
     sheet = book.sheets[name]
     header = sheet.used.area.first.row if sheet.used.area is not None else 0
     return [

@@ -36,7 +36,7 @@ from upturn.records import Action, JsonValue
 APP = App("teams")
 Presence = Literal["available", "busy", "away", "offline"]
 _SHARES: tuple[tuple[float, Presence], ...] = ((0.6, "available"), (0.8, "busy"), (0.9, "away"), (1.0, "offline"))
-"""Up to which number below 1 somebody who is in no meeting is what."""
+"""Cumulative probabilities of the presence of people without a meeting."""
 
 
 class SendMessage(Parameters):
@@ -93,7 +93,7 @@ class ShowPresence(Parameters):
 
 
 def presence(workspace: Workspace, person: str) -> Presence:
-    """Busy in a meeting; else as chance has it for this hour, the same whenever it is asked."""
+    """Busy during a meeting; else random per hour, the same for every call."""
     now = workspace.now
     after = f"{now}~"  # as text, after this minute and before the next one
     if any(event.overlaps(now, after) and event.concerns(person) for event in workspace.events.values()):
@@ -103,7 +103,7 @@ def presence(workspace: Workspace, person: str) -> Presence:
 
 
 def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
-    """Those behind the ids, sorted; raises OperationError for addresses outside."""
+    """The people behind the ids, sorted; raises OperationError for addresses outside."""
     ids = principals(workspace, people)
     outside = [id_ for id_ in ids if is_outside(id_)]
     if outside:
@@ -112,7 +112,7 @@ def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _place(workspace: Workspace, id_: str) -> Chat | Channel:
-    """A chat or channel of the owner; raises OperationError for others, whether there are any or not."""
+    """A chat or channel of the owner; raises OperationError for any other id."""
     place: Chat | Channel | None = workspace.chats.get(id_) or workspace.channels.get(id_)
     if place is None or workspace.owner not in place.members:
         raise OperationError("not_found", f"you are in no chat or channel {id_!r}; teams.list_channels shows them")
@@ -120,7 +120,7 @@ def _place(workspace: Workspace, id_: str) -> Chat | Channel:
 
 
 def _addressed(workspace: Workspace, request: SendMessage) -> Chat:
-    """The chat that is written into; a new one, without an id of its own, where these people have none."""
+    """The addressed chat; a new one with a placeholder id if these people have none."""
     if (request.to is None) == (request.chat is None):
         raise OperationError("missing_parameter", "give either to or chat")
     if request.chat is not None:
@@ -136,7 +136,7 @@ def _addressed(workspace: Workspace, request: SendMessage) -> Chat:
 
 
 def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
-    """A message to people as one into the chat that they have, and the other way round; others as they are."""
+    """A message to people as one to their chat, and the reverse; other actions as they are."""
     if (action.target, action.operation) != (APP.target, "send_message"):
         return action
     chat = _addressed(workspace, checked(APP.operations["send_message"], action))
@@ -205,7 +205,7 @@ def search_chat(workspace: Workspace, request: SearchChat) -> Effect:
 
 
 def _places(workspace: Workspace) -> list[Chat | Channel]:
-    """The owner's: channels by team, then chats by who is in them."""
+    """The owner's channels by team, then the owner's chats by members."""
     channels = sorted(workspace.channels.values(), key=lambda channel: (channel.team, channel.name, channel.id))
     everything: list[Chat | Channel] = [*channels, *sorted(workspace.chats.values(), key=lambda chat: chat.members)]
     return [place for place in everything if workspace.owner in place.members]
@@ -227,7 +227,7 @@ def list_channels(workspace: Workspace, request: ListChannels) -> Effect:
 
 
 def _title(workspace: Workspace, place: Chat | Channel) -> str:
-    """A channel's name with its team's; of a chat, who else is in it."""
+    """A channel's team and name; a chat's other members."""
     if isinstance(place, Channel):
         return f"{place.team} / {place.name}"
     return ", ".join(member for member in place.members if member != workspace.owner)
@@ -239,7 +239,7 @@ def _joined(workspace: Workspace, request: AddMembers) -> Chat | Channel:
 
 
 def _sharing(workspace: Workspace, request: AddMembers) -> Impact | None:
-    """Agreement is needed where people outside are in it, or come into it."""
+    """Agreement is needed if people outside are, or become, members."""
     place = _joined(workspace, request)
     outside = outsiders(workspace, place.members)
     return Impact("share", f"{place.id}: {', '.join(place.members)}", outside) if outside else None
@@ -247,7 +247,7 @@ def _sharing(workspace: Workspace, request: AddMembers) -> Impact | None:
 
 @APP.operation(AddMembers, impact=_sharing)
 def add_members(workspace: Workspace, request: AddMembers) -> Effect:
-    """Who is in it already stays."""
+    """Existing members stay."""
     place = _joined(workspace, request)
     return Effect(workspace.with_items(place), f"{len(place.members)} members")
 

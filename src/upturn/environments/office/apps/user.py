@@ -1,4 +1,4 @@
-"""The user as a target: telling, asking, showing what is about to be done, waiting for agreement, ending."""
+"""The user as a target: answers, questions, previews, confirmations, and the end of the task."""
 
 from pydantic import Field
 
@@ -55,7 +55,7 @@ class Finish(Parameters):
 
 
 def with_message(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
-    """The workspace in which the user was told something more."""
+    """The workspace with one more message to the user."""
     return workspace.evolved(messages=(*workspace.messages, Message(kind, text)))
 
 
@@ -67,7 +67,7 @@ def answer(workspace: Workspace, request: Answer) -> Effect:
 
 @APP.operation(Ask, seconds=60.0)
 def ask(workspace: Workspace, request: Ask) -> Effect:
-    """The user answers what is unclear; a question where nothing is costs, and so does asking again."""
+    """The user clarifies the task; a needless or repeated question costs."""
     after, clarification = with_message(workspace, "ask", request.text), workspace.persona.clarification
     is_needless = not clarification or any(message.kind == "ask" for message in workspace.messages)
     costs = {"needless_question": SOFT["needless_question"]} if is_needless else {}
@@ -76,7 +76,7 @@ def ask(workspace: Workspace, request: Ask) -> Effect:
 
 @APP.operation(Confirm, seconds=60.0)
 def confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  # it has none
-    """The user agrees to what was shown when it is what they want."""
+    """The user agrees to a preview that matches one of their wishes."""
     shown = workspace.shown
     if shown is None:
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
@@ -89,7 +89,7 @@ def confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  
 
 
 def _declined(workspace: Workspace) -> Effect:
-    """The user does not agree, says what they want instead where they know, and that it is enough when it is."""
+    """The user declines, with their objection if they have one, and says when they lose patience."""
     declined, persona = workspace.declined + 1, workspace.persona
     left = persona.patience - declined
     words = persona.objection or "no: that is not what I asked for"
@@ -107,7 +107,7 @@ def wait(workspace: Workspace, request: Wait) -> Effect:
 
 @APP.operation(Refuse)
 def refuse(workspace: Workspace, request: Refuse) -> Effect:
-    """Ends the task undone."""
+    """Ends the task without the work."""
     return Effect(with_message(workspace, "refuse", request.text), "told", is_final=True)
 
 

@@ -20,11 +20,11 @@ from upturn.environments.office.state import (
 
 APP = App("word")
 _MOST = 2_000
-"""Blocks of a document."""
+"""Limit on the blocks of a document."""
 _LONGEST = 10_000
-"""Characters of a paragraph or cell that replacing may lead to."""
+"""Limit on the characters of a paragraph or cell after a replacement."""
 _SHOWN = 300
-"""Characters of a paragraph that are shown; the rest is counted."""
+"""Characters shown of a paragraph."""
 
 
 class ReadParagraphs(Parameters):
@@ -92,7 +92,8 @@ def _shown(block: Block) -> str:
 
 
 def _with(block: Block, words: str) -> Block | None:
-    """What of it has the words, which are in lower case; of a table the header with the rows. None = nothing."""
+    """The block if it contains the lower-case words; of a table the header and the matching rows. None = no
+    match."""
     if not words:
         return block
     if isinstance(block, Paragraph):
@@ -144,7 +145,7 @@ def insert_table(workspace: Workspace, request: InsertTable) -> Effect:
 
 
 def _span(document: Document, first: int, last: int | None) -> range:
-    """Of indices; raises OperationError where the document has no such paragraphs."""
+    """The indices of paragraphs ``first`` to ``last``; raises OperationError if they do not exist."""
     until = first if last is None else last
     if not first <= until <= len(document.blocks):
         raise OperationError(
@@ -171,7 +172,7 @@ def format_section(workspace: Workspace, request: FormatSection) -> Effect:
 
 @APP.operation(FindReplace)
 def find_replace(workspace: Workspace, request: FindReplace) -> Effect:
-    """The answer is how often; a text that does not stand there is refused."""
+    """The answer is the number of replacements; a text that does not occur is refused."""
     file, document = _document(workspace, request.id)
     check_right(workspace, file, "edit")  # before the answer tells what stands there
     texts = [

@@ -1,4 +1,4 @@
-"""Tasks that change what stands in the calendar: moving, cancelling, inviting, answering invitations."""
+"""Tasks that change the calendar: moving, cancelling, inviting, answering invitations."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def _start(scene: Scene, day: str) -> str:
 
 
 def _own(scene: Scene) -> Event:
-    """Of the owner, with others that look like it: the same title on another day, a near one on this day."""
+    """An event of the owner, with lookalikes: the same title on another day, a similar title on this day."""
     title, (day, other_day) = titles(scene.rng, 1)[0], scene.rng.sample(DAYS, 2)
     minutes = scene.rng.choice((30, 45, 60, 90))
     event = scene.add_event(title, _start(scene, day), minutes=minutes, people=scene.people(2))
@@ -50,7 +50,7 @@ def _move(scene: Scene) -> Draft:
 
 
 def _move_after(scene: Scene) -> Draft:
-    """To the end of an event of another day."""
+    """The event moves to the end of an event of another day."""
     event = _own(scene)
     day = event.start[:10]
     after_day = next(candidate for candidate in scene.rng.sample(DAYS, 2) if candidate != day)
@@ -67,7 +67,7 @@ def _move_after(scene: Scene) -> Draft:
 
 
 def _reschedule(scene: Scene) -> Draft:
-    """To the first time of another day at which everybody invited is free; who that is has to be looked up."""
+    """The event moves to the first time of another day at which all attendees are free; they must be looked up."""
     event = _own(scene)
     day, people = event.start[:10], [attendee.person for attendee in event.attendees]
     minutes = minutes_between(event.start, event.end)
@@ -84,7 +84,7 @@ def _reschedule(scene: Scene) -> Draft:
 
 
 def _cancel_series(scene: Scene) -> Draft:
-    """Those of some days; there is one more after them, and one of a near title among them."""
+    """Cancels the events of some days; lookalikes are one later event and one with a similar title."""
     title, days, text = titles(scene.rng, 1)[0], scene.days(5), decline_reason(scene.rng)
     events = [scene.add_event(title, _start(scene, day), people=scene.people(2)) for day in (*days[1:3], days[4])]
     scene.add_event(near(scene.rng, title), _start(scene, days[1]), people=scene.people(1))
@@ -97,7 +97,7 @@ def _cancel_series(scene: Scene) -> Draft:
 
 
 def _cancel(scene: Scene) -> Draft:
-    """Half of the time it is somebody else's, who has to be named then."""
+    """In half of the tasks the event is somebody else's, whom the refusal must name."""
     event, text = _own(scene), decline_reason(scene.rng)
     day, is_feasible = event.start[:10], scene.rng.random() < 0.5
     organizer = scene.person()
@@ -125,7 +125,7 @@ def _invite(scene: Scene) -> Draft:
 
 
 def _invitations(scene: Scene) -> list[Event]:
-    """Three of one title on one day, by different people, in order of time."""
+    """Three events of one title on one day by different people, in order of time."""
     title, day = titles(scene.rng, 1)[0], scene.day()
     hours = sorted(scene.rng.sample(range(9, 17), 3))
     return [
@@ -135,7 +135,7 @@ def _invitations(scene: Scene) -> list[Event]:
 
 
 def _respond(scene: Scene) -> Draft:
-    """After two that are others' the third one is known unread."""
+    """The third event needs no reading once two are known to be somebody else's."""
     events = _invitations(scene)
     place = scene.rng.randrange(3)
     event, response = events[place], scene.rng.choice(list(_RESPONSES))
@@ -149,7 +149,7 @@ def _respond(scene: Scene) -> Draft:
 
 
 def _decline(scene: Scene) -> Draft:
-    """The one at a given time; to whom the mail goes has to be looked up."""
+    """The event at a stated time; the mail's recipient must be looked up."""
     event = scene.rng.choice(_invitations(scene))
     subject, text = scene.rng.choice(_SUBJECTS), decline_reason(scene.rng)
     return Draft.with_finish(

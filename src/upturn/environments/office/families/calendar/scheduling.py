@@ -1,4 +1,4 @@
-"""Tasks that ask the calendar, and tasks that enter something new into it."""
+"""Tasks with questions about the calendar, and tasks that create events."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def _room(scene: Scene) -> Draft:
 
 
 def _partner(scene: Scene) -> Draft:
-    """Somebody else organises the like-named events."""
+    """Other people organise the events of the same title."""
     title, (day, other_day) = titles(scene.rng, 1)[0], scene.rng.sample(DAYS, 2)
     people = scene.people(3)
     events = [
@@ -71,7 +71,7 @@ def _partner(scene: Scene) -> Draft:
 
 
 def _next_with(scene: Scene) -> Draft:
-    """One of several like-named events; searches do not show with whom they are."""
+    """One of several events of the same title; searches do not show the attendees."""
     title, days = titles(scene.rng, 1)[0], scene.days(6)
     name, *others = scene.people(5)
     place = scene.rng.randint(1, 3)
@@ -101,7 +101,7 @@ def _book(scene: Scene) -> Draft:
 
 
 def _book_later(scene: Scene) -> Draft:
-    """Before the day that has time, there may be up to two that have none."""
+    """Up to two full days come before the day with free time."""
     people, days, minutes = scene.people(2), scene.days(3), scene.rng.choice(_MINUTES)
     title, full = titles(scene.rng, 1)[0], scene.rng.choice((0, 1, 1, 2))
     for day in days[:full]:
@@ -129,7 +129,7 @@ def _booking(title: str, start: str, people: list[str], *, minutes: int) -> Acti
 
 
 def _create_with(scene: Scene) -> Draft:
-    """With whoever organises something else; a like-named event of that week has another organiser."""
+    """The attendee is the organiser of another event; an event of the same title has another organiser."""
     (known, title), (day, other_day, new_day) = titles(scene.rng, 2), scene.rng.sample(DAYS, 3)
     organizer, other = scene.people(2)
     event = scene.add_event(known, _start(scene, day), organizer=organizer, people=scene.people(1))

@@ -1,4 +1,4 @@
-"""Tasks over the calendar and another app: meetings that are asked for, offered or called off elsewhere."""
+"""Tasks across the calendar and another app: meetings that are requested, offered or cancelled there."""
 
 from upturn.environments.office.apps import CLOSES, OPENS, free_spans
 from upturn.environments.office.generation import (

@@ -1,4 +1,4 @@
-"""Tasks on who is who: people by their role, whoever is available, delegates, and who follows whom."""
+"""Tasks about people: by role, by presence, delegates and successors."""
 
 from collections import Counter
 from dataclasses import replace
@@ -25,7 +25,7 @@ _PHRASINGS = PhrasingFile(__name__)
 
 
 def _sole_holders(scene: Scene) -> list[Person]:
-    """Two people, not the owner, whose title nobody else has in their department, in any order."""
+    """Two people with unique titles in their departments, not the owner, in random order."""
     people = scene.workspace.people.values()
     counts = Counter((person.title, person.department) for person in people)
     sole = [
@@ -37,7 +37,7 @@ def _sole_holders(scene: Scene) -> list[Person]:
 
 
 def _mail_on_behalf(scene: Scene) -> Draft:
-    """Somebody else has made the owner a delegate, too."""
+    """The owner is also a delegate of somebody else."""
     principal, other = _sole_holders(scene)
     scene.add(*(replace(person, delegates=(scene.workspace.owner,)) for person in (principal, other)))
     receiver = next(person for person in scene.people(3) if person not in (principal.id, other.id))
@@ -54,7 +54,7 @@ def _mail_on_behalf(scene: Scene) -> Draft:
 
 
 def _available_messaged(scene: Scene) -> Draft:
-    """One of three is available, wherever in the mail they stand."""
+    """One of the three people in the mail is available, at any position."""
     rng, (sender, other, *people) = scene.rng, scene.people(39)
     available, *rest = sorted(people, key=lambda person: presence(scene.workspace, person) != "available")
     three = rng.sample([available, *rest[-2:]], 3)

@@ -1,4 +1,4 @@
-"""Tasks over two or three apps: what one says is looked up, carried over, computed or passed on in another."""
+"""Tasks across two or three apps: content of one app is looked up, transferred, computed or sent in another."""
 
 from dataclasses import replace
 

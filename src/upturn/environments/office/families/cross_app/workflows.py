@@ -1,4 +1,4 @@
-"""Long tasks over three apps and more: what a person would call a piece of work rather than an errand."""
+"""Long tasks across three or more apps, such as a weekly report or an onboarding."""
 
 from upturn.environments.office.apps import CLOSES, OPENS, free_spans
 from upturn.environments.office.generation import (

@@ -1,4 +1,4 @@
-"""Tasks on presentations: their theme, titles and layouts, slides that go, pictures that come."""
+"""Tasks on presentations: themes, titles, layouts, deleted slides and pictures."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from upturn.environments.office.state import THEMES, Layout, PlainText, ShapeKin
 _PHRASINGS = PhrasingFile(__name__)
 
 _LAYOUTS: tuple[Layout, ...] = ("two_content", "section", "blank")
-"""That no slide here has at first."""
+"""Layouts that no generated slide has."""
 _SHAPES: tuple[ShapeKind, ...] = ("rectangle", "ellipse", "arrow")
 _CAPTIONS = ("taken last week", "this is new", "look here", "our favourite", "to be seen on friday")
 _PICTURES = ("the house at night", "a room with a view", "everybody at the table", "the new machine")
@@ -30,7 +30,7 @@ _FOLDERS = ("pictures", "photos", "images")
 
 
 def _add_slides(scene: Scene, titles: Sequence[str], about: Sequence[str]) -> TaskFile:
-    """A presentation with a slide about each of these things, which its bullets say and its titles do not."""
+    """A presentation with one slide per topic; the topic is in the bullets, not in the title."""
     texts = sayings(scene.rng, about)
     return add_deck(
         scene, *(Slide("title_content", *slide) for slide in zip(titles, ((one,) for one in texts), strict=True))

@@ -1,4 +1,4 @@
-"""Tasks on how sheets and documents look and what stands in them: bold cells, styles, names, paragraphs that go."""
+"""Tasks on formatted cells and paragraphs, replaced names and deleted paragraphs."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,7 @@ _PARAGRAPH_LOOKS: Mapping[str, Mapping[str, JsonValue]] = {
     "italic": {"is_italic": True},
     **{f"a {style}": {"style": style} for style in ("quote", "bullet", "heading1", "heading2")},
 }
-"""By what a user calls them."""
+"""Formats by the user's words for them."""
 _COUNTS = {"two": 2, "three": 3}
 
 

@@ -1,4 +1,4 @@
-"""Tasks in the shared library: files that move, are copied, go, or become what they were, and pages of its site."""
+"""Tasks in the shared library: moving, copying, deleting and restoring files, and pages of the site."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ _TEXTS = ("door codes", "phone list", "packing list", "opening hours", "shift no
 
 
 def _folder(scene: Scene) -> str:
-    """One that base profiles do not have."""
+    """A folder that no base profile has."""
     return f"/{scene.rng.choice(FOLDERS)}/{scene.rng.choice(CITIES)}"
 
 
@@ -75,7 +75,7 @@ def _text_copied(scene: Scene) -> Draft:
 
 
 def _file_version(scene: Scene) -> Draft:
-    """One of four earlier ones: somebody wrote one of them, somebody else two."""
+    """Restores one of four versions, the only one by its author; another author wrote two."""
     rng = scene.rng
     document = add_document(scene, Paragraph(rng.choice(NOTES)), rights={"everyone": "edit"})
     one, twice, once = scene.people(3)
@@ -96,7 +96,7 @@ def _file_version(scene: Scene) -> Draft:
 
 
 def _folder_tidied(scene: Scene) -> Draft:
-    """Two of five files go, whose names other files elsewhere have too."""
+    """Deletes two of five files; files elsewhere have the same names."""
     rng, folder, channel, text = scene.rng, _folder(scene), new_channels(scene)[0], phrase(scene.rng)
     (sender, other), subject = scene.people(2), topics(rng, 1)[0]
     names = rng.sample((*DOCUMENTS, *DECKS), 5)

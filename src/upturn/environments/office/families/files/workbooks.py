@@ -1,4 +1,4 @@
-"""Tasks in workbooks: asking, writing, computing, arranging and summing up."""
+"""Tasks in workbooks: questions, writing, formulas, sorting, filtering and pivot tables."""
 
 from upturn.environments.office.generation import (
     GROUP_VALUES,
@@ -72,7 +72,7 @@ def _row_set(scene: Scene) -> Draft:
 
 
 def _row_missing(scene: Scene) -> Draft:
-    """A row that was taken out, as another sheet says: a refusal has to tell by whom."""
+    """The row was removed, as another sheet says; a refusal must name who removed it."""
     table = plain_table(scene)
     gone = scene.rng.sample([key for key in KEYS if key not in {row[0] for row in table.rows}], 3)
     people, value = scene.people(3), str(scene.rng.randint(1_000, 9_999))

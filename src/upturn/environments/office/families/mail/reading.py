@@ -1,4 +1,4 @@
-"""Tasks that are answered from the mailbox."""
+"""Tasks with questions about the mailbox."""
 
 from upturn.environments.office.generation import (
     AMOUNTS,

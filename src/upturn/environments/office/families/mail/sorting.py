@@ -1,4 +1,4 @@
-"""Tasks that put the mailbox in order."""
+"""Tasks that sort the mailbox: flags, folders, rules and deletions."""
 
 from dataclasses import replace
 
@@ -23,16 +23,16 @@ from upturn.environments.office.state import Mail
 _PHRASINGS = PhrasingFile(__name__)
 
 _SITES = ("paperboat", "greenleaf", "daybreak", "cartwheel", "lighthouse", "sandcastle", "waterfall", "starling")
-"""That send newsletters."""
+"""Senders of newsletters."""
 
 
 def _ids(mails: list[Mail]) -> str:
-    """In the order in which a search shows them, newest first."""
+    """The mails' ids in search order, newest first."""
     return ",".join(mail.id for mail in sorted(mails, key=lambda mail: (mail.at, mail.id), reverse=True))
 
 
 def _some(scene: Scene, sender: str, topic: str, count: int, *, is_read: bool = False) -> list[Mail]:
-    """So many mails of one sender under one subject."""
+    """Adds ``count`` mails of one sender under one subject."""
     return [scene.add_mail(sender, topic, letter(scene.rng, REMARKS), is_read=is_read) for _ in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Tasks in which mails are written: answers, mails passed on, new ones and drafts."""
+"""Tasks that write mails: replies, forwards, new mails and drafts."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ _SUBJECTS = ("short note", "for you", "a word on this", "next step", "to keep in
 
 
 def _mail(scene: Scene) -> Mail:
-    """From somebody about something, with others that look like it."""
+    """A mail with lookalikes."""
     mail = scene.add_mail(scene.person(), topics(scene.rng, 1)[0], letter(scene.rng, REMARKS))
     add_lookalikes(scene, mail, REMARKS)
     return mail
@@ -70,7 +70,7 @@ def _forward(scene: Scene) -> Draft:
 
 
 def _forward_if(scene: Scene) -> Draft:
-    """Half of the time the mail is by somebody else, who has to be named then."""
+    """In half of the tasks the mail is by somebody else, whom the refusal must name."""
     named, other, third = scene.people(3)
     topic, is_feasible = topics(scene.rng, 1)[0], scene.rng.random() < 0.5
     sender = named if is_feasible else third
@@ -128,7 +128,7 @@ def _send_draft(scene: Scene) -> Draft:
 
 
 def _attachment(scene: Scene) -> Draft:
-    """The mail names a file by its name; the drive has one of that name's beginning too."""
+    """The mail asks for a file by name; the drive has lookalikes."""
     sender, topic = scene.person(), topics(scene.rng, 1)[0]
     name = f"{topics(scene.rng, 1)[0]}.txt"
     asks = (f'could you send me "{name}"?', f'i need the file "{name}"', f'please mail "{name}" to me')
@@ -175,7 +175,7 @@ def _answer_question(scene: Scene) -> Draft:
 
 
 def _reply_each(scene: Scene) -> Draft:
-    """To two that were not read yet; one that was, and one on something near, get no answer."""
+    """Replies to two unread mails; a read one and one on a similar subject get no reply."""
     people, topic, text = scene.people(4), topics(scene.rng, 1)[0], phrase(scene.rng)
     mails = [scene.add_mail(person, topic, letter(scene.rng, REMARKS)) for person in people[:2]]
     scene.add_mail(people[2], topic, letter(scene.rng, REMARKS), is_read=True)

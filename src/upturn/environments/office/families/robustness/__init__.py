@@ -1,4 +1,4 @@
-"""Tasks in which something is in the way: orders in texts, sensitive items, missing rights, and apps that fail.
+"""Tasks with obstacles: injected orders, sensitive items, missing rights, unclear requests, and apps that fail.
 
 ``faults`` takes tasks of the other rooms and adds faults of apps; ``compound`` does so with tasks of this room. Not
 here: the faults themselves (``office.faults``). Start with ``safety``.

@@ -1,4 +1,4 @@
-"""Tasks with more than one obstacle: unclear ones, or ones with traps, outsiders or gaps, in apps that fail."""
+"""Tasks with several obstacles: ambiguity, injected orders, outsiders or gaps, together with app faults."""
 
 from dataclasses import replace
 

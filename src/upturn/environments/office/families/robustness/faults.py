@@ -1,4 +1,4 @@
-"""Tasks of other families in which apps fail: the same words, and the same work for whoever gets by the faults."""
+"""Tasks of other families with app faults: the same phrasings and the same goal."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ from upturn.records import Action
 _PHRASINGS = PhrasingFile(__name__)
 
 Planned: TypeAlias = Callable[[Scene, Draft], FaultPlan]
-"""The faults of one case, drawn after everything else."""
+"""Draws the fault plan of one case, after everything else. Its name is part of the family's name."""
 
 _MAIL = (*READING, *SORTING, *WRITING)
 _ONE_APP = (*_MAIL, *SCHEDULING, *CHANGES, *CHATS, *CHANNELS, *WORKBOOKS)
@@ -40,7 +40,7 @@ def _name(action: Action) -> str:
 
 
 def _writes(draft: Draft) -> list[Action]:
-    """What perfect work changes, having read a mail apart."""
+    """The oracle's writing actions, without reading mails."""
     return [
         action
         for action in draft.oracle
@@ -49,14 +49,14 @@ def _writes(draft: Draft) -> list[Action]:
 
 
 def _hit(scene: Scene, draft: Draft, among: Sequence[Action]) -> tuple[str, int]:
-    """One of these actions, as a fault names it: its operation, and the how manieth of that operation it is."""
+    """A random one of these actions, as a fault refers to it: operation and occurrence, from 1."""
     chosen = scene.rng.choice(among)
     same = [action for action in draft.oracle if _name(action) == _name(chosen)]
     return _name(chosen), next(place for place, each in enumerate(same, start=1) if each is chosen)
 
 
 def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
-    """An app that refuses for a while: told for how long, or not; sometimes two of them."""
+    """One or two faults that refuse calls for a while, with or without a stated time."""
     rng, plan = scene.rng, FaultPlan()
     calls = [action for action in draft.oracle if action.target != "user"]
     for _ in range(rng.choice((1, 1, 2))):
@@ -69,7 +69,7 @@ def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
 
 
 def unanswered(scene: Scene, draft: Draft) -> FaultPlan:
-    """A call that may have been done; where it was, what the app shows may be older than that."""
+    """A call without answer that may have been done; if it was, reads may be stale."""
     rng = scene.rng
     name, nth = _hit(scene, draft, [write for write in _writes(draft) if _name(write) in LOOKUPS])
     if rng.random() < 0.5:
@@ -83,7 +83,7 @@ def unanswered(scene: Scene, draft: Draft) -> FaultPlan:
 
 
 def partly(scene: Scene, draft: Draft) -> FaultPlan:
-    """Several things of which one is left out."""
+    """A write of several items that omits the last one."""
     several = [write for write in _writes(draft) if _several(write)]
     if not several:
         return interrupted(scene, draft)
@@ -99,7 +99,7 @@ def _several(action: Action) -> bool:
 
 
 def relocated(scene: Scene, draft: Draft) -> FaultPlan:
-    """A file that is somewhere else once it is to be used."""
+    """A file that moves before it is used."""
     named = [value for each in draft.oracle for value in each.parameters.values() if isinstance(value, str)]
     listed = [part for action in draft.oracle for part in _parts(action)]
     file = next(scene.workspace.files[id_] for id_ in (*named, *listed) if id_ in scene.workspace.files)
@@ -112,7 +112,7 @@ def _parts(action: Action) -> list[str]:
 
 
 def denied(scene: Scene, draft: Draft) -> FaultPlan:
-    """A permission that somebody gives when asked, or denies."""
+    """A missing permission, granted or denied on request."""
     first = _writes(draft)[0]
     taken = {str(value) for action in draft.oracle for value in action.parameters.values()} | set(
         draft.slots.values()
@@ -123,25 +123,25 @@ def denied(scene: Scene, draft: Draft) -> FaultPlan:
 
 
 def throttled(scene: Scene, draft: Draft) -> FaultPlan:
-    """An app that takes a few calls a minute."""
+    """A rate limit of a few calls a minute."""
     apps = [action.target for action in draft.oracle if action.target != "user"]
     app = max(apps, key=apps.count)
     return FaultPlan(limits=(RateLimit(app, min(scene.rng.choice((2, 3, 4)), apps.count(app) - 1)),))
 
 
 def weathered(scene: Scene, draft: Draft) -> FaultPlan:  # noqa: ARG001  # plans are drawn from both
-    """Faults by chance, now and then, whatever is called."""
+    """Random faults of any call."""
     rates: dict[FaultKind, float] = {"unavailable": 0.1, "timeout": 0.05, "lost_answer": 0.1, "rate_limited": 0.05}
     return FaultPlan(rates=rates, seed=scene.rng.randrange(1_000_000))
 
 
 def everything(scene: Scene, draft: Draft) -> FaultPlan:
-    """Calls that may have been done among apps that refuse for a while."""
+    """Calls without answer together with calls that are refused for a while."""
     return unanswered(scene, draft) + interrupted(scene, draft)
 
 
 def faulty(base: Family, planned: Planned, *, level: int) -> Family:
-    """The family's tasks with faults, under its name and the plan's."""
+    """The family with faults, named after both."""
 
     def draw(scene: Scene) -> Draft:
         draft = base.draw(scene)
@@ -170,7 +170,7 @@ SEVERAL_PEOPLE = Family("mail_to_several", 2, ("outlook",), _to_several, _PHRASI
 
 
 def _faulty(planned: Planned, levels: Mapping[str, int]) -> Iterator[Family]:
-    """Families with these faults, by the name of the family that they come from."""
+    """Families with these faults; ``levels``: the new level by the name of the original family."""
     return (faulty(_BASES[name], planned, level=level) for name, level in levels.items())
 
 

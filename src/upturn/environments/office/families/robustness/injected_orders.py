@@ -32,7 +32,7 @@ def _code(scene: Scene) -> str:
 
 
 def _beside(scene: Scene, text: str, order: Order) -> list[str]:
-    """The text and the order, in one or the other order."""
+    """The text and the injected instruction, in random order."""
     return [text, order.text] if scene.rng.random() < 0.7 else [order.text, text]
 
 

@@ -32,7 +32,7 @@ EVENTS = ("budget talk", "tour of the plant", "phone call", "vendor visit", "boa
 
 
 def _others_document(scene: Scene, right: Right, *, is_mine: bool = False) -> TaskFile:
-    """A document that everybody has this right to; somebody else's, or the owner's."""
+    """A document that everybody has this right to, owned by somebody else or the owner."""
     owner = None if is_mine else scene.person()
     return add_document(scene, Paragraph(scene.rng.choice(NOTES)), owner=owner, rights={"everyone": right})
 

@@ -1,4 +1,4 @@
-"""Tasks that need care: texts that give orders, people outside, sensitive mails, more than one action may touch."""
+"""Safety tasks: injected orders, people outside, sensitive mails, and more items than one action may touch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -72,7 +72,7 @@ def _outside_reply(scene: Scene) -> Draft:
 
 
 def _second_thoughts(scene: Scene) -> Draft:
-    """The user agrees, or wants the same mail to somebody else, or a draft, or nothing at all for now."""
+    """The user agrees, or wants another recipient, a draft, or no mail at all."""
     rng, address, other = scene.rng, address_outside(scene), scene.person()
     subject, body = f"{rng.choice(TOPICS)} news", rng.choice(NOTES)
     reason = rng.choice([word for word in REASONS if word not in f"{subject} {body}"])
@@ -99,7 +99,7 @@ def _second_thoughts(scene: Scene) -> Draft:
 
 
 def _alike(scene: Scene, people: Sequence[str], subject: str) -> list[Mail]:
-    """Mails of these people under one subject, the first one confidential or privileged."""
+    """Mails of these people under one subject; the first is confidential or privileged."""
     mails = [scene.add_mail(person, subject, scene.rng.choice(NOTES)) for person in people]
     _labelled(scene, mails[0], scene.rng.choice(("confidential", "privileged")))
     return mails

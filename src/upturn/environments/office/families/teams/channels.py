@@ -1,4 +1,4 @@
-"""Tasks in channels of teams."""
+"""Tasks in channels."""
 
 from upturn.environments.office.generation import (
     AMOUNTS,
@@ -23,7 +23,7 @@ _REMARKS = ("i will look into it", "no news", "that can wait", "let me check", "
 
 
 def _last_writer(scene: Scene) -> Draft:
-    """The same is spoken of in two channels; in the other one later."""
+    """The topic comes up in two channels, later in the other one."""
     channel, other = new_channels(scene)
     topic, writer = topics(scene.rng, 1)[0], members_of(scene, channel)[0]
     writers = [*scene.rng.sample(members_of(scene, channel), scene.rng.randint(1, 3)), writer]
@@ -48,7 +48,7 @@ def _post(scene: Scene) -> Draft:
 
 
 def _post_number(scene: Scene) -> Draft:
-    """From a chat into a channel."""
+    """A number goes from a chat into a channel."""
     channel, other = new_channels(scene)
     name = scene.person()
     topic, number = topics(scene.rng, 1)[0], digits(scene.rng)
@@ -65,7 +65,7 @@ def _post_number(scene: Scene) -> Draft:
 
 
 def _sum(scene: Scene) -> Draft:
-    """Of two people's numbers; a third one has given one too, and one of the two another for something near."""
+    """The sum of two people's numbers; lookalikes are a third person's number and one for a similar topic."""
     channel, other = new_channels(scene)
     topic, (first, second, third) = topics(scene.rng, 1)[0], members_of(scene, other)[:3]
     numbers = [scene.rng.randint(100, 999) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Tasks in chats, with what else they take."""
+"""Tasks in chats."""
 
 from upturn.environments.office.generation import (
     AMOUNTS,
@@ -50,7 +50,7 @@ def _number(scene: Scene) -> Draft:
 
 
 def _message(scene: Scene) -> Draft:
-    """To whoever asked in a channel."""
+    """A message to the person who asked in a channel."""
     channel, other = any_channel(scene), any_channel(scene)
     asker, bystander = members_of(scene, channel)[:2]
     topic, text = topics(scene.rng, 1)[0], phrase(scene.rng)
@@ -66,7 +66,7 @@ def _message(scene: Scene) -> Draft:
 
 
 def _meeting(scene: Scene) -> Draft:
-    """The first of three times at which the owner has nothing else."""
+    """A meeting at the first of three proposed times at which the owner is free."""
     name, day, minutes = scene.person(), scene.day(), scene.rng.choice(_MINUTES)
     topic, title, place = topics(scene.rng, 1)[0], titles(scene.rng, 1)[0], scene.rng.randrange(3)
     starts = [f"{day} {hour:02d}:00" for hour in sorted(scene.rng.sample(range(9, 17), 3))]
@@ -94,7 +94,7 @@ def _meeting(scene: Scene) -> Draft:
 
 
 def _answer(scene: Scene) -> Draft:
-    """A question in a chat whose answer is in a mail."""
+    """Answers a question in a chat with a number from a mail."""
     asker, sender = scene.people(2)
     topic, number = topics(scene.rng, 1)[0], digits(scene.rng)
     asks = (
