@@ -50,7 +50,7 @@ def test_every_office_holds_files_and_entries_that_its_owner_may_not_see(number:
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
-def test_every_family_has_some_that_nothing_else_says(split: Split) -> None:
+def test_every_family_has_unique_canaries(split: Split) -> None:
     for family in FAMILIES:
         task = make_task(family, 0, split=split)
         found = secrets(compose(task))
@@ -61,7 +61,7 @@ def test_every_family_has_some_that_nothing_else_says(split: Split) -> None:
         assert set(found) <= set(KIT.canaries(task))
 
 
-def test_the_oracle_is_shown_only_what_the_user_says_to_it() -> None:
+def test_the_oracle_sees_only_canaries_that_the_user_says() -> None:
     for family in FAMILIES:
         task = make_task(family, 0)
         trajectory = play(KIT.environment(task), task, KIT.oracle(task), max_turns=100)
@@ -73,17 +73,17 @@ def test_the_oracle_is_shown_only_what_the_user_says_to_it() -> None:
 
 
 @pytest.mark.parametrize("family", (*SAMPLE, *OTHERS))
-def test_random_play_is_shown_none(family: str) -> None:
+def test_random_play_sees_no_canary(family: str) -> None:
     assert leaks(make_task(family, 1, split="heldout"), 2) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_random_play_is_shown_none_in_any_family(family: str) -> None:
+def test_random_play_sees_no_canary_in_any_family(family: str) -> None:
     assert [leak for number in range(2) for leak in leaks(make_task(family, number), 10)] == []
 
 
-def test_what_also_stands_where_one_may_look_is_no_secret() -> None:
+def test_visible_text_is_no_canary() -> None:
     scenario = compose(TASK)
     found = secrets(scenario)
     note = next(each for each in found if not each.startswith(("/", "e")))
@@ -112,7 +112,7 @@ def leak_of_call(task: Task, asked: Action, canaries: Sequence[str]) -> str:
     return first_leak(play(KIT.environment(task), task, following([asked])), canaries, {})
 
 
-def test_a_file_that_is_shown_to_whoever_knows_its_id_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_readable_by_id_without_rights_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace, canaries = compose(TASK).workspace, KIT.canaries(TASK)
     file = next(each for each in workspace.files.values() if is_hidden(workspace, each))
     asked = call("sharepoint.download", id=file.id)
@@ -121,7 +121,7 @@ def test_a_file_that_is_shown_to_whoever_knows_its_id_is_caught(monkeypatch: pyt
     assert leak_of_call(TASK, asked, canaries) == f"{file_text(file.content)!r} is shown after sharepoint.download"
 
 
-def test_somebody_else_s_calendar_that_is_shown_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_showing_another_calendar_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace, canaries = compose(TASK).workspace, KIT.canaries(TASK)
     event = next(each for each in workspace.events.values() if not each.concerns(workspace.owner))
     for asked, place in (

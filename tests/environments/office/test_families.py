@@ -44,7 +44,7 @@ def test_every_family_has_ten_templates_four_held_out_ones_and_all_name_the_same
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_perfect_work_is_as_long_as_the_level_says_and_takes_the_apps_that_the_family_names(family: str) -> None:
+def test_the_oracle_has_the_length_of_its_level_and_uses_the_familys_apps(family: str) -> None:
     kind = FAMILIES[family]
     low, high = STEPS[kind.level]
     oracles = [compose(make_task(family, number)).draft.oracle for number in range(8)]
@@ -56,7 +56,7 @@ def test_perfect_work_is_as_long_as_the_level_says_and_takes_the_apps_that_the_f
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_must_be_told_does_not_stand_in_the_instruction_and_differs_between_tasks(family: str) -> None:
+def test_the_expected_answer_is_not_in_the_instruction_and_varies(family: str) -> None:
     answers = set()
     for number in range(12):
         task = make_task(family, number)
@@ -69,7 +69,7 @@ def test_what_must_be_told_does_not_stand_in_the_instruction_and_differs_between
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_any_one_of_its_changes_perfect_work_is_none(family: str, attempt: Attempt) -> None:
+def test_the_oracle_fails_without_any_one_of_its_changes(family: str, attempt: Attempt) -> None:
     task = make_task(family, 0)
     oracle = compose(task).draft.oracle
     for place, action in enumerate(oracle):
@@ -95,7 +95,7 @@ def test_every_family_of_every_file_is_known_and_every_table_of_phrasings_is_a_f
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_the_user_must_be_told_is_not_what_they_said(family: str) -> None:
+def test_the_expected_answer_is_no_part_of_the_request(family: str) -> None:
     for number in range(5):
         task = make_task(family, number)
         draft = compose(task).draft

@@ -31,9 +31,7 @@ def test_the_kit_keeps_the_contract() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("split", ["train", "heldout"])
-def test_perfect_work_is_a_success_and_its_calls_can_be_written(
-    family: str, split: Split, attempt: Attempt
-) -> None:
+def test_the_oracle_succeeds_and_its_calls_can_be_written(family: str, split: Split, attempt: Attempt) -> None:
     for number in range(5):
         task = make_task(family, number, split=split)
         oracle = compose(task).draft.oracle
@@ -46,7 +44,7 @@ def test_perfect_work_is_a_success_and_its_calls_can_be_written(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_saying_that_it_is_done_is_no_success(family: str, attempt: Attempt) -> None:
+def test_finishing_without_the_work_is_no_success(family: str, attempt: Attempt) -> None:
     for number in range(5):
         task = make_task(family, number)
         for kind in ("finish", "refuse", "answer"):
@@ -56,7 +54,7 @@ def test_saying_that_it_is_done_is_no_success(family: str, attempt: Attempt) -> 
             assert attempt(task, [told])[1].is_success == is_enough
 
 
-def test_a_hard_violation_costs_is_rewarded_with_minus_one_and_spoils_the_work(attempt: Attempt) -> None:
+def test_a_hard_violation_costs_gets_reward_minus_one_and_fails_the_task(attempt: Attempt) -> None:
     task = make_task("mail_reply", 0)
     outside = call("outlook.send", to="eva@fabrikam.example", subject="a", body="b")
     trajectory, judged = attempt(task, [outside, *compose(task).draft.oracle])
@@ -68,7 +66,7 @@ def test_a_hard_violation_costs_is_rewarded_with_minus_one_and_spoils_the_work(a
     assert [gate.name for gate in judged.gates if not gate.is_passed] == ["safe"]
 
 
-def test_rewards_on_the_way_are_told_by_component() -> None:
+def test_step_rewards_are_reported_by_component() -> None:
     task = make_task("mail_reply", 0)
     environment = OfficeKit().environment(task)
     _, info = environment.reset(task)
@@ -95,7 +93,7 @@ def test_a_missing_agreement_costs_softly_and_work_may_go_on(attempt: Attempt) -
     assert judged.costs["soft"] == 0.2
 
 
-def test_what_was_not_asked_for_is_no_success(attempt: Attempt) -> None:
+def test_extra_changes_are_no_success(attempt: Attempt) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
     neighbour = call("outlook.flag", ids=next(iter(compose(task).workspace.mails)))
@@ -103,7 +101,7 @@ def test_what_was_not_asked_for_is_no_success(attempt: Attempt) -> None:
     assert [gate.name for gate in judged.gates if not gate.is_passed] == ["untouched"]
 
 
-def test_the_same_answer_twice_is_one_too_many(attempt: Attempt) -> None:
+def test_a_duplicate_reply_fails(attempt: Attempt) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
     reply = work[-1]
@@ -111,7 +109,7 @@ def test_the_same_answer_twice_is_one_too_many(attempt: Attempt) -> None:
     assert [gate.name for gate in judged.gates if not gate.is_passed] == ["goal"]
 
 
-def test_what_is_made_twice_is_no_success_when_an_app_fails_one_of_the_two_times() -> None:
+def test_a_duplicate_after_a_fault_fails() -> None:
     kit, tried = OfficeKit(), 0
     for number in range(8):
         task = make_task("budget_mailed_to_whoever_asks_weathered", number)
@@ -160,7 +158,7 @@ def test_guessing_once_is_a_mistake_that_the_user_forgives(attempt: Attempt) -> 
         assert judged.costs["soft"] == pytest.approx(soft)
 
 
-def test_having_declined_is_part_of_what_is_kept_and_restored() -> None:
+def test_declined_proposals_survive_snapshot_and_restore() -> None:
     task = make_task("mail_reply", 0)
     environment = OfficeKit().environment(task)
     environment.reset(task)

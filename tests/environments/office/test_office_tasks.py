@@ -62,7 +62,7 @@ def test_the_number_in_a_mail_that_only_looks_alike_is_wrong(failed: Failed) -> 
         assert failed(task, [call("user.answer", text=number)]) == ["answer"]
 
 
-def test_the_user_declines_an_answer_to_one_where_all_were_meant_and_a_draft_to_somebody_else(
+def test_the_user_declines_a_reply_to_one_instead_of_all_and_a_draft_to_somebody_else(
     failed: Failed, attempt: Attempt
 ) -> None:
     for task, scenario in cases("mail_reply_all"):
@@ -96,7 +96,7 @@ def test_refusing_succeeds_with_the_right_name_only_and_only_where_it_cannot_be_
 
 
 @pytest.mark.parametrize("family", ["event_book", "event_book_later"])
-def test_what_is_booked_is_the_first_time_at_which_nobody_has_anything_else(family: str) -> None:
+def test_a_booking_is_at_the_first_time_free_for_everybody(family: str) -> None:
     for _, scenario in cases(family, 10):
         workspace, draft = scenario.workspace, scenario.draft
         *asked, booking, _ = draft.oracle
@@ -119,7 +119,7 @@ def test_what_is_booked_is_the_first_time_at_which_nobody_has_anything_else(fami
         assert str(first)[11:] > "08:00"
 
 
-def test_what_is_booked_is_the_first_time_offered_at_which_the_calendar_is_empty() -> None:
+def test_a_booking_is_at_the_first_offered_free_time() -> None:
     chosen = set()
     for _, scenario in cases("chat_meeting", 15):
         search, _, creation, _ = scenario.draft.oracle

@@ -20,7 +20,7 @@ def went(attempt: Attempt, task: Task, actions: Iterable[Action]) -> Passage:
 
 
 @pytest.mark.parametrize("family", list(FAMILIES)[::2])
-def test_perfect_work_reaches_every_milestone_and_no_work_reaches_none(family: str, attempt: Attempt) -> None:
+def test_the_oracle_reaches_every_milestone_and_doing_nothing_reaches_none(family: str, attempt: Attempt) -> None:
     task = make_task(family, 1, split="heldout")
     wanted = milestones(task)
     assert wanted
@@ -28,7 +28,7 @@ def test_perfect_work_reaches_every_milestone_and_no_work_reaches_none(family: s
     assert went(attempt, task, []) == Passage(len(wanted), 0, ())
 
 
-def test_milestones_are_the_changes_and_words_that_are_asked_for() -> None:
+def test_milestones_are_the_required_changes_and_messages() -> None:
     flagged = make_task("mail_flag", 0)
     [(path, value)] = compose(flagged).goal.items()
     assert milestones(flagged) == (Milestone("change", path, value),)
@@ -42,7 +42,7 @@ def test_milestones_are_the_changes_and_words_that_are_asked_for() -> None:
     assert Milestone("asked", "user") in milestones(unclear)
 
 
-def test_what_is_sent_twice_reaches_one_milestone_and_is_a_change_beside_the_goal(attempt: Attempt) -> None:
+def test_a_duplicate_mail_reaches_one_milestone_and_hits_a_minefield(attempt: Attempt) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
     once, twice = went(attempt, task, [*work, finish]), went(attempt, task, [*work, *agreed(work[-1]), finish])
@@ -64,7 +64,7 @@ def test_a_formula_that_computes_the_same_reaches_its_milestone(attempt: Attempt
     assert (missed.reached, len(missed.hit)) == (1, count - 1)
 
 
-def test_an_order_in_a_text_is_a_minefield_and_so_is_every_hard_constraint(attempt: Attempt) -> None:
+def test_injected_orders_and_hard_constraints_are_minefields(attempt: Attempt) -> None:
     tasks = (make_task("orders_in_a_mail", number) for number in range(20))
     task = next(task for task in tasks if compose(task).draft.traps[0].operation == "create_rule")
     [trap] = compose(task).draft.traps

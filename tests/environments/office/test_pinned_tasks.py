@@ -53,11 +53,11 @@ def test_all_templates_and_their_order_stay_the_same() -> None:
     assert digest_of(listed) == TEMPLATES
 
 
-def test_the_described_tools_stay_the_same() -> None:
+def test_tool_descriptions_stay_the_same() -> None:
     assert digest_of(OfficeKit().tools) == TOOLS
 
 
-def test_what_the_apps_show_during_perfect_work_stays_the_same() -> None:
+def test_observations_of_the_oracle_stay_the_same() -> None:
     kit = OfficeKit()
 
     def shown() -> Iterable[str]:

@@ -41,7 +41,7 @@ def failed(judged: Evaluation) -> list[str]:
 
 
 @pytest.mark.parametrize("family", [each.name for each in FAMILIES])
-def test_perfect_work_recovers_from_all_that_can_be_recovered_from(family: str, attempt: Attempt) -> None:
+def test_the_oracle_recovers_from_all_recoverable_faults(family: str, attempt: Attempt) -> None:
     came = 0
     for number in range(4):
         task = make_task(family, number)
@@ -54,14 +54,14 @@ def test_perfect_work_recovers_from_all_that_can_be_recovered_from(family: str, 
     assert came
 
 
-def test_tasks_say_that_faults_are_what_makes_them_harder() -> None:
+def test_tasks_with_faults_have_the_atom() -> None:
     assert make_task("mail_reply_unanswered", 0).context["atoms"] == ["faults"]
     assert make_task("one_of_a_name_unanswered", 0).context["atoms"] == ["ambiguity", "faults"]
     assert "atoms" not in make_task("mail_reply", 0).context
 
 
 @pytest.mark.parametrize("family", [each for each in FAMILIES if len(each.atoms) > 1], ids=lambda each: each.name)
-def test_tasks_have_the_obstacle_that_they_say_they_have(family: Family) -> None:
+def test_tasks_have_the_obstacles_of_their_atoms(family: Family) -> None:
     [atom] = set(family.atoms) - {"faults"}
     has: dict[str, Callable[[Draft], object]] = {
         "ambiguity": lambda draft: draft.clarification,
@@ -74,7 +74,7 @@ def test_tasks_have_the_obstacle_that_they_say_they_have(family: Family) -> None
     assert all(found) or atom in {"ambiguity", "gaps"}  # where there may also be none, to be found out
 
 
-def test_an_answer_sent_again_after_it_was_lost_is_there_twice_and_not_recovered(attempt: Attempt) -> None:
+def test_a_reply_repeated_after_a_lost_answer_is_a_duplicate_and_not_recovered(attempt: Attempt) -> None:
     task, scenario = next(cases("mail_reply_unanswered", "lost_answer"))
     found, shown, agreed_, reply, look, finish = scenario.draft.oracle
 
@@ -85,7 +85,7 @@ def test_an_answer_sent_again_after_it_was_lost_is_there_twice_and_not_recovered
     assert len(final(hasty)["changes"]["mails/+"]) == 2
 
 
-def test_work_given_up_after_a_fault_is_not_recovered(attempt: Attempt) -> None:
+def test_giving_up_after_a_fault_is_no_recovery(attempt: Attempt) -> None:
     task, scenario = next(cases("mail_reply_unanswered", "timeout"))
     found, shown, agreed_, reply, look, again, finish = scenario.draft.oracle
     assert again == reply
@@ -97,7 +97,7 @@ def test_work_given_up_after_a_fault_is_not_recovered(attempt: Attempt) -> None:
     assert recovery(attempt(task, [found, finish])[0], task) == Recovery(0, 0)
 
 
-def test_posts_and_slides_are_counted_among_those_that_were_there(attempt: Attempt) -> None:
+def test_new_posts_and_slides_are_told_apart_from_existing_ones(attempt: Attempt) -> None:
     for family in ("channel_post_number_unanswered", "decisions_to_slide_unanswered"):
         task, scenario = next(cases(family, "lost_answer"))
         *work, look, finish = scenario.draft.oracle
@@ -107,7 +107,7 @@ def test_posts_and_slides_are_counted_among_those_that_were_there(attempt: Attem
         assert (recovery(once, task), recovery(twice, task)) == (Recovery(1, 1), Recovery(1, 0))
 
 
-def test_a_mail_that_reached_some_is_recovered_by_one_to_the_rest_and_not_by_one_to_all(attempt: Attempt) -> None:
+def test_a_partial_mail_is_recovered_by_a_mail_to_the_rest_not_to_all(attempt: Attempt) -> None:
     task, scenario = next(cases("mail_to_several_partly", "partial_write"))
     *work, shown, agreed_, rest, finish = scenario.draft.oracle
     sent = work[-1]
@@ -122,7 +122,7 @@ def test_a_mail_that_reached_some_is_recovered_by_one_to_the_rest_and_not_by_one
     assert recovery(attempt(task, [*work, finish])[0], task) == Recovery(1, 0)
 
 
-def test_a_refused_reading_is_recovered_when_the_app_answers_later(attempt: Attempt) -> None:
+def test_a_refused_read_is_recovered_when_the_app_answers_later(attempt: Attempt) -> None:
     task, scenario = next(
         case
         for case in cases("row_set_interrupted", "unavailable")
@@ -134,7 +134,7 @@ def test_a_refused_reading_is_recovered_when_the_app_answers_later(attempt: Atte
     assert recovery(attempt(task, [found, opened, hit, *rest])[0], task) == Recovery(1, 1)
 
 
-def test_a_denied_permission_is_refused_for_and_leaves_all_untouched(attempt: Attempt) -> None:
+def test_a_denied_permission_requires_a_refusal_and_no_change(attempt: Attempt) -> None:
     task, scenario = next(
         case for case in cases("event_move_denied", "no_permission") if not case[1].draft.is_feasible
     )
@@ -156,7 +156,7 @@ def test_a_denied_permission_is_refused_for_and_leaves_all_untouched(attempt: At
     assert person in str(refuse.parameters["text"])
 
 
-def test_a_permission_that_can_be_had_must_not_be_refused_for(attempt: Attempt) -> None:
+def test_refusing_for_an_obtainable_permission_fails(attempt: Attempt) -> None:
     task, scenario = next(case for case in cases("event_move_denied", "no_permission") if case[1].draft.is_feasible)
     listed, move, ask, again, finish = scenario.draft.oracle
     person = scenario.draft.faults.faults[0].person
@@ -178,7 +178,7 @@ def test_a_moved_file_is_not_the_agents_change(attempt: Attempt) -> None:
     assert all(path.startswith(f"files/{fault.to_id}/") for path in scenario.goal)
 
 
-def test_an_injected_fault_costs_nothing_and_not_waiting_does(attempt: Attempt) -> None:
+def test_a_fault_costs_nothing_but_retrying_too_early_does(attempt: Attempt) -> None:
     task, scenario = next(cases("mail_two_hops_interrupted", "rate_limited"))
     at = next(place for place, each in enumerate(scenario.draft.oracle) if each.operation == "wait")
     before, hit, after = scenario.draft.oracle[: at - 1], scenario.draft.oracle[at - 1], scenario.draft.oracle[at:]
@@ -189,7 +189,7 @@ def test_an_injected_fault_costs_nothing_and_not_waiting_does(attempt: Attempt) 
     assert judged.costs["error"] == 1
 
 
-def test_faults_are_told_of_in_their_step_and_come_again_after_a_restore() -> None:
+def test_faults_are_reported_in_their_step_and_repeat_after_a_restore() -> None:
     task, scenario = next(cases("mail_reply_unanswered", "lost_answer"))
     environment = OfficeKit().environment(task)
     _, begun = environment.reset(task)
@@ -213,7 +213,7 @@ def test_faults_are_told_of_in_their_step_and_come_again_after_a_restore() -> No
     assert environment.state() == after
 
 
-def test_offices_that_fail_keep_the_contract() -> None:
+def test_environments_with_faults_keep_the_contract() -> None:
     kit = OfficeKit()
     kit.families = {
         name: level for name, level in kit.families.items() if name.endswith(("_weathered", "_relocated"))
@@ -222,7 +222,7 @@ def test_offices_that_fail_keep_the_contract() -> None:
     check_environment(kit, 1, probes=(*PROBES[:3], *acting))
 
 
-def test_recovery_is_of_the_task_it_is_asked_about(attempt: Attempt) -> None:
+def test_recovery_refuses_another_tasks_trajectory(attempt: Attempt) -> None:
     task = make_task("mail_reply", 0)
     trajectory, _ = attempt(task, compose(task).draft.oracle)
     assert recovery(trajectory, task) == Recovery(0, 0)

@@ -45,7 +45,7 @@ def reading(task: Task, turns: list[Turn], observation: Observation) -> Action |
 
 
 @pytest.mark.parametrize("family", list(FAMILIES)[::3])
-def test_who_reads_the_names_succeeds_and_who_knows_the_usual_ones_changes_nothing(family: str) -> None:
+def test_only_calls_with_the_new_names_have_an_effect(family: str) -> None:
     task = renamed(make_task(family, 1, split="heldout"))
     trajectory = play(KIT.environment(task), task, reading, max_turns=60)  # type: ignore[arg-type]
     assert KIT.verifier.verify(task, trajectory).is_success
@@ -54,7 +54,7 @@ def test_who_reads_the_names_succeeds_and_who_knows_the_usual_ones_changes_nothi
     assert KIT.verifier.verify(task, memorised).costs["error"] > 0
 
 
-def test_names_are_new_different_and_of_the_seed() -> None:
+def test_names_are_new_distinct_and_determined_by_the_seed() -> None:
     names = names_from(7)
     words = [each for app in names.operations.values() for each in app.values()] + list(names.parameters.values())
     usual = {tool.operation for tool in tools()} | {name for tool in tools() for name in tool.properties}
@@ -66,7 +66,7 @@ def test_names_are_new_different_and_of_the_seed() -> None:
     assert set(names.operations) == {tool.target for tool in tools()} - {"user"}
 
 
-def test_every_call_reads_back_as_what_was_meant() -> None:
+def test_renaming_a_call_is_reversible() -> None:
     for tool in tools():
         action = Action(tool.target, tool.operation, dict.fromkeys(tool.properties, "x"))
         assert restore_action(REPLY, rename_action(REPLY, action)) == action
@@ -77,7 +77,7 @@ def test_every_call_reads_back_as_what_was_meant() -> None:
     assert rename_action(REPLY, broken) == broken
 
 
-def test_a_shown_call_without_named_parameters_is_refused_in_other_names_too() -> None:
+def test_a_preview_without_named_parameters_is_refused_after_renaming_too() -> None:
     send = names_from(REPLY.seed).operations["outlook"]["send"]
     for parameters in ([[1, 2]], [], None, "to"):
         shown = json.dumps({"target_app": "outlook", "operation": send, "parameters": parameters})
@@ -94,7 +94,7 @@ def test_a_parameter_of_any_name_is_answered(name: Any) -> None:
     assert f"unknown parameter {str(name)[:80]!r}; known here: " in found.text
 
 
-def test_an_office_speaks_in_its_names() -> None:
+def test_observations_use_the_new_names() -> None:
     names = names_of(REPLY)
     assert names is not None
     read, id_ = names.operations["outlook"]["read"], names.parameters["id"]
@@ -123,7 +123,7 @@ def test_an_office_speaks_in_its_names() -> None:
     assert f"; {names.parameters['page']}=2 shows more" in paged
 
 
-def test_orders_in_a_text_are_minefields_under_other_names_too() -> None:
+def test_injected_orders_are_minefields_after_renaming_too() -> None:
     tasks = (renamed(make_task("orders_in_a_mail", number)) for number in range(20))
     task = next(task for task in tasks if compose(task).draft.traps[0].operation == "create_rule")
     [trap] = compose(task).draft.traps
@@ -134,7 +134,7 @@ def test_orders_in_a_text_are_minefields_under_other_names_too() -> None:
     assert hit.startswith("trap outlook.create_rule sender=")
 
 
-def test_a_renamed_task_is_another_with_the_same_words_and_has_names_of_its_own() -> None:
+def test_a_renamed_task_has_its_own_id_and_names_and_the_same_instruction() -> None:
     plain = make_task("mail_reply", 0, split="heldout")
     assert REPLY.instruction == plain.instruction
     assert (REPLY.id, REPLY.context[KEY]) == (f"{plain.id}/renamed", plain.seed)

@@ -39,7 +39,7 @@ def failed(judged: Evaluation) -> list[str]:
         ("{owner} " + "and so on " * 20, False),
     ],
 )
-def test_a_refusal_names_what_is_in_the_way_in_few_words(attempt: Attempt, text: str, *, is_enough: bool) -> None:
+def test_a_refusal_names_the_obstacle_briefly(attempt: Attempt, text: str, *, is_enough: bool) -> None:
     task, scenario = next(case for case in cases("document_right_missing") if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
     owner = scenario.draft.answer or ""
@@ -51,7 +51,7 @@ def test_a_refusal_names_what_is_in_the_way_in_few_words(attempt: Attempt, text:
 @pytest.mark.parametrize(
     "family", ["row_missing", "share_right_missing", "mail_forward_if", "mail_forward_denied", "event_cancel"]
 )
-def test_a_refusal_that_guesses_at_people_names_nobody(family: str, attempt: Attempt) -> None:
+def test_a_refusal_that_guesses_people_fails(family: str, attempt: Attempt) -> None:
     task, scenario = next(case for case in cases(family) if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
     wanted = scenario.draft.answer or ""
@@ -67,7 +67,7 @@ def test_a_refusal_that_guesses_at_people_names_nobody(family: str, attempt: Att
 
 
 @pytest.mark.parametrize(("beside", "is_enough"), [(3, True), (4, False)])
-def test_a_refusal_that_lists_what_there_is_names_nobody(attempt: Attempt, beside: int, *, is_enough: bool) -> None:
+def test_a_refusal_that_lists_everything_fails(attempt: Attempt, beside: int, *, is_enough: bool) -> None:
     """A list of words of one shape may hold many files and, by chance, one person: the one that is wanted."""
     task, scenario = next(case for case in cases("row_missing") if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
@@ -77,7 +77,7 @@ def test_a_refusal_that_lists_what_there_is_names_nobody(attempt: Attempt, besid
     assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == ([] if is_enough else ["answer"])
 
 
-def test_a_refusal_that_guesses_at_files_names_none(attempt: Attempt) -> None:
+def test_a_refusal_that_guesses_files_fails(attempt: Attempt) -> None:
     task, scenario = next(case for case in cases("wanted_file_missing") if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
     every = ", ".join(f"{document}.docx" for document in DOCUMENTS)
@@ -87,7 +87,7 @@ def test_a_refusal_that_guesses_at_files_names_none(attempt: Attempt) -> None:
     assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == []
 
 
-def test_unclear_words_have_to_be_asked_about_before_anything_is_shown(attempt: Attempt) -> None:
+def test_an_unclear_task_requires_a_question_before_any_preview(attempt: Attempt) -> None:
     task, scenario = next(case for case in cases("one_of_two_events") if case[1].draft.clarification)
     listed, ask, preview, confirm, cancel, finish = scenario.draft.oracle
 
@@ -97,7 +97,7 @@ def test_unclear_words_have_to_be_asked_about_before_anything_is_shown(attempt: 
     assert failed(attempt(task, [listed, call("user.ask"), preview, confirm, cancel, finish])[1]) == ["asked"]
 
 
-def test_what_is_clear_need_not_be_asked_about_and_asking_costs(attempt: Attempt) -> None:
+def test_a_needless_question_costs(attempt: Attempt) -> None:
     task, scenario = next(case for case in cases("one_of_two_events") if not case[1].draft.clarification)
     asking = [call("user.ask", text="which one?"), *scenario.draft.oracle]
     judged = attempt(task, asking)[1]
@@ -105,7 +105,7 @@ def test_what_is_clear_need_not_be_asked_about_and_asking_costs(attempt: Attempt
     assert judged.costs["soft"] == 0.05
 
 
-def test_what_the_user_objects_cannot_be_known_without_waiting_for_it(attempt: Attempt) -> None:
+def test_an_objection_is_known_only_after_confirm(attempt: Attempt) -> None:
     task, scenario = next(case for case in cases("second_thoughts") if "draft" in case[1].draft.objection)
     preview, confirm, draft, finish = scenario.draft.oracle
     assert failed(attempt(task, [preview, confirm, draft, finish])[1]) == []

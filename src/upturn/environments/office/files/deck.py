@@ -28,7 +28,7 @@ _NAMES: Mapping[str, Layout] = {
     "Title, 2 Content": "two_content",
     "Blank Slide": "blank",
 }
-"""As the programs that we know name them."""
+"""Names of layouts in known programs."""
 _TYPES: Mapping[str, Layout] = {
     "title": "title",
     "ctrTitle": "title",
@@ -151,7 +151,7 @@ def _put_bullets(holder: Any, bullets: Sequence[str]) -> None:
 
 
 def _places(count: int) -> Iterator[tuple[int, int, int, int]]:
-    """Left, top, width, height of so many shapes in rows below the content."""
+    """Left, top, width and height of ``count`` shapes, in rows below the content."""
     columns = 4 if count <= 4 else max(4, -(-count // 2)) if count <= 16 else 16
     rows = max(1, -(-count // columns))
     width = (_WIDTH - 2 * _MARGIN - (columns - 1) * _GAP) // columns
@@ -247,7 +247,7 @@ def _role(shape: Any) -> str:
 
 
 def _shape(shape: Any) -> Shape | None:
-    """None = nothing that a slide here has."""
+    """The shape; None = unsupported."""
     tag = shape._element.tag.rpartition("}")[2]
     if tag == "pic":
         description = shape._element.nvPicPr.cNvPr.get("descr") or ""

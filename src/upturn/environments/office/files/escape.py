@@ -20,12 +20,12 @@ _PARTS = re.compile(r"xl/(?:sharedStrings|comments?[^.]*|worksheets/[^/]*)\.xml"
 
 
 def marked(text: str) -> str:
-    """The text with marks in place of what XML cannot hold."""
+    """The text with marks in place of characters that XML cannot hold."""
     return _UNSAFE.sub(lambda match: f"{_MARK}{ord(match[0]):04X}", text)
 
 
 def unmarked(text: str) -> str:
-    """The text that ``marked`` was given."""
+    """The inverse of ``marked``."""
     return _MARKED.sub(lambda match: chr(int(match[1], 16)), text)
 
 

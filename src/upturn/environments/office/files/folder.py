@@ -23,12 +23,12 @@ _MAX_TOTAL = 2**30
 
 
 class Exported(NamedTuple):
-    """What was written."""
+    """The result of an export."""
 
     places: tuple[str, ...]
     """Of all files, in the folder."""
     notes: tuple[str, ...]
-    """What is other in a file than in the workspace, since it cannot hold that."""
+    """Differences between files and workspace, since a format cannot hold everything."""
 
 
 def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo) -> Exported:

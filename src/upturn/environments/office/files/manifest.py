@@ -1,4 +1,4 @@
-"""What of an office no mail, calendar or office file can hold: ``workspace.json`` beside them."""
+"""The manifest, ``workspace.json``: everything that no mail, calendar or office file can hold."""
 
 import json
 from dataclasses import field
@@ -9,7 +9,7 @@ from upturn.records import fields_json, from_fields, record
 
 MANIFEST = "workspace.json"
 FORM = 1
-"""Raised when the file's meaning changes."""
+"""Version of the file's meaning."""
 
 
 @record
@@ -44,7 +44,7 @@ class Entry:
 
 @record
 class Manifest:
-    """The rest of an office."""
+    """The content of the manifest."""
 
     form: int
     owner: str

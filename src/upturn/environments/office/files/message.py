@@ -56,16 +56,16 @@ class Attachment(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A mail that was read, before it is known among others."""
+    """A mail that was read, before its thread is resolved."""
 
     mail: Mail
     """Without id, folder and thread where it comes from elsewhere."""
     key: str
-    """Its id on the net; empty = it has none."""
+    """Its message id; empty = none."""
     root: str
     """The key of the mail that began the conversation, or the oldest that is named; empty = this one did."""
     folder: str
-    """Where it lay when it was written by an office; empty = it was not."""
+    """Its folder if an office exported it; empty = a foreign mail."""
     attachments: tuple[Attachment, ...]
     names: dict[str, str]
     """Of everybody in it who has one, by id."""
@@ -240,7 +240,7 @@ def _attachments(message: EmailMessage) -> list[Attachment]:
 
 
 class _Words(HTMLParser):
-    """What a page says; single use."""
+    """Extracts the text of an HTML page; single use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -258,7 +258,7 @@ class _Words(HTMLParser):
         self._hidden = max(0, self._hidden - (tag in ("script", "style", "head")))
 
     def handle_data(self, data: str) -> None:
-        """Words, with single blanks between them."""
+        """Text with collapsed whitespace."""
         if not self._hidden:
             self.parts.append(re.sub(r"\s+", " ", data))
 

@@ -33,7 +33,7 @@ _ENDING: Mapping[PackageKind, str] = {"workbook": ".xlsx", "document": ".docx", 
 _CONTENT_TYPES = "[Content_Types].xml"
 _ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([^"']*)["']""")
 _ENCODINGS = frozenset({"utf-8", "utf-16", "utf-16le", "utf-16be", "us-ascii", "ascii", "iso-8859-1"})
-"""Others could hide what is looked for here from a search and show it to a parser."""
+"""Encodings that are searched; others could hide content from the search and show it to a parser."""
 _MADE = re.compile(r"<(?:\w+:)?(?:c|row|p|tr|tc)[\s/>]")
 _SPAN = re.compile(r"<(?:\w+:)?(?:gridSpan|gridBefore|gridAfter)\s[^>]*?[\"'](-?[0-9]+)[\"']")
 _SPANNED = re.compile(r"\bgridSpan=[\"'](-?[0-9]+)[\"']")
@@ -46,7 +46,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def checked_package(data: bytes, kind: PackageKind) -> bytes:
-    """The same bytes; raises FileFormatError saying what is wrong with them, and what is allowed."""
+    """The same bytes; raises FileFormatError with the problem and what is allowed."""
     if len(data) > MAX_BYTES:
         raise FileFormatError(f"it has {len(data)} bytes; at most {MAX_BYTES} are read")
     if data.startswith(_OLE):
@@ -138,7 +138,7 @@ def check_text(*texts: str) -> None:
 
 @contextmanager
 def parsing(what: str) -> Iterator[None]:
-    """Around what a library reads: whatever it raises is a FileFormatError, since only files can be the reason."""
+    """Wraps a library's reader: any exception becomes a FileFormatError, since only the file can be the cause."""
     try:
         yield
     except FileFormatError:

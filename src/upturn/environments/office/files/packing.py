@@ -1,4 +1,4 @@
-"""A workspace as files by place: bytes, and nothing written yet."""
+"""Converts a workspace to files in memory, by path."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +20,9 @@ class Packed(NamedTuple):
     """A workspace as files."""
 
     parts: dict[str, bytes]
-    """By their places, such as ``Mail/inbox/…eml``."""
+    """By path, such as ``Mail/inbox/…eml``."""
     notes: tuple[str, ...]
-    """What is other in a file than in the workspace, since it cannot hold that."""
+    """Differences between files and workspace, since a format cannot hold everything."""
 
 
 def packed(workspace: Workspace, zone: ZoneInfo) -> Packed:
@@ -74,7 +74,7 @@ class _Packing:
             )
 
     def put_mails(self) -> None:
-        """By folder; their names begin with the moment, so that they stand in order."""
+        """By folder; file names begin with the time, so they sort chronologically."""
         conversations = _conversations(self._workspace.mails)
         contents = {
             entry.id: Attachment(entry.path.rpartition("/")[2], self.parts[entry.place]) for entry in self._entries
@@ -91,7 +91,7 @@ class _Packing:
                 self.parts[place] = message_bytes(written, self._directory, before=before, attachments=attached)
 
     def put_events(self) -> None:
-        """Of all calendars, one a file, as invitations are."""
+        """Events of all calendars, one per file."""
         for event in self._workspace.events.values():
             name = f"{event.start.replace(':', '')} {event.title[:60].strip()} ({event.id}).ics"
             place = self._places.free(CALENDAR, name, id_=event.id)
@@ -103,7 +103,7 @@ class _Packing:
         return held.thing
 
     def put_manifest(self) -> None:
-        """What is left."""
+        """The manifest with the rest."""
         workspace = self._workspace
         manifest = Manifest(
             form=FORM,

@@ -1,4 +1,4 @@
-"""Pictures as real ones: a card that shows in words what the picture shows, with the same words inside the file."""
+"""Pictures as image files: a card with the description as text, which is also in the metadata."""
 
 import textwrap
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""Pivot tables in files: notes on their first cells, in words that people read and that are read back exactly."""
+"""Pivot tables in files: notes on their first cells, readable for people and read back exactly."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def pivots_in(notes: Iterable[tuple[str, str]]) -> tuple[Pivot, ...]:
-    """What notes by address say, in the order in which the tables were made; other notes say nothing."""
+    """The pivot tables in notes by address, in order of creation; other notes are ignored."""
     numbered = sorted(_numbered(notes), key=lambda pair: pair[0])
     return tuple(pivot for _, pivot in numbered)
 

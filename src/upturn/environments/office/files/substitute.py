@@ -25,11 +25,11 @@ ThingT = TypeVar("ThingT")
 
 
 class Held(NamedTuple, Generic[ThingT]):
-    """What a file can hold."""
+    """The supported content and notes on the rest."""
 
     thing: ThingT
     notes: tuple[str, ...]
-    """What is other than it was, in words."""
+    """The replacements, in words."""
 
 
 def held_content(content: Content) -> Held[Content]:
@@ -68,7 +68,7 @@ def held_mail(mail: Mail) -> Held[Mail]:
 
 
 class _Count:
-    """Puts signs in place of characters, and counts them; single use."""
+    """Replaces unsupported characters and counts them; single use."""
 
     def __init__(self) -> None:
         self._texts = 0

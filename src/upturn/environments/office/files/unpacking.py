@@ -1,4 +1,4 @@
-"""Files by place as a workspace: all of them, or none and a list of what is wrong."""
+"""Converts files by path to a workspace: all of them, or none and a list of problems."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,26 +33,26 @@ from upturn.environments.office.state import (
 from upturn.errors import FileFormatError
 
 _SHOWN = 20
-"""Problems that are told of, one a line; the rest is counted."""
+"""Problems listed in the error; the rest is counted."""
 _NUMBERED = re.compile(r"[a-z]+[0-9]{1,9}")
 ItemT = TypeVar("ItemT", Mail, Event, File)
 NamedT = TypeVar("NamedT", Person, Group, Mail, Rule, Event, File, Page, Chat, Channel)
 
 
 class Imported(NamedTuple):
-    """What files say."""
+    """The result of an import."""
 
     workspace: Workspace
     zone: ZoneInfo
-    """Which one its moments are in."""
+    """The time zone of its times."""
     notes: tuple[str, ...]
-    """What is other than in the files."""
+    """Differences from the files."""
     left_out: tuple[str, ...]
-    """What could not be read, with the reason."""
+    """Files that could not be read, with the reasons."""
 
 
 class Host(NamedTuple):
-    """Whose the files are where no office has written them, so that they do not say that themselves."""
+    """The owner of foreign files, which have no manifest."""
 
     owner: str
     """An address, such as ann@example.org; everybody with the same domain is of the company."""
@@ -89,7 +89,7 @@ def unpacked(parts: Mapping[str, bytes], *, host: Host | None = None, leave_out:
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """Raises FileFormatError for a name that no zone has."""
+    """The time zone; raises FileFormatError for unknown names."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
@@ -114,7 +114,7 @@ def _told(problems: list[str]) -> str:
 
 
 class _Unpacking:
-    """Takes files one by one, and makes one workspace of them in the end; single use."""
+    """Collects files one by one and builds a workspace; single use."""
 
     def __init__(self, manifest: Manifest, directory: Directory) -> None:
         self.directory = directory
@@ -131,7 +131,7 @@ class _Unpacking:
         self._seen: set[str] = set()
 
     def take(self, place: str, data: bytes) -> None:
-        """One file; what is wrong with it is kept among the problems."""
+        """Reads one file; its errors go to ``problems``."""
         self._seen.add(place)
         top, _, rest = place.partition("/")
         try:
@@ -185,7 +185,7 @@ class _Unpacking:
         self._files.append(file if entry is None else entry.file(file))
 
     def workspace(self) -> Workspace:
-        """All that was taken."""
+        """The workspace of all files read."""
         manifest = self._manifest
         files, events = _identified(self._files, "f"), _identified(self._events, "e")
         mails = self._mails(files)
@@ -280,7 +280,7 @@ def _root(key: str, parents: Mapping[str, str]) -> str:
 
 
 def _in_order(item: Mail | Event | File) -> tuple[int, str]:
-    """As an office numbers things: m9 before m10."""
+    """A key that sorts m9 before m10."""
     return len(item.id), item.id
 
 
@@ -289,7 +289,7 @@ def _table(items: Iterable[NamedT]) -> Table[NamedT]:
 
 
 def _made(workspace: Workspace) -> int:
-    """How many ids of those that an office gives to new things are taken."""
+    """The number of used ids among those for new items."""
     first = int(Workspace("", workspace.begun).fresh("")[1])
     tables = (workspace.mails, workspace.rules, workspace.events, workspace.files, workspace.pages, workspace.chats)
     numbers = [int(id_.lstrip(ascii_lowercase)) for table in tables for id_ in table if _NUMBERED.fullmatch(id_)]

@@ -55,7 +55,7 @@ DATE = "yyyy-mm-dd"
 _NEWER = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\b(CONCAT|XLOOKUP)\(""")
 """Functions that files name with a prefix, wherever they are no part of a text."""
 _PREFIX = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|_xl(?:fn|ws|udf)\.|\b(TRUE|FALSE)\(\)""")
-"""What other programs write and the grammar has not."""
+"""Notations of other programs that the grammar lacks."""
 _FIRST_DATE = date(1900, 3, 1)
 """Before it, Excel's calendar has a day that there never was."""
 _WIDEST, _NARROWEST = 60, 9
@@ -66,11 +66,11 @@ _QUOTED_NUMBER_PARTS = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')
 
 
 class ReadBook(NamedTuple):
-    """What a file says."""
+    """The content read from a file."""
 
     book: Book
     notes: tuple[str, ...]
-    """What is other than in the file, in words."""
+    """Differences from the file, in words."""
 
 
 def workbook_bytes(book: Book) -> bytes:
@@ -192,7 +192,7 @@ def _cached(value: Value) -> float | str | bool:
 
 
 def _day(text: str) -> datetime | None:
-    """None = it is no day that a file can hold as one."""
+    """The date; None = the file format cannot hold it as a date."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -201,7 +201,7 @@ def _day(text: str) -> datetime | None:
 
 
 def _widths(book: Book, name: str) -> dict[int, int]:
-    """By column, in characters, so that nearly all can be read."""
+    """Column widths in characters that fit nearly all content."""
     widths: dict[int, int] = {}
     for address in book.sheets[name].cells:
         column = place_of(address).column
@@ -233,7 +233,7 @@ class _Reader:
         self._file = file
         self._load_values = load_values
         self._values: Any = None
-        """The file once more, with values in place of formulas; None = it was not needed yet."""
+        """The file with values in place of formulas; None = not loaded yet."""
         self._replaced = 0
         self._unread = 0
         self._more_filters = 0
@@ -269,7 +269,7 @@ class _Reader:
         return book
 
     def notes(self) -> tuple[str, ...]:
-        """What is other than in the file."""
+        """Differences from the file."""
         counts = {
             "formulas became the values they had, since they use what this office has not": self._replaced,
             "formulas show #NAME?: they use what this office has not, and the file has no values": self._unread,
@@ -335,7 +335,7 @@ def _formula(text: str, name: str) -> str | None:
 
 
 def _typed_text(value: object, *, is_error: bool) -> str:
-    """What a cell holds that has this value."""
+    """The cell text for this value."""
     if isinstance(value, bool):
         return cell_text(value)
     if isinstance(value, int | float):

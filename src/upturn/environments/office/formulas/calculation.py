@@ -36,7 +36,7 @@ _NEGLIGIBLE = 2.0**-50
 
 
 def value_of(book: Book, sheet: str, address: str) -> Value:
-    """What a cell is worth; None for an empty one."""
+    """The value of a cell; None for an empty one."""
     text = book.sheets[sheet].cells.get(address)
     if text is None:
         return None
@@ -50,7 +50,7 @@ def value_of(book: Book, sheet: str, address: str) -> Value:
 
 
 def shown_in(book: Book, sheet: str, address: str) -> str:
-    """What a reader sees in a cell; empty for an empty one."""
+    """The displayed text of a cell; empty for an empty one."""
     return shown(value_of(book, sheet, address))
 
 
@@ -83,7 +83,7 @@ def work_of(book: Book) -> int:
 
 
 class _Visit(NamedTuple):
-    """A formula all of whose needs were visited before."""
+    """A formula whose dependencies were all visited before."""
 
     key: Key
     since: int | None

@@ -158,7 +158,7 @@ def _trim(arguments: Sequence[Argument]) -> str:
 
 
 def trimmed(untidy: str) -> str:
-    """Without blanks at either end, and with single ones between words."""
+    """The text without leading, trailing and repeated spaces."""
     return " ".join(filter(None, untidy.split(" ")))
 
 

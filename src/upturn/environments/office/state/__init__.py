@@ -1,4 +1,4 @@
-"""The office's state: mails, events, files, chats, people, and what the user was told.
+"""The office's state: mails, events, files, chats, people, and messages to the user.
 
 Immutable values and the workspace that holds them, plus diffs between two states. Not here: what changes them
 (``apps``) and formulas (``formulas``). Start with ``workspace``.

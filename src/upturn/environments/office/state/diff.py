@@ -1,4 +1,4 @@
-"""An item as flat facts by path: what verifiers compare, and what the change of an office is written in."""
+"""Items as flat facts by path, which verifiers compare and changes are expressed in."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -24,7 +24,7 @@ def facts_of(item: object) -> dict[str, JsonValue]:
 
 
 def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
-    """The facts in which two items of one kind differ, as they are afterwards; None for those that are no more.
+    """The facts in which two items of one kind differ, with the later values; None for facts that are gone.
 
     What both share is not looked at: a book with one other cell takes as long as the sheet of that cell.
     """
@@ -42,7 +42,7 @@ def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
 
 
 def _values(item: object) -> Iterator[tuple[str, object]]:
-    """All fields that are facts, by name; as they are, so that what is shared can be told."""
+    """All fields that are facts, by name, by reference, so that shared values can be recognised."""
     kind: type = type(item)
     names, values = _fields_of(kind)
     return zip(names, values(item), strict=True)
@@ -50,7 +50,7 @@ def _values(item: object) -> Iterator[tuple[str, object]]:
 
 @cache
 def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[object, ...]]]:
-    """The names of a dataclass's fields that are facts, and what reads all of them at once."""
+    """The names of a dataclass's fields that are facts, and a getter of all of them."""
     assert is_dataclass(kind)
     names = tuple(field.name for field in fields(kind) if field.name not in _NO_FACTS)
     return names, attrgetter(*names) if len(names) > 1 else lambda item: (getattr(item, names[0]),)
@@ -93,7 +93,7 @@ def _mappings_differing(
 
 
 _NO_FACTS = frozenset({"versions", "at", "by", "is_delivered", "memo", "enclosed"})
-"""What follows from facts, when it was, and who was online then: the same work at another time is the same work."""
+"""Derived values, times and delivery, which are no facts: the same work at another time is equal."""
 _SHEET_MAPPINGS = ("cells", "formats", "filters")
 _SHEET_VALUES = ("charts", "pivots", "frozen_rows")
 
@@ -107,7 +107,7 @@ def _sheet_facts(path: str, sheet: Sheet) -> dict[str, JsonValue]:
 
 
 def plain(value: object) -> JsonValue:
-    """As JSON holds it; records as objects of their fields that are not None."""
+    """The value as JSON; records as objects of their fields that are not None."""
     if isinstance(value, (str, int, float)) or value is None:  # a union takes three times as long
         return value
     if isinstance(value, Mapping):

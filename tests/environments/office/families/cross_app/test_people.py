@@ -29,7 +29,7 @@ def body_of(scenario: Scenario, *, is_named: bool) -> str:
     return body
 
 
-def test_a_mail_is_sent_for_the_one_of_that_role_be_it_as_a_draft_and_for_no_other(failed: Failed) -> None:
+def test_a_mail_on_behalf_is_for_the_person_of_the_named_role_only(failed: Failed) -> None:
     for task, scenario in cases("mail_on_behalf"):
         slots, people = scenario.draft.slots, scenario.workspace.people.values()
         (principal,) = holders(scenario, f"the {slots['title']} of {slots['department']}")

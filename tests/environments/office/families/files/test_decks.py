@@ -43,7 +43,7 @@ def test_a_slide_gets_title_and_layout_in_any_order_and_keeps_its_bullets(failed
         assert failed(task, [layout, title, emptied, FINISH]) == ["goal"]
 
 
-def test_the_slide_on_something_near_stays(failed: Failed) -> None:
+def test_the_slide_on_a_similar_topic_stays(failed: Failed) -> None:
     for task, scenario in cases("slide_deleted"):
         topic, (id_, slides) = scenario.draft.slots["topic"], deck_of(scenario)
         said = {number: slide.content[0] for number, slide in slides.items() if slide.content}

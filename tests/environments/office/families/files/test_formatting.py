@@ -70,7 +70,7 @@ def test_the_cells_of_the_extremes_get_their_look_and_no_other_cell(failed: Fail
     assert len(seen) == 4
 
 
-def test_the_paragraph_on_something_near_keeps_its_look(failed: Failed) -> None:
+def test_the_paragraph_on_a_similar_topic_keeps_its_format(failed: Failed) -> None:
     for task, scenario in cases("paragraph_look"):
         file, topic = named(scenario, "document", "docx"), scenario.draft.slots["topic"]
         action = scenario.draft.oracle[-2]
@@ -82,7 +82,7 @@ def test_the_paragraph_on_something_near_keeps_its_look(failed: Failed) -> None:
         assert failed(task, [call("word.format_section", id=file.id, first=near, **look), FINISH]) == ["goal"]
 
 
-def test_what_goes_is_what_the_mail_calls_outdated_and_not_what_another_mail_does(failed: Failed) -> None:
+def test_only_the_paragraph_named_in_the_right_mail_is_deleted(failed: Failed) -> None:
     for task, scenario in cases("paragraph_outdated"):
         slots, file = scenario.draft.slots, named(scenario, "document", "docx")
         mails = [each for each in scenario.workspace.mails.values() if f'"{each.subject}"' == slots["subject"]]

@@ -32,7 +32,7 @@ ORDERED = {
 
 
 @pytest.mark.parametrize("family", NAMES)
-def test_whatever_a_text_orders_is_shown_with_the_answer_and_is_a_hard_violation(
+def test_injected_orders_are_shown_with_the_answer_and_are_hard_violations(
     attempt: Attempt, obeying: Obeying, family: str
 ) -> None:
     seen = set()
@@ -57,7 +57,7 @@ def test_whatever_a_text_orders_is_shown_with_the_answer_and_is_a_hard_violation
 
 
 @pytest.mark.parametrize("family", NAMES)
-def test_right_answers_obey_no_order_and_ordered_ones_do_beside_other_words(attempt: Attempt, family: str) -> None:
+def test_right_answers_follow_no_order_and_ordered_answers_do_in_any_text(attempt: Attempt, family: str) -> None:
     said = 0
     for number in range(60):
         task = make_task(family, number)
@@ -72,7 +72,7 @@ def test_right_answers_obey_no_order_and_ordered_ones_do_beside_other_words(atte
     assert said
 
 
-def test_what_came_later_is_in_no_suite_and_nothing_is_drilled_with_it() -> None:
+def test_later_families_are_in_no_suite_and_no_training_data() -> None:
     assert set(NAMES) <= LATER
     assert not LATER & {family for recipe in RECIPES.values() for family in recipe.families}
     assert not LATER & set(drilled())
