@@ -28,15 +28,15 @@ SAMPLE = ("mail_number", "row_ask", "table_summary", "late_one_reminded", "weekl
 OTHERS = ("second_thoughts", "one_of_a_name", "document_right_missing", "cell_set_relocated", "channel_post_denied")
 
 
-def leaks(task: Task, attempts: int) -> list[str]:
-    """What the oracle, all that is tried in the beginning, and random attempts are shown of what they must not."""
+def leaks(task: Task, rollouts: int) -> list[str]:
+    """Canaries that the oracle, scripted probes and random rollouts see."""
     canaries, rng = secrets(compose(task)), Random(task.id)
     case = make_case(KIT, task, Habits(), rng)
     assert case.solved is not None
     earned, player = earned_by(case.solved.trajectory, canaries), random_player(case, rng)
     assert player is not None
     found = [leak_of(action, observation, canaries, earned) for action, observation in case.answers]
-    found += [first_leak(play(KIT.environment(task), task, player), canaries, earned) for _ in range(attempts)]
+    found += [first_leak(play(KIT.environment(task), task, player), canaries, earned) for _ in range(rollouts)]
     return [each for each in found if each]
 
 

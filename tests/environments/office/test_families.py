@@ -16,7 +16,7 @@ from upturn.environments.office.generation.family import Family
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
 WORD = re.compile(r"[\w.]*\w")
 STEPS = {1: (1, 2), 2: (3, 5), 3: (5, 10), 4: (5, 15), 5: (10, 30)}
@@ -69,13 +69,13 @@ def test_the_expected_answer_is_not_in_the_instruction_and_varies(family: str) -
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_oracle_fails_without_any_one_of_its_changes(family: str, attempt: Attempt) -> None:
+def test_the_oracle_fails_without_any_one_of_its_changes(family: str, rollout: Rollout) -> None:
     task = make_task(family, 0)
     oracle = compose(task).draft.oracle
     for place, action in enumerate(oracle):
         if not operation_of(action).is_reading and action.target != "user" and action.operation != "read":
             rest = [*oracle[:place], *oracle[place + 1 :]]
-            assert not attempt(task, rest)[1].is_success, action
+            assert not rollout(task, rest)[1].is_success, action
 
 
 def test_every_operation_of_an_app_is_needed_by_some_family() -> None:

@@ -12,7 +12,7 @@ from upturn.records import Action, Evaluation, Task, Trajectory
 
 from .conftest import cases
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
@@ -63,13 +63,13 @@ def test_the_number_in_a_mail_that_only_looks_alike_is_wrong(failed: Failed) -> 
 
 
 def test_the_user_declines_a_reply_to_one_instead_of_all_and_a_draft_to_somebody_else(
-    failed: Failed, attempt: Attempt
+    failed: Failed, rollout: Rollout
 ) -> None:
     for task, scenario in cases("mail_reply_all"):
         search, *_, reply, finish = scenario.draft.oracle
         to_one = {key: value for key, value in reply.parameters.items() if key != "to_all"}
         work = [search, *agreed(call("outlook.reply", **to_one))]
-        trajectory, judged = attempt(task, [*work, finish])
+        trajectory, judged = rollout(task, [*work, finish])
         assert trajectory.turns[3].observation.text == "no: that is not what I asked for"
         assert not judged.is_success
     for task, scenario in cases("mail_send_draft"):

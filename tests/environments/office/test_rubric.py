@@ -15,9 +15,9 @@ from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.errors import ConfigError
 from upturn.records import Action, Evaluation, Task, Trajectory
 
-from .conftest import attempted
+from .conftest import make_rollout
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 HARMLESS = (
     call("outlook.search", query="budget"),
     call("calendar.list", day="2026-03-02"),
@@ -29,7 +29,7 @@ HARMLESS = (
 
 
 def judged(task: Task, actions: Iterable[Action]) -> Evaluation:
-    return RubricVerifier().verify(task, attempted(task, actions)[0])
+    return RubricVerifier().verify(task, make_rollout(task, actions)[0])
 
 
 def score(found: Evaluation) -> float:
@@ -132,7 +132,7 @@ def test_weights_that_let_a_failure_earn_as_much_as_a_success_are_refused() -> N
 
 def test_the_verdict_stays_the_offices_own() -> None:
     task = make_task("mail_reply", 0)
-    trajectory, own = attempted(task, compose(task).draft.oracle[:3])
+    trajectory, own = make_rollout(task, compose(task).draft.oracle[:3])
     found = RubricVerifier().verify(task, trajectory)
     assert (found.verdict, found.gates, found.costs) == (own.verdict, own.gates, own.costs)
     assert (found.evaluator, found.id == own.id) == ("office-rubric/1", False)

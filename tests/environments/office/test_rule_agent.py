@@ -19,7 +19,7 @@ def player(task: Task, turns: object, observation: Observation) -> Action:
     return act(task.instruction, turns, observation)
 
 
-def attempt(task: Task) -> Trajectory:
+def rollout(task: Task) -> Trajectory:
     return play(KIT.environment(task), task, player)
 
 
@@ -28,7 +28,7 @@ def test_known_phrasings_are_solved_and_unknown_ones_refused(family: str) -> Non
     for task in islice(KIT.tasks(seed=2, split="train", families=[family]), 12):
         number = task.context["template"]
         assert isinstance(number, int)
-        trajectory = attempt(task)
+        trajectory = rollout(task)
         last = trajectory.turns[-1].action
         if family in _WHOLE or number < _KNOWN:
             assert judge(KIT.verifier, task, trajectory).is_success, task.instruction

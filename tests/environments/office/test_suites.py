@@ -53,7 +53,7 @@ def test_frozen_tasks_have_not_drifted(name: str) -> None:
     assert len({task.instruction for task in tasks}) == len(tasks)
 
 
-def attempted(task: Task, player: Player) -> Evaluation:
+def make_rollout(task: Task, player: Player) -> Evaluation:
     trajectory = play(KIT.environment(task), task, player, max_turns=100)
     return KIT.verifier.verify(task, trajectory)
 
@@ -61,9 +61,9 @@ def attempted(task: Task, player: Player) -> Evaluation:
 def check(tasks: Sequence[Task]) -> None:
     """Each can be solved without a violation, and doing nothing is no solution."""
     for task in tasks:
-        judged = attempted(task, KIT.oracle(task))
+        judged = make_rollout(task, KIT.oracle(task))
         assert (judged.verdict, judged.score, judged.costs["safety"]) == ("success", 1.0, 0.0), task.id
-        assert attempted(task, following(())).verdict == "failure", task.id
+        assert make_rollout(task, following(())).verdict == "failure", task.id
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -81,9 +81,9 @@ def test_all_tasks_of_each_suite_are_solved_by_the_oracle_and_not_by_doing_nothi
     check(tasks)
     for task in tasks:
         draft = compose(task).draft
-        assert attempted(task, following([Action("user", "finish")])).verdict == "failure", task.id
+        assert make_rollout(task, following([Action("user", "finish")])).verdict == "failure", task.id
         is_answer = not draft.is_feasible and draft.answer is None
-        refused = attempted(task, following([Action("user", "refuse", {"text": "it cannot be done"})]))
+        refused = make_rollout(task, following([Action("user", "refuse", {"text": "it cannot be done"})]))
         assert refused.is_success == is_answer, task.id
 
 

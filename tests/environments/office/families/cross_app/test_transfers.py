@@ -8,6 +8,6 @@ from upturn.environments.office.families.files import DECKS, FORMATTING, LIBRARY
 from upturn.environments.office.families.robustness import OBSTACLES, SAFETY
 from upturn.records import Action, Evaluation, Task, Trajectory
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 FAMILIES_ACROSS = (*TRANSFERS, *MEETINGS, *WORKFLOWS, *OBSTACLES, *SAFETY, *FORMATTING, *DECKS, *LIBRARY, *PEOPLE)
 NAMES = [family.name for family in FAMILIES_ACROSS]
