@@ -5,7 +5,7 @@ the families themselves (``families``) and the state they change (``state``). St
 ``scene``.
 """
 
-from upturn.environments.office.generation.agenda import earliest_common_start, fill_day
+from upturn.environments.office.generation.agenda import earliest_common_start, fill_day, free_start
 from upturn.environments.office.generation.correspondence import add_lookalikes, add_thread, find_mail, open_mail
 from upturn.environments.office.generation.discussion import (
     any_channel,
@@ -119,6 +119,7 @@ __all__ = [
     "fill_day",
     "find_file",
     "find_mail",
+    "free_start",
     "grouped_table",
     "has_order",
     "letter",

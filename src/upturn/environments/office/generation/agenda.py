@@ -33,3 +33,17 @@ def earliest_common_start(scene: Scene, people: Sequence[str], day: str, *, minu
     busy = events_of(scene.workspace, people, day)
     spans = free_spans(busy, f"{day} {OPENS}", f"{day} {CLOSES}", minutes=minutes)
     return spans[0][0]
+
+
+def free_start(scene: Scene, day: str, people: Sequence[str] = (), *, minutes: int = 60) -> str:
+    """A random full hour of the day at which the owner and these people are all free for ``minutes``.
+
+    If there is none, conflicting events are removed from the workspace.
+    """
+    hours = [f"{day} {hour:02d}:00" for hour in range(9, 17)]
+    busy = events_of(scene.workspace, people, day)
+    ends = {start: later(start, minutes=minutes) for start in hours}
+    free = [start for start, end in ends.items() if not any(event.overlaps(start, end) for event in busy)]
+    chosen = scene.rng.choice(free or hours)
+    scene.clear(chosen, ends[chosen], people)
+    return chosen

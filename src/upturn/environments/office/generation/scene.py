@@ -102,19 +102,6 @@ class Scene:
         self.add(event)
         return event
 
-    def free_start(self, day: str, people: Sequence[str] = (), *, minutes: int = 60) -> str:
-        """A random full hour of the day at which the owner and these people are all free for ``minutes``.
-
-        If there is none, conflicting events are removed from the workspace.
-        """
-        hours = [f"{day} {hour:02d}:00" for hour in range(9, 17)]
-        busy = events_of(self.workspace, people, day)
-        ends = {start: later(start, minutes=minutes) for start in hours}
-        free = [start for start, end in ends.items() if not any(event.overlaps(start, end) for event in busy)]
-        chosen = self.rng.choice(free or hours)
-        self.clear(chosen, ends[chosen], people)
-        return chosen
-
     def clear(self, start: str, end: str, people: Sequence[str] = ()) -> None:
         """Removes the events of the owner and these people in this span of one day."""
         for event in events_of(self.workspace, people, start[:10]):

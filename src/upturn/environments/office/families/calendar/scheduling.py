@@ -12,6 +12,7 @@ from upturn.environments.office.generation import (
     digits,
     earliest_common_start,
     fill_day,
+    free_start,
     near,
     titles,
 )
@@ -134,7 +135,7 @@ def _create_with(scene: Scene) -> Draft:
     organizer, other = scene.people(2)
     event = scene.add_event(known, _start(scene, day), organizer=organizer, people=scene.people(1))
     scene.add_event(known, _start(scene, other_day), organizer=other)
-    start = scene.free_start(new_day)
+    start = free_start(scene, new_day)
     end, place = later(start, minutes=60), f"room {digits(scene.rng)}"
     return Draft.with_finish(
         {"known": known, "day": day, "title": f'"{title}"', "start": start, "end": end[11:], "place": place},

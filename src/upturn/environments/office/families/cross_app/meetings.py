@@ -10,6 +10,7 @@ from upturn.environments.office.generation import (
     agreed,
     any_channel,
     call,
+    free_start,
     open_mail,
     post,
 )
@@ -31,7 +32,7 @@ def _chat_meeting(scene: Scene) -> Draft:
     minutes = rng.choice(list(_LENGTHS))
     scene.add_event("breakfast", f"{day} 08:00", minutes=rng.choice((30, 60, 90, 120)))
     scene.add_event("call", f"{day} {rng.choice(('09:30', '10:00', '10:30'))}", organizer=other, minutes=60)
-    scene.free_start(day, [other], minutes=120)
+    free_start(scene, day, [other], minutes=120)
     busy = [event for event in scene.workspace.events.values() if event.concerns(owner) or event.concerns(other)]
     start = free_spans(busy, f"{day} {OPENS}", f"{day} {CLOSES}", minutes=minutes)[0][0]
     length = rng.choice(_LENGTHS[minutes])
@@ -56,7 +57,7 @@ def _cancelled_and_told(scene: Scene) -> Draft:
     days = sorted({scene.day() for _ in range(6)})[:2]
     day = rng.choice(days)
     people = rng.sample([member for member in channel.members if member != scene.workspace.owner], 3)
-    events = {when: scene.add_event(title, scene.free_start(when, people), people=people) for when in days}
+    events = {when: scene.add_event(title, free_start(scene, when, people), people=people) for when in days}
     start = events[day].start[11:]
     return Draft.with_finish(
         {"team": channel.team, "title": f'"{title}"', "day": day, "text": f'"{title} cancelled, was at"'},
@@ -70,7 +71,7 @@ def _cancelled_and_told(scene: Scene) -> Draft:
 def _first_free_offer(scene: Scene) -> Draft:
     rng, day, title = scene.rng, scene.day(), scene.rng.choice(MEETINGS)
     sender, topic = scene.person(), rng.choice(TOPICS)
-    start = scene.free_start(day)
+    start = free_start(scene, day)
     others = rng.sample([f"{day} {hour:02d}:00" for hour in range(9, 17) if f"{hour:02d}" != start[11:13]], 2)
     taken = others[: rng.randint(1, 2)]
     for moment in taken:

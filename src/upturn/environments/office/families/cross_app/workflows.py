@@ -13,6 +13,7 @@ from upturn.environments.office.generation import (
     any_channel,
     call,
     find_file,
+    free_start,
     open_mail,
     plain_table,
     post,
@@ -152,7 +153,7 @@ def _incident(scene: Scene) -> Draft:
     text = rng.choice(texts).format(number=number, cause=cause, wrong=wrong, fixer=fixer)
     scene.add_post(channel, reporter, text)
     day = scene.day()
-    scene.free_start(day, [fixer])
+    free_start(scene, day, [fixer])
     busy = [event for event in scene.workspace.events.values() if event.concerns(owner) or event.concerns(fixer)]
     start = free_spans(busy, f"{day} {OPENS}", f"{day} {CLOSES}", minutes=30)[0][0]
     return Draft.with_finish(
