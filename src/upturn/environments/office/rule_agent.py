@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from upturn.environments.office.generation import FINISH, agreed, answer, call, refusal
-from upturn.environments.office.request import CLOSERS, OPENERS, without_briefing
+from upturn.environments.office.instruction import CLOSERS, OPENERS, without_briefing
 from upturn.environments.office.tasks import FAMILIES
 from upturn.records import Action, Observation, Turn
 

@@ -23,7 +23,7 @@ from upturn.environments.office.generation import (
     profile,
     wish_for,
 )
-from upturn.environments.office.request import briefing, request
+from upturn.environments.office.instruction import briefing, polite_request
 from upturn.environments.office.state import OperationError, Persona, Workspace, changes
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
@@ -119,7 +119,7 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     workspace = workspace.evolved(persona=persona)
     before = FaultState(draft.faults).settled(workspace)
     words = family.phrasings(split)[template].format(**draft.slots)
-    instruction = f"{briefing(workspace)}\n{request(rng, words)}"
+    instruction = f"{briefing(workspace)}\n{polite_request(rng, words)}"
     return Scenario(workspace, instruction, draft, changes(before, done))
 
 

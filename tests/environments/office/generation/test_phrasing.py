@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +82,14 @@ def test_no_phrasing_file_is_read_before_one_is_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_phrasing_file_is_package_data() -> None:
+    root = Path(__file__).parents[4]
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    package = root / "src" / "upturn"
+    patterns = settings["tool"]["setuptools"]["package-data"]["upturn"]
+    packaged = {path for pattern in patterns for path in package.glob(pattern)}
+    files = set((package / "environments" / "office" / "families").rglob("*.toml"))
+    assert len(files) > 10
+    assert files <= packaged

@@ -38,7 +38,7 @@ def without_briefing(instruction: str) -> str:
     return instruction.rpartition("\n")[2]
 
 
-def request(rng: Random, words: str) -> str:
+def polite_request(rng: Random, words: str) -> str:
     """The phrasing with an opener and a closer that fit it."""
     opener, closer = rng.choice(OPENERS), rng.choice(CLOSERS)
     if opener == "please " and (words.split(maxsplit=1)[0] not in _ORDERS or "please" in words):

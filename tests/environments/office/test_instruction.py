@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from upturn.environments.office.request import briefing, request
+from upturn.environments.office.instruction import briefing, polite_request
 from upturn.environments.office.state import Table, Workspace
 from upturn.environments.office.state.person import Person
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
@@ -26,7 +26,7 @@ def test_every_task_begins_with_the_briefing(family: str) -> None:
 
 def put(words: str) -> set[str]:
     """Every way to say it."""
-    return {request(Random(seed), words) for seed in range(300)}
+    return {polite_request(Random(seed), words) for seed in range(300)}
 
 
 def test_please_comes_before_imperatives_only_and_once() -> None:
