@@ -18,7 +18,7 @@ from random import Random
 from upturn.environments.action import typed_action
 from upturn.environments.environment import Info, Step
 from upturn.environments.office.apps import APPS, action_of, tools
-from upturn.environments.office.environment import OfficeEnvironment
+from upturn.environments.office.environment import OfficeEnvironment, WrappedOffice
 from upturn.environments.office.generation import DRAWN
 from upturn.environments.office.state import OperationError
 from upturn.errors import WorldError
@@ -184,11 +184,12 @@ def _changed(call: str, change: Callable[[Action], Action]) -> str:
     return json.dumps({"target_app": new.target, "operation": new.operation, "parameters": dict(new.parameters)})
 
 
-class RenamedEnvironment:
+class RenamedEnvironment(WrappedOffice):
     """An office with renamed operations and parameters."""
 
     def __init__(self, office: OfficeEnvironment, names: Names) -> None:
-        self._office, self._names = office, names
+        super().__init__(office)
+        self._names = names
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         """As the office; the observation ends with the list of names."""
@@ -209,15 +210,3 @@ class RenamedEnvironment:
         step = self._office.step(original)
         text = self._names.rename_text(step.observation.text, original)
         return step._replace(observation=replace(step.observation, text=text))
-
-    def state(self) -> Mapping[str, JsonValue]:
-        """As the office."""
-        return self._office.state()
-
-    def snapshot(self) -> object:
-        """As the office."""
-        return self._office.snapshot()
-
-    def restore(self, snapshot: object) -> None:
-        """As the office."""
-        self._office.restore(snapshot)

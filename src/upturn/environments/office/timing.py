@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from upturn.environments.environment import Environment, Info, Step
+from upturn.environments.office.environment import WrappedOffice
 from upturn.environments.office.kit import OfficeKit
-from upturn.records import Action, JsonValue, Observation, Split, Task
+from upturn.records import Action, Observation, Split, Task
 
 
 class TimedKit:
@@ -30,11 +31,12 @@ class TimedKit:
         return self._kit.tasks(seed=seed, split=split, families=families)
 
 
-class TimedEnvironment:
+class TimedEnvironment(WrappedOffice):
     """An office that notes the seconds to the first action and is otherwise the same."""
 
     def __init__(self, office: Environment, clock: Callable[[], float], first_seconds: dict[str, float]) -> None:
-        self._office, self._clock, self._first_seconds = office, clock, first_seconds
+        super().__init__(office)
+        self._clock, self._first_seconds = clock, first_seconds
         self._task_id, self._shown_at = "", 0.0
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
@@ -47,15 +49,3 @@ class TimedEnvironment:
         """As the office."""
         self._first_seconds.setdefault(self._task_id, self._clock() - self._shown_at)
         return self._office.step(action)
-
-    def state(self) -> Mapping[str, JsonValue]:
-        """As the office."""
-        return self._office.state()
-
-    def snapshot(self) -> object:
-        """As the office."""
-        return self._office.snapshot()
-
-    def restore(self, snapshot: object) -> None:
-        """As the office."""
-        self._office.restore(snapshot)
