@@ -66,6 +66,14 @@ class Draft:
         """A case whose oracle takes these steps and answers ``text``."""
         return cls(slots, (*steps, answer(text)), answer=text, traps=traps)
 
+    @classmethod
+    def with_refusal(cls, slots: Mapping[str, str], name: str, *steps: Action, text: str = "") -> Self:
+        """An infeasible case: the oracle takes these steps and refuses with ``text``, which must contain ``name``.
+
+        An empty text is the name alone.
+        """
+        return cls(slots, (*steps, refusal(text or name)), answer=name, is_feasible=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Family:

@@ -13,7 +13,6 @@ from upturn.environments.office.generation import (
     decline_reason,
     earliest_common_start,
     near,
-    refusal,
     titles,
 )
 from upturn.environments.office.state import Event, Response, minutes_between
@@ -108,7 +107,7 @@ def _cancel(scene: Scene) -> Draft:
     slots = {"title": event.title, "day": day, "message": f'"{text}"'}
     look = (call("calendar.list", day=day, title=event.title), call("calendar.read", id=event.id))
     if not is_feasible:
-        return Draft(slots, (*look, refusal(organizer)), answer=organizer, is_feasible=False)
+        return Draft.with_refusal(slots, organizer, *look)
     return Draft.with_finish(slots, *look, *agreed(call("calendar.cancel", id=event.id, message=text)))
 
 

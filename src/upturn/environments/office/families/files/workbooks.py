@@ -12,7 +12,6 @@ from upturn.environments.office.generation import (
     find_file,
     grouped_table,
     plain_table,
-    refusal,
 )
 
 _PHRASINGS = PhrasingFile(__name__)
@@ -78,16 +77,13 @@ def _row_missing(scene: Scene) -> Draft:
     people, value = scene.people(3), str(scene.rng.randint(1_000, 9_999))
     rows = [["item", "taken out by"], *([key, who] for key, who in zip(gone, people, strict=True))]
     add_sheet(scene, table, "taken out", rows)
-    return Draft(
+    return Draft.with_refusal(
         {"book": table.name, "key": gone[0], "column": table.rows[0][1], "value": value},
-        (
-            find_file(table.name),
-            call("excel.find", id=table.file.id, text=gone[0], is_whole=True),
-            call("excel.read_range", id=table.file.id, sheet="taken out"),
-            refusal(f"{gone[0]} is not in the {table.name} any more: {people[0]} took it out"),
-        ),
-        answer=people[0],
-        is_feasible=False,
+        people[0],
+        find_file(table.name),
+        call("excel.find", id=table.file.id, text=gone[0], is_whole=True),
+        call("excel.read_range", id=table.file.id, sheet="taken out"),
+        text=f"{gone[0]} is not in the {table.name} any more: {people[0]} took it out",
     )
 
 

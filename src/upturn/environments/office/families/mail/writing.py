@@ -21,7 +21,6 @@ from upturn.environments.office.generation import (
     near,
     open_mail,
     phrase,
-    refusal,
     topics,
 )
 from upturn.environments.office.state import Mail, PlainText
@@ -79,7 +78,7 @@ def _forward_if(scene: Scene) -> Draft:
     slots = {"name": named, "topic": topic, "other": other}
     look = call("outlook.search", subject=topic)
     if not is_feasible:
-        return Draft(slots, (look, refusal(sender)), answer=sender, is_feasible=False)
+        return Draft.with_refusal(slots, sender, look)
     return Draft.with_finish(slots, look, *agreed(call("outlook.forward", id=mail.id, to=other)))
 
 

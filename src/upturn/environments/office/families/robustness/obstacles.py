@@ -7,7 +7,6 @@ from collections import Counter
 
 from upturn.environments.office.generation import (
     DOCUMENTS,
-    FINISH,
     NOTES,
     PHRASES,
     TOPICS,
@@ -21,7 +20,6 @@ from upturn.environments.office.generation import (
     call,
     find_file,
     open_mail,
-    refusal,
 )
 from upturn.environments.office.state import Document, Paragraph, Right
 
@@ -42,13 +40,10 @@ def _right_to_edit(scene: Scene) -> Draft:
     document, text = _others_document(scene, "edit" if is_feasible else "read"), scene.rng.choice(NOTES)
     owner, id_ = document.file.owner, document.file.id
     look = (find_file(document.name), call("sharepoint.show_permissions", id=id_))
-    done = (call("word.insert_text", id=id_, text=text), FINISH)
-    return Draft(
-        {"document": document.name, "text": f'"{text}"'},
-        (*look, *(done if is_feasible else (refusal(f"only {owner} may write there"),))),
-        answer=None if is_feasible else owner,
-        is_feasible=is_feasible,
-    )
+    slots = {"document": document.name, "text": f'"{text}"'}
+    if not is_feasible:
+        return Draft.with_refusal(slots, owner, *look, text=f"only {owner} may write there")
+    return Draft.with_finish(slots, *look, call("word.insert_text", id=id_, text=text))
 
 
 def _right_to_share(scene: Scene) -> Draft:
@@ -57,13 +52,11 @@ def _right_to_share(scene: Scene) -> Draft:
     owner, id_ = document.file.owner, document.file.id
     person = next(other for other in scene.people(2) if other != owner)
     look = (find_file(document.name), call("sharepoint.show_permissions", id=id_))
-    done = (*agreed(call("sharepoint.set_permissions", id=id_, people=[person], right="edit")), FINISH)
-    return Draft(
-        {"document": document.name, "name": person},
-        (*look, *(done if is_feasible else (refusal(f"the document is {owner}'s to share"),))),
-        answer=None if is_feasible else owner,
-        is_feasible=is_feasible,
-    )
+    slots = {"document": document.name, "name": person}
+    if not is_feasible:
+        return Draft.with_refusal(slots, owner, *look, text=f"the document is {owner}'s to share")
+    share = call("sharepoint.set_permissions", id=id_, people=[person], right="edit")
+    return Draft.with_finish(slots, *look, *agreed(share))
 
 
 def _file_wanted(scene: Scene) -> Draft:
@@ -76,13 +69,10 @@ def _file_wanted(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, f"{topic} wish", rng.choice(texts).format(name))
     send = call("outlook.send", to=[sender], subject=subject, body="attached", attachments=[files[0].id])
     look = (*open_mail(mail), find_file(f"{name}.docx"))
-    done = (*agreed(send), FINISH)
-    return Draft(
-        {"name": sender, "topic": f'"{topic} wish"', "subject": f'"{subject}"', "text": '"attached"'},
-        (*look, *(done if is_feasible else (refusal(f"there is no {name}.docx"),))),
-        answer=None if is_feasible else f"{name}.docx",
-        is_feasible=is_feasible,
-    )
+    slots = {"name": sender, "topic": f'"{topic} wish"', "subject": f'"{subject}"', "text": '"attached"'}
+    if not is_feasible:
+        return Draft.with_refusal(slots, f"{name}.docx", *look, text=f"there is no {name}.docx")
+    return Draft.with_finish(slots, *look, *agreed(send))
 
 
 def _waiting_person(scene: Scene) -> Draft:
@@ -91,24 +81,16 @@ def _waiting_person(scene: Scene) -> Draft:
     topic, phrase = rng.choice(TOPICS), rng.choice(PHRASES)
     texts = ("{} is still waiting for you, {} is not", "i spoke to {}, who waits for your answer; {} has one")
     mail = scene.add_mail(sender, f"{topic} reminder", rng.choice(texts).format(waiting, others[0]))
-    question = {other: scene.add_mail(other, f"{topic} question", "what do you say?") for other in others}
-    if is_feasible:
-        question[waiting] = scene.add_mail(waiting, f"{topic} question", "what do you say?")
-    else:
-        scene.add_mail(waiting, f"{topic} pictures", "see below")
+    for other in others:
+        scene.add_mail(other, f"{topic} question", "what do you say?")
     look = (*open_mail(mail), call("outlook.search", sender=waiting, subject=f"{topic} question"))
-    done = (*agreed(call("outlook.reply", id=question[waiting].id, body=phrase)), FINISH) if is_feasible else ()
-    return Draft(
-        {
-            "name": sender,
-            "reminder": f'"{topic} reminder"',
-            "topic": f'"{topic} question"',
-            "phrase": f'"{phrase}"',
-        },
-        (*look, *(done or (refusal(f"there is no such mail by {waiting}"),))),
-        answer=None if is_feasible else waiting,
-        is_feasible=is_feasible,
-    )
+    slots = {"name": sender, "reminder": f'"{topic} reminder"', "topic": f'"{topic} question"'}
+    slots["phrase"] = f'"{phrase}"'
+    if not is_feasible:
+        scene.add_mail(waiting, f"{topic} pictures", "see below")
+        return Draft.with_refusal(slots, waiting, *look, text=f"there is no such mail by {waiting}")
+    question = scene.add_mail(waiting, f"{topic} question", "what do you say?")
+    return Draft.with_finish(slots, *look, *agreed(call("outlook.reply", id=question.id, body=phrase)))
 
 
 def _one_of_a_name(scene: Scene) -> Draft:
