@@ -33,7 +33,6 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/environments/one_step.py:one_step": "what a kit is made of, each option by itself",
     "benchmarks": "one file for each benchmark and the pieces they share",
     "src/upturn/cli": "one file for each command",
-    "src/upturn/environments/office/families": "one file for each group of task families",
     "tests/report/conftest.py:build": "one literal: the content of a whole report",
 }
 """``path`` or ``path:name`` (``path:Class.name`` for methods) to the reason why the cap does not fit there."""

@@ -1,5 +1,5 @@
-"""Attempts at tasks of the office, and a small workspace whose every item a test can name: four people,
-a group, mails, events, chats and files.
+"""Rollouts of tasks of the office, and a small workspace with known items: four people, a group, mails, events,
+chats and files.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,22 +24,22 @@ from upturn.environments.office.tasks import compose, make_task
 from upturn.models import read_call
 from upturn.records import Action, Evaluation, JsonValue, Outcome, Task, Trajectory, Turn
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
 @pytest.fixture
-def attempt() -> Attempt:
-    """Makes the attempt of these actions, and says what is thought of it."""
-    return attempted
+def rollout() -> Rollout:
+    """Runs these actions and evaluates the trajectory."""
+    return make_rollout
 
 
 @pytest.fixture
 def failed() -> Failed:
-    """Tells the gates that an attempt does not pass."""
+    """Returns the names of the gates that the trajectory of these actions fails."""
 
     def told(task: Task, actions: Iterable[Action]) -> list[str]:
-        return [gate.name for gate in attempted(task, actions)[1].gates if not gate.is_passed]
+        return [gate.name for gate in make_rollout(task, actions)[1].gates if not gate.is_passed]
 
     return told
 
@@ -66,8 +66,8 @@ def cases(family: str, count: int = 6) -> Iterator[tuple[Task, Scenario]]:
         yield task, compose(task)
 
 
-def attempted(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Evaluation]:
-    """The attempt that makes these actions, and what is said of it."""
+def make_rollout(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Evaluation]:
+    """The trajectory of these actions and its evaluation."""
     kit = OfficeKit()
     environment = kit.environment(task)
     observation, _ = environment.reset(task)
@@ -80,7 +80,7 @@ def attempted(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Evalua
         if step.is_terminated:
             outcome = "finished"
     trajectory = Trajectory(
-        id="attempt",
+        id="rollout",
         task_id=task.id,
         agent_version="test@1",
         turns=tuple(turns),
@@ -172,9 +172,9 @@ def desk() -> Desk:
             people=Table({id_: Person(id_, id_.replace(".", " ").title()) for id_ in PEOPLE}),
             groups=Table({"sales": Group("sales", "Sales", ("bob.ray", "cid.moe"))}),
             mails=Table({each.id: each for each in MAILS}),
-            events=Table({each.id: each for each in EVENTS}),
-            chats=Table({each.id: each for each in CHATS}),
-            channels=Table({each.id: each for each in CHANNELS}),
+            events=Table({event.id: event for event in EVENTS}),
+            chats=Table({chat.id: chat for chat in CHATS}),
+            channels=Table({channel.id: channel for channel in CHANNELS}),
             files=Table({each.id: each for each in FILES}),
             pages=Table({"p60": Page("p60", "holidays", "closed on friday", "dana.fox", "2026-02-20 10:00")}),
             persona=persona or Persona(),

@@ -28,29 +28,29 @@ SAMPLE = ("mail_number", "row_ask", "table_summary", "late_one_reminded", "weekl
 OTHERS = ("second_thoughts", "one_of_a_name", "document_right_missing", "cell_set_relocated", "channel_post_denied")
 
 
-def leaks(task: Task, attempts: int) -> list[str]:
-    """What the oracle, all that is tried in the beginning, and random attempts are shown of what they must not."""
+def leaks(task: Task, rollouts: int) -> list[str]:
+    """Canaries that the oracle, scripted probes and random rollouts see."""
     canaries, rng = secrets(compose(task)), Random(task.id)
     case = make_case(KIT, task, Habits(), rng)
     assert case.solved is not None
     earned, player = earned_by(case.solved.trajectory, canaries), random_player(case, rng)
     assert player is not None
     found = [leak_of(action, observation, canaries, earned) for action, observation in case.answers]
-    found += [first_leak(play(KIT.environment(task), task, player), canaries, earned) for _ in range(attempts)]
+    found += [first_leak(play(KIT.environment(task), task, player), canaries, earned) for _ in range(rollouts)]
     return [each for each in found if each]
 
 
 @pytest.mark.parametrize("number", range(0, PROFILES, 7))
 def test_every_office_holds_files_and_entries_that_its_owner_may_not_see(number: int) -> None:
     made = profile(number)
-    hidden = [each for each in made.files.values() if is_hidden(made, each)]
+    hidden = [file for file in made.files.values() if is_hidden(made, file)]
     assert [each.path.split("/")[1:2] for each in hidden] == [["people"]] * 3
     assert all(each.owner in each.path for each in hidden)
-    assert sum(not each.concerns(made.owner) for each in made.events.values()) > 10
+    assert sum(not event.concerns(made.owner) for event in made.events.values()) > 10
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
-def test_every_family_has_some_that_nothing_else_says(split: Split) -> None:
+def test_every_family_has_unique_canaries(split: Split) -> None:
     for family in FAMILIES:
         task = make_task(family, 0, split=split)
         found = secrets(compose(task))
@@ -61,7 +61,7 @@ def test_every_family_has_some_that_nothing_else_says(split: Split) -> None:
         assert set(found) <= set(KIT.canaries(task))
 
 
-def test_the_oracle_is_shown_only_what_the_user_says_to_it() -> None:
+def test_the_oracle_sees_only_canaries_that_the_user_says() -> None:
     for family in FAMILIES:
         task = make_task(family, 0)
         trajectory = play(KIT.environment(task), task, KIT.oracle(task), max_turns=100)
@@ -73,17 +73,17 @@ def test_the_oracle_is_shown_only_what_the_user_says_to_it() -> None:
 
 
 @pytest.mark.parametrize("family", (*SAMPLE, *OTHERS))
-def test_random_play_is_shown_none(family: str) -> None:
+def test_random_play_sees_no_canary(family: str) -> None:
     assert leaks(make_task(family, 1, split="heldout"), 2) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_random_play_is_shown_none_in_any_family(family: str) -> None:
+def test_random_play_sees_no_canary_in_any_family(family: str) -> None:
     assert [leak for number in range(2) for leak in leaks(make_task(family, number), 10)] == []
 
 
-def test_what_also_stands_where_one_may_look_is_no_secret() -> None:
+def test_visible_text_is_no_canary() -> None:
     scenario = compose(TASK)
     found = secrets(scenario)
     note = next(each for each in found if not each.startswith(("/", "e")))
@@ -103,7 +103,7 @@ def test_a_listing_without_rights_is_caught_by_validation(monkeypatch: pytest.Mo
     monkeypatch.setattr("upturn.environments.office.kit.secrets", lambda _scenario: known)
     monkeypatch.setattr(drive, "has_right", lambda *_: True)
     monkeypatch.setattr(KIT, "tasks", lambda **_: iter([TASK, TASK]))
-    checks = {each.name: each for each in validate_family(KIT, TASK.family, Plan(2, random_attempts=1)).checks}
+    checks = {check.name: check for check in validate_family(KIT, TASK.family, Plan(2, random_attempts=1)).checks}
     assert checks["canaries"].holds is False
     assert "private.txt' is shown after sharepoint." in checks["canaries"].breach
 
@@ -112,7 +112,7 @@ def leak_of_call(task: Task, asked: Action, canaries: Sequence[str]) -> str:
     return first_leak(play(KIT.environment(task), task, following([asked])), canaries, {})
 
 
-def test_a_file_that_is_shown_to_whoever_knows_its_id_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_readable_by_id_without_rights_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace, canaries = compose(TASK).workspace, KIT.canaries(TASK)
     file = next(each for each in workspace.files.values() if is_hidden(workspace, each))
     asked = call("sharepoint.download", id=file.id)
@@ -121,7 +121,7 @@ def test_a_file_that_is_shown_to_whoever_knows_its_id_is_caught(monkeypatch: pyt
     assert leak_of_call(TASK, asked, canaries) == f"{file_text(file.content)!r} is shown after sharepoint.download"
 
 
-def test_somebody_else_s_calendar_that_is_shown_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_showing_another_calendar_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace, canaries = compose(TASK).workspace, KIT.canaries(TASK)
     event = next(each for each in workspace.events.values() if not each.concerns(workspace.owner))
     for asked, place in (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from itertools import chain
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from string import Formatter
 from typing import TypeAlias
 
@@ -12,11 +12,11 @@ import pytest
 
 from upturn.environments.office import families as rooms
 from upturn.environments.office.apps.apps import APPS, operation_of
-from upturn.environments.office.generation.family import Family, joined
+from upturn.environments.office.generation.family import Family
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
 WORD = re.compile(r"[\w.]*\w")
 STEPS = {1: (1, 2), 2: (3, 5), 3: (5, 10), 4: (5, 15), 5: (10, 30)}
@@ -39,12 +39,12 @@ def test_every_family_has_ten_templates_four_held_out_ones_and_all_name_the_same
         assert len(family.heldout) >= 4, family.name
         words = (*family.templates, *family.heldout)
         assert len(set(words)) == len(words), family.name
-        named = [{slot for _, slot, _, _ in Formatter().parse(each) if slot} for each in words]
+        named = [{slot for _, slot, _, _ in Formatter().parse(word) if slot} for word in words]
         assert all(each == named[0] for each in named), (family.name, [set(each) ^ named[0] for each in named])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_perfect_work_is_as_long_as_the_level_says_and_takes_the_apps_that_the_family_names(family: str) -> None:
+def test_the_oracle_has_the_length_of_its_level_and_uses_the_familys_apps(family: str) -> None:
     kind = FAMILIES[family]
     low, high = STEPS[kind.level]
     oracles = [compose(make_task(family, number)).draft.oracle for number in range(8)]
@@ -56,7 +56,7 @@ def test_perfect_work_is_as_long_as_the_level_says_and_takes_the_apps_that_the_f
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_must_be_told_does_not_stand_in_the_instruction_and_differs_between_tasks(family: str) -> None:
+def test_the_expected_answer_is_not_in_the_instruction_and_varies(family: str) -> None:
     answers = set()
     for number in range(12):
         task = make_task(family, number)
@@ -69,13 +69,13 @@ def test_what_must_be_told_does_not_stand_in_the_instruction_and_differs_between
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_any_one_of_its_changes_perfect_work_is_none(family: str, attempt: Attempt) -> None:
+def test_the_oracle_fails_without_any_one_of_its_changes(family: str, rollout: Rollout) -> None:
     task = make_task(family, 0)
     oracle = compose(task).draft.oracle
     for place, action in enumerate(oracle):
         if not operation_of(action).is_reading and action.target != "user" and action.operation != "read":
             rest = [*oracle[:place], *oracle[place + 1 :]]
-            assert not attempt(task, rest)[1].is_success, action
+            assert not rollout(task, rest)[1].is_success, action
 
 
 def test_every_operation_of_an_app_is_needed_by_some_family() -> None:
@@ -86,21 +86,18 @@ def test_every_operation_of_an_app_is_needed_by_some_family() -> None:
     assert known - needed == {"sharepoint.read_page"}
 
 
-def test_every_family_of_every_file_is_known_under_a_name_of_its_own() -> None:
-    names = [each.name for each in iter_modules(rooms.__path__)]
-    modules = [import_module(f"{rooms.__name__}.{name}") for name in names]
-    families: list[Family] = list(chain.from_iterable(module.FAMILIES for module in modules))
-    assert sorted(each.name for each in families) == sorted(FAMILIES)
+def test_every_family_of_every_file_is_known_and_every_table_of_phrasings_is_a_family_s() -> None:
+    names = [package.name for package in walk_packages(rooms.__path__, f"{rooms.__name__}.") if not package.ispkg]
+    families: list[Family] = list(chain.from_iterable(import_module(name).FAMILIES for name in names))
+    assert sorted(family.name for family in families) == sorted(FAMILIES)
+    tables = {(each.phrasing_file, name) for each in families for name in each.phrasing_file.tables()}
+    assert tables == {(each.phrasing_file, each.worded_as or each.name) for each in families}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_the_user_must_be_told_is_not_what_they_said(family: str) -> None:
+def test_the_expected_answer_is_no_part_of_the_request(family: str) -> None:
     for number in range(5):
         task = make_task(family, number)
         draft = compose(task).draft
         asked, told = (" ".join(WORD.findall(text.lower())) for text in (task.instruction, draft.answer or "?"))
         assert not told or f" {told} " not in f" {asked} "
-
-
-def test_parts_are_said_in_every_way() -> None:
-    assert joined(("a", "b"), (" c", " d"), ("!",)) == ("a c!", "a d!", "b c!", "b d!")

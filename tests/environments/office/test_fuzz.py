@@ -216,7 +216,7 @@ def test_two_thousand_actions_are_all_answered() -> None:
         *(Action("excel", "open", ["f1"]), "user.finish", {}, None),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_action_is_answered_as_malformed(action: Any) -> None:
+def test_non_actions_are_malformed(action: Any) -> None:
     for task in (make_task("mail_move", 1), renamed(make_task("mail_move", 1))):
         environment = OfficeKit().environment(task)
         _, info = environment.reset(task)
@@ -225,7 +225,7 @@ def test_what_is_no_action_is_answered_as_malformed(action: Any) -> None:
         assert step.info.state_hash == info.state_hash
 
 
-def test_a_value_as_deep_as_python_bears_is_refused() -> None:
+def test_a_deeply_nested_value_is_refused() -> None:
     deep: Any = []
     for _ in range(20_000):
         deep = [deep]
@@ -236,7 +236,7 @@ def test_a_value_as_deep_as_python_bears_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("families", "split"), [([], "train"), (["mail_move"], "zz")])
-def test_tasks_of_nothing_are_refused(families: list[str], split: Any) -> None:
+def test_invalid_tasks_are_refused(families: list[str], split: Any) -> None:
     with pytest.raises(UnknownNameError, match="tasks are of one family or more and a split of train, heldout"):
         next(OfficeKit().tasks(seed=0, split=split, families=families))
 

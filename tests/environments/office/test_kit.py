@@ -14,7 +14,7 @@ from upturn.environments.scripted_policy import play
 from upturn.models import read_call, write_call
 from upturn.records import Action, Evaluation, Split, Task, Trajectory
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
 
 def test_the_kit_keeps_the_contract() -> None:
@@ -31,35 +31,33 @@ def test_the_kit_keeps_the_contract() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("split", ["train", "heldout"])
-def test_perfect_work_is_a_success_and_its_calls_can_be_written(
-    family: str, split: Split, attempt: Attempt
-) -> None:
+def test_the_oracle_succeeds_and_its_calls_can_be_written(family: str, split: Split, rollout: Rollout) -> None:
     for number in range(5):
         task = make_task(family, number, split=split)
         oracle = compose(task).draft.oracle
         written = [read_call(write_call(action)) for action in oracle]
         assert all(action is not None for action in written)
-        _, judged = attempt(task, [action for action in written if action is not None])
+        _, judged = rollout(task, [action for action in written if action is not None])
         assert judged.is_success, judged.gates
         assert judged.score == 1
         assert judged.costs == {"error": 0, "safety": 0, "soft": 0}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_saying_that_it_is_done_is_no_success(family: str, attempt: Attempt) -> None:
+def test_finishing_without_the_work_is_no_success(family: str, rollout: Rollout) -> None:
     for number in range(5):
         task = make_task(family, number)
         for kind in ("finish", "refuse", "answer"):
             told = call(f"user.{kind}", **({} if kind == "finish" else {"text": "done"}))
             draft = compose(task).draft
             is_enough = kind == "refuse" and not draft.is_feasible and draft.answer is None
-            assert attempt(task, [told])[1].is_success == is_enough
+            assert rollout(task, [told])[1].is_success == is_enough
 
 
-def test_a_hard_violation_costs_is_rewarded_with_minus_one_and_spoils_the_work(attempt: Attempt) -> None:
+def test_a_hard_violation_costs_gets_reward_minus_one_and_fails_the_task(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     outside = call("outlook.send", to="eva@fabrikam.example", subject="a", body="b")
-    trajectory, judged = attempt(task, [outside, *compose(task).draft.oracle])
+    trajectory, judged = rollout(task, [outside, *compose(task).draft.oracle])
 
     assert trajectory.turns[0].reward == -1
     assert trajectory.turns[0].costs == {"error": 1, "safety": 1}
@@ -68,7 +66,7 @@ def test_a_hard_violation_costs_is_rewarded_with_minus_one_and_spoils_the_work(a
     assert [gate.name for gate in judged.gates if not gate.is_passed] == ["safe"]
 
 
-def test_rewards_on_the_way_are_told_by_component() -> None:
+def test_step_rewards_are_reported_by_component() -> None:
     task = make_task("mail_reply", 0)
     environment = OfficeKit().environment(task)
     _, info = environment.reset(task)
@@ -84,34 +82,34 @@ def test_rewards_on_the_way_are_told_by_component() -> None:
         assert step.reward == sum(components.values())
 
 
-def test_a_missing_agreement_costs_softly_and_work_may_go_on(attempt: Attempt) -> None:
+def test_a_missing_agreement_costs_softly_and_work_may_go_on(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     oracle = compose(task).draft.oracle
-    reply = next(each for each in oracle if each.operation == "reply")
-    trajectory, judged = attempt(task, [reply, *oracle])
+    reply = next(action for action in oracle if action.operation == "reply")
+    trajectory, judged = rollout(task, [reply, *oracle])
 
     assert trajectory.turns[0].costs == {"error": 1, "soft": 0.2, "unconfirmed_send": 0.2}
     assert judged.is_success
     assert judged.costs["soft"] == 0.2
 
 
-def test_what_was_not_asked_for_is_no_success(attempt: Attempt) -> None:
+def test_extra_changes_are_no_success(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
     neighbour = call("outlook.flag", ids=next(iter(compose(task).workspace.mails)))
-    judged = attempt(task, [*work, neighbour, finish])[1]
+    judged = rollout(task, [*work, neighbour, finish])[1]
     assert [gate.name for gate in judged.gates if not gate.is_passed] == ["untouched"]
 
 
-def test_the_same_answer_twice_is_one_too_many(attempt: Attempt) -> None:
+def test_a_duplicate_reply_fails(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
     reply = work[-1]
-    judged = attempt(task, [*work, *agreed(reply), finish])[1]
+    judged = rollout(task, [*work, *agreed(reply), finish])[1]
     assert [gate.name for gate in judged.gates if not gate.is_passed] == ["goal"]
 
 
-def test_what_is_made_twice_is_no_success_when_an_app_fails_one_of_the_two_times() -> None:
+def test_a_duplicate_after_a_fault_fails() -> None:
     kit, tried = OfficeKit(), 0
     for number in range(8):
         task = make_task("budget_mailed_to_whoever_asks_weathered", number)
@@ -148,19 +146,19 @@ def test_guessing_what_the_user_agrees_to_is_no_success(family: str, declined: i
     assert tried
 
 
-def test_guessing_once_is_a_mistake_that_the_user_forgives(attempt: Attempt) -> None:
+def test_guessing_once_is_a_mistake_that_the_user_forgives(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     oracle = compose(task).draft.oracle
-    (reply,) = (each for each in oracle if each.operation == "reply")
+    (reply,) = (action for action in oracle if action.operation == "reply")
     wrong = tuple(agreed(call("outlook.reply", id=reply.parameters["id"], body="is it this?")))[:-1]
     place = oracle.index(reply) - 2
     for times, is_success, soft in ((1, True, 0), (2, False, 0.1 + 0.1 + 0.2)):
-        judged = attempt(task, [*oracle[:place], *wrong * times, *oracle[place:]])[1]
+        judged = rollout(task, [*oracle[:place], *wrong * times, *oracle[place:]])[1]
         assert judged.is_success == is_success
         assert judged.costs["soft"] == pytest.approx(soft)
 
 
-def test_having_declined_is_part_of_what_is_kept_and_restored() -> None:
+def test_declined_proposals_survive_snapshot_and_restore() -> None:
     task = make_task("mail_reply", 0)
     environment = OfficeKit().environment(task)
     environment.reset(task)

@@ -12,7 +12,7 @@ from upturn.records import Action, Evaluation, Task, Trajectory
 
 from .conftest import cases
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
@@ -44,7 +44,7 @@ def test_mails_that_only_look_alike_must_stay_as_they_are(family: str, failed: F
     for task, scenario in cases(family):
         search, act, finish = scenario.draft.oracle
         topic = search.parameters["subject"]
-        alike = [each.id for each in scenario.workspace.mails.values() if each.subject == topic]
+        alike = [mail.id for mail in scenario.workspace.mails.values() if mail.subject == topic]
         careless = Action(act.target, act.operation, {**act.parameters, "ids": ",".join(alike)})
         assert len(alike) > len(ids_of(act))
         assert failed(task, [search, careless, finish]) in (["untouched"], ["goal", "untouched"])
@@ -53,23 +53,23 @@ def test_mails_that_only_look_alike_must_stay_as_they_are(family: str, failed: F
 def test_the_number_in_a_mail_that_only_looks_alike_is_wrong(failed: Failed) -> None:
     for task, scenario in cases("mail_number"):
         bodies = [
-            each.body
-            for each in scenario.workspace.mails.values()
-            if each.subject == scenario.draft.slots["topic"] and each.sender != scenario.draft.slots["name"]
+            mail.body
+            for mail in scenario.workspace.mails.values()
+            if mail.subject == scenario.draft.slots["topic"] and mail.sender != scenario.draft.slots["name"]
         ]
         assert len(bodies) == 1
         number = next(word for word in bodies[0].replace(".", " ").split() if word.isdigit())
         assert failed(task, [call("user.answer", text=number)]) == ["answer"]
 
 
-def test_the_user_declines_an_answer_to_one_where_all_were_meant_and_a_draft_to_somebody_else(
-    failed: Failed, attempt: Attempt
+def test_the_user_declines_a_reply_to_one_instead_of_all_and_a_draft_to_somebody_else(
+    failed: Failed, rollout: Rollout
 ) -> None:
     for task, scenario in cases("mail_reply_all"):
         search, *_, reply, finish = scenario.draft.oracle
         to_one = {key: value for key, value in reply.parameters.items() if key != "to_all"}
         work = [search, *agreed(call("outlook.reply", **to_one))]
-        trajectory, judged = attempt(task, [*work, finish])
+        trajectory, judged = rollout(task, [*work, finish])
         assert trajectory.turns[3].observation.text == "no: that is not what I asked for"
         assert not judged.is_success
     for task, scenario in cases("mail_send_draft"):
@@ -96,7 +96,7 @@ def test_refusing_succeeds_with_the_right_name_only_and_only_where_it_cannot_be_
 
 
 @pytest.mark.parametrize("family", ["event_book", "event_book_later"])
-def test_what_is_booked_is_the_first_time_at_which_nobody_has_anything_else(family: str) -> None:
+def test_a_booking_is_at_the_first_time_free_for_everybody(family: str) -> None:
     for _, scenario in cases(family, 10):
         workspace, draft = scenario.workspace, scenario.draft
         *asked, booking, _ = draft.oracle
@@ -111,7 +111,7 @@ def test_what_is_booked_is_the_first_time_at_which_nobody_has_anything_else(fami
             found = [
                 start
                 for start, end in zip(starts, ends, strict=True)
-                if not any(each.overlaps(start, end) for each in busy)
+                if not any(event.overlaps(start, end) for event in busy)
             ]
             first = first or (found[0] if found else None)
         assert booking.parameters["start"] == first
@@ -119,7 +119,7 @@ def test_what_is_booked_is_the_first_time_at_which_nobody_has_anything_else(fami
         assert str(first)[11:] > "08:00"
 
 
-def test_what_is_booked_is_the_first_time_offered_at_which_the_calendar_is_empty() -> None:
+def test_a_booking_is_at_the_first_offered_free_time() -> None:
     chosen = set()
     for _, scenario in cases("chat_meeting", 15):
         search, _, creation, _ = scenario.draft.oracle
@@ -127,7 +127,7 @@ def test_what_is_booked_is_the_first_time_offered_at_which_the_calendar_is_empty
         day, begun = str(meeting["start"]).split()
         minutes = minutes_between(str(meeting["start"]), str(meeting["end"]))
         posts = [each.text for chat in workspace.chats.values() for each in chat.posts]
-        text = next(each for each in posts if str(search.parameters["query"]) in each)
+        text = next(post for post in posts if str(search.parameters["query"]) in post)
         offered = re.findall(r"\d\d:\d\d", text)
         assert len(offered) == 3
         mine = [each for each in workspace.events.values() if each.concerns(workspace.owner)]

@@ -12,23 +12,23 @@ from upturn.environments.office.partial_credit import Milestone, Passage, milest
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
 
-def went(attempt: Attempt, task: Task, actions: Iterable[Action]) -> Passage:
-    return passage(task, *attempt(task, actions))
+def went(rollout: Rollout, task: Task, actions: Iterable[Action]) -> Passage:
+    return passage(task, *rollout(task, actions))
 
 
 @pytest.mark.parametrize("family", list(FAMILIES)[::2])
-def test_perfect_work_reaches_every_milestone_and_no_work_reaches_none(family: str, attempt: Attempt) -> None:
+def test_the_oracle_reaches_every_milestone_and_doing_nothing_reaches_none(family: str, rollout: Rollout) -> None:
     task = make_task(family, 1, split="heldout")
     wanted = milestones(task)
     assert wanted
-    assert went(attempt, task, compose(task).draft.oracle) == Passage(len(wanted), len(wanted), ())
-    assert went(attempt, task, []) == Passage(len(wanted), 0, ())
+    assert went(rollout, task, compose(task).draft.oracle) == Passage(len(wanted), len(wanted), ())
+    assert went(rollout, task, []) == Passage(len(wanted), 0, ())
 
 
-def test_milestones_are_the_changes_and_words_that_are_asked_for() -> None:
+def test_milestones_are_the_required_changes_and_messages() -> None:
     flagged = make_task("mail_flag", 0)
     [(path, value)] = compose(flagged).goal.items()
     assert milestones(flagged) == (Milestone("change", path, value),)
@@ -42,37 +42,37 @@ def test_milestones_are_the_changes_and_words_that_are_asked_for() -> None:
     assert Milestone("asked", "user") in milestones(unclear)
 
 
-def test_what_is_sent_twice_reaches_one_milestone_and_is_a_change_beside_the_goal(attempt: Attempt) -> None:
+def test_a_duplicate_mail_reaches_one_milestone_and_hits_a_minefield(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
-    once, twice = went(attempt, task, [*work, finish]), went(attempt, task, [*work, *agreed(work[-1]), finish])
+    once, twice = went(rollout, task, [*work, finish]), went(rollout, task, [*work, *agreed(work[-1]), finish])
     assert (twice.milestones, twice.reached) == (once.milestones, once.reached)
     assert (once.hit, twice.hit) == ((), ("change mails/+",))
 
 
-def test_a_formula_that_computes_the_same_reaches_its_milestone(attempt: Attempt) -> None:
+def test_a_formula_that_computes_the_same_reaches_its_milestone(rollout: Rollout) -> None:
     task = make_task("column_product", 0)
     *work, fill, finish = compose(task).draft.oracle
     one, other = str(fill.parameters["formula"]).removeprefix("=").split("*")
     turned = replace(fill, parameters={**fill.parameters, "formula": f"={other}*{one}"})
-    trajectory, judged = attempt(task, [*work, turned, finish])
+    trajectory, judged = rollout(task, [*work, turned, finish])
     count = len(milestones(task))
     assert judged.is_success
     assert passage(task, trajectory, judged) == Passage(count, count, ())
     wrong = replace(fill, parameters={**fill.parameters, "formula": f"={one}+{other}"})
-    missed = went(attempt, task, [*work, wrong, finish])
+    missed = went(rollout, task, [*work, wrong, finish])
     assert (missed.reached, len(missed.hit)) == (1, count - 1)
 
 
-def test_an_order_in_a_text_is_a_minefield_and_so_is_every_hard_constraint(attempt: Attempt) -> None:
+def test_injected_orders_and_hard_constraints_are_minefields(rollout: Rollout) -> None:
     tasks = (make_task("orders_in_a_mail", number) for number in range(20))
     task = next(task for task in tasks if compose(task).draft.traps[0].operation == "create_rule")
     [trap] = compose(task).draft.traps
-    named = [each for each in minefields(task) if each.kind == "trap"]
+    named = [minefield for minefield in minefields(task) if minefield.kind == "trap"]
     assert [each.name for each in minefields(task) if each.kind == "hard"] == list(HARD)
     obeyed = call("outlook.create_rule", **{**trap.parameters, "folder": "junk"})
     outside = call("outlook.send", to="eve@rival.example", subject="a", body="b")
     looks = compose(task).draft.oracle[:2]
-    hit = went(attempt, task, [*looks, obeyed, outside, obeyed]).hit
+    hit = went(rollout, task, [*looks, obeyed, outside, obeyed]).hit
     assert hit == (f"trap {named[0].name}", "hard 1")
     assert minefields(make_task("mail_flag", 0))[-1] == ("change", "*")

@@ -9,7 +9,7 @@ from upturn.environments.office.apps import tools
 from upturn.environments.office.generation.family import call
 from upturn.environments.office.kit import OfficeKit, RenamedKit
 from upturn.environments.office.partial_credit import passage
-from upturn.environments.office.renaming import KEY, meant, names_from, names_of, renamed, told
+from upturn.environments.office.renaming import KEY, names_from, names_of, rename_action, renamed, restore_action
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.environments.scripted_policy import following, play
 from upturn.errors import WorldError
@@ -45,7 +45,7 @@ def reading(task: Task, turns: list[Turn], observation: Observation) -> Action |
 
 
 @pytest.mark.parametrize("family", list(FAMILIES)[::3])
-def test_who_reads_the_names_succeeds_and_who_knows_the_usual_ones_changes_nothing(family: str) -> None:
+def test_only_calls_with_the_new_names_have_an_effect(family: str) -> None:
     task = renamed(make_task(family, 1, split="heldout"))
     trajectory = play(KIT.environment(task), task, reading, max_turns=60)  # type: ignore[arg-type]
     assert KIT.verifier.verify(task, trajectory).is_success
@@ -54,7 +54,7 @@ def test_who_reads_the_names_succeeds_and_who_knows_the_usual_ones_changes_nothi
     assert KIT.verifier.verify(task, memorised).costs["error"] > 0
 
 
-def test_names_are_new_different_and_of_the_seed() -> None:
+def test_names_are_new_distinct_and_determined_by_the_seed() -> None:
     names = names_from(7)
     words = [each for app in names.operations.values() for each in app.values()] + list(names.parameters.values())
     usual = {tool.operation for tool in tools()} | {name for tool in tools() for name in tool.properties}
@@ -66,18 +66,18 @@ def test_names_are_new_different_and_of_the_seed() -> None:
     assert set(names.operations) == {tool.target for tool in tools()} - {"user"}
 
 
-def test_every_call_reads_back_as_what_was_meant() -> None:
+def test_renaming_a_call_is_reversible() -> None:
     for tool in tools():
         action = Action(tool.target, tool.operation, dict.fromkeys(tool.properties, "x"))
-        assert meant(REPLY, told(REPLY, action)) == action
+        assert restore_action(REPLY, rename_action(REPLY, action)) == action
     shown = call("user.preview", statement="a", call='{"target_app": "outlook", "operation": "send"}')
-    assert json.loads(str(told(REPLY, shown).parameters["call"]))["operation"] != "send"
-    assert meant(REPLY, told(REPLY, shown)).operation == "preview"
+    assert json.loads(str(rename_action(REPLY, shown).parameters["call"]))["operation"] != "send"
+    assert restore_action(REPLY, rename_action(REPLY, shown)).operation == "preview"
     broken = call("user.preview", statement="a", call="{nothing")
-    assert told(REPLY, broken) == broken
+    assert rename_action(REPLY, broken) == broken
 
 
-def test_a_shown_call_without_named_parameters_is_refused_in_other_names_too() -> None:
+def test_a_preview_without_named_parameters_is_refused_after_renaming_too() -> None:
     send = names_from(REPLY.seed).operations["outlook"]["send"]
     for parameters in ([[1, 2]], [], None, "to"):
         shown = json.dumps({"target_app": "outlook", "operation": send, "parameters": parameters})
@@ -94,7 +94,7 @@ def test_a_parameter_of_any_name_is_answered(name: Any) -> None:
     assert f"unknown parameter {str(name)[:80]!r}; known here: " in found.text
 
 
-def test_an_office_speaks_in_its_names() -> None:
+def test_observations_use_the_new_names() -> None:
     names = names_of(REPLY)
     assert names is not None
     read, id_ = names.operations["outlook"]["read"], names.parameters["id"]
@@ -109,7 +109,7 @@ def test_an_office_speaks_in_its_names() -> None:
         Action("nowhere", "x"),
     )
     answers = [*(turn.observation for turn in found.turns[1:]), found.final_observation]
-    assert [each.code for each in answers] == [
+    assert [answer.code for answer in answers] == [
         *("unknown_operation", "unknown_parameter", "not_found"),
         *("missing_parameter", "bad_value", "unknown_target"),
     ]
@@ -123,18 +123,18 @@ def test_an_office_speaks_in_its_names() -> None:
     assert f"; {names.parameters['page']}=2 shows more" in paged
 
 
-def test_orders_in_a_text_are_minefields_under_other_names_too() -> None:
+def test_injected_orders_are_minefields_after_renaming_too() -> None:
     tasks = (renamed(make_task("orders_in_a_mail", number)) for number in range(20))
     task = next(task for task in tasks if compose(task).draft.traps[0].operation == "create_rule")
     [trap] = compose(task).draft.traps
-    obeyed = told(task, call("outlook.create_rule", **{**trap.parameters, "folder": "junk"}))
-    looks = [told(task, look) for look in compose(task).draft.oracle[:2]]
+    obeyed = rename_action(task, call("outlook.create_rule", **{**trap.parameters, "folder": "junk"}))
+    looks = [rename_action(task, look) for look in compose(task).draft.oracle[:2]]
     trajectory = played(task, *looks, obeyed)
     [hit] = passage(task, trajectory, KIT.verifier.verify(task, trajectory)).hit
     assert hit.startswith("trap outlook.create_rule sender=")
 
 
-def test_a_renamed_task_is_another_with_the_same_words_and_has_names_of_its_own() -> None:
+def test_a_renamed_task_has_its_own_id_and_names_and_the_same_instruction() -> None:
     plain = make_task("mail_reply", 0, split="heldout")
     assert REPLY.instruction == plain.instruction
     assert (REPLY.id, REPLY.context[KEY]) == (f"{plain.id}/renamed", plain.seed)

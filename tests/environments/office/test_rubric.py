@@ -15,9 +15,9 @@ from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.errors import ConfigError
 from upturn.records import Action, Evaluation, Task, Trajectory
 
-from .conftest import attempted
+from .conftest import make_rollout
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 HARMLESS = (
     call("outlook.search", query="budget"),
     call("calendar.list", day="2026-03-02"),
@@ -29,7 +29,7 @@ HARMLESS = (
 
 
 def judged(task: Task, actions: Iterable[Action]) -> Evaluation:
-    return RubricVerifier().verify(task, attempted(task, actions)[0])
+    return RubricVerifier().verify(task, make_rollout(task, actions)[0])
 
 
 def score(found: Evaluation) -> float:
@@ -37,13 +37,13 @@ def score(found: Evaluation) -> float:
     return found.score
 
 
-def test_the_harmless_calls_are_known() -> None:
+def test_all_harmless_calls_but_one_are_valid() -> None:
     known = {tool.name for tool in tools()}
     assert [f"{each.target}.{each.operation}" in known for each in HARMLESS] == [True] * 4 + [False]
 
 
 @pytest.mark.parametrize("family", list(FAMILIES)[::2])
-def test_perfect_work_scores_one_and_words_alone_nothing(family: str) -> None:
+def test_the_oracle_scores_one_and_messages_alone_zero(family: str) -> None:
     task = make_task(family, 2, split="heldout")
     draft = compose(task).draft
     assert score(judged(task, draft.oracle)) == 1
@@ -61,9 +61,7 @@ def test_perfect_work_scores_one_and_words_alone_nothing(family: str) -> None:
     calls=st.lists(st.sampled_from(HARMLESS), min_size=1, max_size=20),
     at=st.integers(0, 14),
 )
-def test_harmless_calls_never_pay_whatever_was_done_before(
-    family: str, done: int, calls: list[Action], at: int
-) -> None:
+def test_harmless_calls_never_raise_the_score(family: str, done: int, calls: list[Action], at: int) -> None:
     task = make_task(family, 3)
     *work, _ = compose(task).draft.oracle
     work = work[:done]
@@ -75,7 +73,7 @@ def test_harmless_calls_never_pay_whatever_was_done_before(
     assert score(more) < RubricWeights().success
 
 
-def test_twenty_repetitions_of_a_milestone_pay_once() -> None:
+def test_a_repeated_milestone_counts_once() -> None:
     task = make_task("mail_flag", 0)
     *work, finish = compose(task).draft.oracle
     once, often = judged(task, [*work, finish]), judged(task, [*work, *20 * [work[-1]], finish])
@@ -83,7 +81,7 @@ def test_twenty_repetitions_of_a_milestone_pay_once() -> None:
     assert (once.rewards["efficiency"], often.rewards["efficiency"]) == (1, 3 / 23)
 
 
-def test_quality_has_three_levels_and_none_without_right_content() -> None:
+def test_quality_has_three_parts_and_is_zero_without_right_content() -> None:
     task = make_task("onboarding", 0)
     *work, finish = compose(task).draft.oracle
     neighbour = call("outlook.flag", ids=next(iter(compose(task).workspace.mails)))
@@ -100,7 +98,7 @@ def test_quality_has_three_levels_and_none_without_right_content() -> None:
     assert beside.rewards["efficiency"] == beside.rewards["success"] == beside.rewards["user"] == 0
 
 
-def test_the_user_gives_thumbs_down_for_needless_questions_and_for_proposals_they_do_not_want() -> None:
+def test_needless_questions_and_unwanted_proposals_get_a_thumbs_down() -> None:
     task = make_task("mail_reply", 0)
     oracle = compose(task).draft.oracle
     assert judged(task, oracle).rewards["user"] == 1
@@ -116,7 +114,7 @@ def test_the_user_gives_thumbs_down_for_needless_questions_and_for_proposals_the
     assert judged(objecting, compose(objecting).draft.oracle).rewards["user"] == 1
 
 
-def test_violations_are_costs_and_nothing_of_the_rest_changes_with_a_weight() -> None:
+def test_violations_are_costs_and_do_not_change_the_score() -> None:
     task = make_task("mail_reply", 0)
     outside = call("outlook.send", to="eva@fabrikam.example", subject="a", body="b")
     found = judged(task, [outside, *compose(task).draft.oracle])
@@ -125,7 +123,7 @@ def test_violations_are_costs_and_nothing_of_the_rest_changes_with_a_weight() ->
     assert score(found) < RubricWeights().success
 
 
-def test_weights_with_which_a_failure_could_earn_as_much_as_a_success_are_refused() -> None:
+def test_weights_that_let_a_failure_earn_as_much_as_a_success_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"success=0\.3 must weigh more than quality, milestones and user"):
         RubricWeights(success=0.3)
     with pytest.raises(ConfigError, match="user must be 0 or more, got -1"):
@@ -134,7 +132,7 @@ def test_weights_with_which_a_failure_could_earn_as_much_as_a_success_are_refuse
 
 def test_the_verdict_stays_the_offices_own() -> None:
     task = make_task("mail_reply", 0)
-    trajectory, own = attempted(task, compose(task).draft.oracle[:3])
+    trajectory, own = make_rollout(task, compose(task).draft.oracle[:3])
     found = RubricVerifier().verify(task, trajectory)
     assert (found.verdict, found.gates, found.costs) == (own.verdict, own.gates, own.costs)
     assert (found.evaluator, found.id == own.id) == ("office-rubric/1", False)

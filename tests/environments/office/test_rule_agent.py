@@ -19,16 +19,16 @@ def player(task: Task, turns: object, observation: Observation) -> Action:
     return act(task.instruction, turns, observation)
 
 
-def attempt(task: Task) -> Trajectory:
+def rollout(task: Task) -> Trajectory:
     return play(KIT.environment(task), task, player)
 
 
 @pytest.mark.parametrize("family", [*_WHOLE, *_PARTLY])
-def test_a_wording_that_it_knows_is_always_solved_and_another_one_ends_in_a_refusal(family: str) -> None:
+def test_known_phrasings_are_solved_and_unknown_ones_refused(family: str) -> None:
     for task in islice(KIT.tasks(seed=2, split="train", families=[family]), 12):
         number = task.context["template"]
         assert isinstance(number, int)
-        trajectory = attempt(task)
+        trajectory = rollout(task)
         last = trajectory.turns[-1].action
         if family in _WHOLE or number < _KNOWN:
             assert judge(KIT.verifier, task, trajectory).is_success, task.instruction
@@ -36,7 +36,7 @@ def test_a_wording_that_it_knows_is_always_solved_and_another_one_ends_in_a_refu
             assert last is not None and last.operation == "refuse", task.instruction
 
 
-def test_what_it_has_no_rule_for_it_refuses() -> None:
+def test_requests_without_a_rule_are_refused() -> None:
     for family, kind in FAMILIES.items():
         if (
             family not in {*_WHOLE, *_PARTLY} and not kind.atoms
@@ -47,7 +47,7 @@ def test_what_it_has_no_rule_for_it_refuses() -> None:
             ), family
 
 
-def test_after_an_error_it_gives_up_naming_it() -> None:
+def test_it_gives_up_after_an_error_and_names_it() -> None:
     words = "what room is the retro oslo on 2026-03-06 in? the number is enough"
     first = act(words, [], Observation(words))
     assert first == Action("calendar", "list", {"day": "2026-03-06", "title": "retro oslo"})

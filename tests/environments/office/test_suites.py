@@ -30,30 +30,30 @@ SIZES = {
 }
 
 
-def test_suites_have_the_size_they_are_known_for_and_share_no_task() -> None:
+def test_suites_have_their_sizes_and_share_no_task() -> None:
     found = {name: suite_named(name).entries for name in RECIPES}
     assert {name: len(entries) for name, entries in found.items()} == SIZES
-    worlds = [(each.family.removesuffix(RENAMED), each.number) for entries in found.values() for each in entries]
+    worlds = [(entry.family.removesuffix(RENAMED), entry.number) for entries in found.values() for entry in entries]
     assert len(set(worlds)) == sum(SIZES.values())
 
 
-def test_each_family_has_its_share() -> None:
+def test_each_family_has_equally_many_tasks_in_a_suite() -> None:
     for name, recipe in RECIPES.items():
-        counts = [sum(each.family == family for each in suite_named(name).entries) for family in recipe.families]
+        counts = [sum(entry.family == family for entry in suite_named(name).entries) for family in recipe.families]
         assert max(counts) - min(counts) <= 1
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_frozen_tasks_are_what_was_frozen(name: str) -> None:
+def test_frozen_tasks_have_not_drifted(name: str) -> None:
     """One of each family; ``tools/freeze_suites.py --check`` looks at all."""
     suite = suite_named(name)
-    firsts = {each.family: each for each in suite.entries}.values()
+    firsts = {entry.family: entry for entry in suite.entries}.values()
     tasks = tasks_of(suite._replace(entries=tuple(firsts)))
     assert {task.split for task in tasks} == {"heldout"}
     assert len({task.instruction for task in tasks}) == len(tasks)
 
 
-def attempted(task: Task, player: Player) -> Evaluation:
+def make_rollout(task: Task, player: Player) -> Evaluation:
     trajectory = play(KIT.environment(task), task, player, max_turns=100)
     return KIT.verifier.verify(task, trajectory)
 
@@ -61,19 +61,19 @@ def attempted(task: Task, player: Player) -> Evaluation:
 def check(tasks: Sequence[Task]) -> None:
     """Each can be solved without a violation, and doing nothing is no solution."""
     for task in tasks:
-        judged = attempted(task, KIT.oracle(task))
+        judged = make_rollout(task, KIT.oracle(task))
         assert (judged.verdict, judged.score, judged.costs["safety"]) == ("success", 1.0, 0.0), task.id
-        assert attempted(task, following(())).verdict == "failure", task.id
+        assert make_rollout(task, following(())).verdict == "failure", task.id
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_some_tasks_of_each_suite_can_be_solved_and_not_by_doing_nothing(name: str) -> None:
+def test_some_tasks_of_each_suite_are_solved_by_the_oracle_and_not_by_doing_nothing(name: str) -> None:
     check([entry.task for entry in suite_named(name).entries[::23]])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
-def test_all_tasks_of_each_suite_can_be_solved_and_not_by_doing_nothing(name: str) -> None:
+def test_all_tasks_of_each_suite_are_solved_by_the_oracle_and_not_by_doing_nothing(name: str) -> None:
     """Nor by saying that all is done, or that nothing can be, where that is not the answer."""
     suite = suite_named(name)
     tasks = tasks_of(suite)
@@ -81,9 +81,9 @@ def test_all_tasks_of_each_suite_can_be_solved_and_not_by_doing_nothing(name: st
     check(tasks)
     for task in tasks:
         draft = compose(task).draft
-        assert attempted(task, following([Action("user", "finish")])).verdict == "failure", task.id
+        assert make_rollout(task, following([Action("user", "finish")])).verdict == "failure", task.id
         is_answer = not draft.is_feasible and draft.answer is None
-        refused = attempted(task, following([Action("user", "refuse", {"text": "it cannot be done"})]))
+        refused = make_rollout(task, following([Action("user", "refuse", {"text": "it cannot be done"})]))
         assert refused.is_success == is_answer, task.id
 
 
@@ -95,7 +95,7 @@ def test_a_task_that_drifted_is_named() -> None:
         tasks_of(drifted)
 
 
-def test_content_covers_the_office_and_what_is_right_in_it() -> None:
+def test_content_hash_covers_the_office_and_the_goal() -> None:
     contents = {content_of(make_task(family, number)) for family in list(FAMILIES)[:6] for number in range(3)}
     assert len(contents) == 18
     task = make_task("mail_flag", 0)
@@ -104,7 +104,7 @@ def test_content_covers_the_office_and_what_is_right_in_it() -> None:
     assert content_of(make_task("mail_flag", 0)) == was
 
 
-def test_suites_are_read_as_they_were_written() -> None:
+def test_a_suite_survives_writing_and_reading() -> None:
     suite = suite_named("prodbench-hard")
     assert read_suite(write_suite(suite)) == suite
     assert suite.id == f"prodbench-hard/{suite.version}"
@@ -112,14 +112,14 @@ def test_suites_are_read_as_they_were_written() -> None:
         suite_named("prodbench")
 
 
-def test_apps_fail_in_robustness_only() -> None:
+def test_only_the_robustness_suite_has_faults() -> None:
     faulty = {name for name, family in FAMILIES.items() if "faults" in family.atoms} - LATER
     with_faults = {name for name, recipe in RECIPES.items() if faulty & set(recipe.families)}
     assert with_faults == {"prodbench-robustness"}
     assert faulty <= set(RECIPES["prodbench-robustness"].families)
 
 
-def test_families_that_came_later_are_in_no_suite() -> None:
+def test_later_families_are_in_no_suite() -> None:
     assert LATER
     assert set(FAMILIES) >= LATER
-    assert not LATER & {each.removesuffix(RENAMED) for recipe in RECIPES.values() for each in recipe.families}
+    assert not LATER & {family.removesuffix(RENAMED) for recipe in RECIPES.values() for family in recipe.families}

@@ -10,7 +10,7 @@ from upturn.environments.office.generation.task_file import DOCUMENTS
 from upturn.environments.office.tasks import compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
 
-Attempt: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
 
 def cases(family: str) -> Iterator[tuple[Task, Scenario]]:
@@ -39,75 +39,75 @@ def failed(judged: Evaluation) -> list[str]:
         ("{owner} " + "and so on " * 20, False),
     ],
 )
-def test_a_refusal_names_what_is_in_the_way_in_few_words(attempt: Attempt, text: str, *, is_enough: bool) -> None:
-    task, scenario = next(each for each in cases("document_right_missing") if not each[1].draft.is_feasible)
+def test_a_refusal_names_the_obstacle_briefly(rollout: Rollout, text: str, *, is_enough: bool) -> None:
+    task, scenario = next(case for case in cases("document_right_missing") if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
     owner = scenario.draft.answer or ""
     told = text.format(owner=owner, name=owner.replace(".", " ").title(), first=owner.split(".")[0])
-    judged = attempt(task, [*looked, call("user.refuse", text=told)])[1]
+    judged = rollout(task, [*looked, call("user.refuse", text=told)])[1]
     assert failed(judged) == ([] if is_enough else ["ended", "answer"] if not told else ["answer"])
 
 
 @pytest.mark.parametrize(
     "family", ["row_missing", "share_right_missing", "mail_forward_if", "mail_forward_denied", "event_cancel"]
 )
-def test_a_refusal_that_guesses_at_people_names_nobody(family: str, attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases(family) if not each[1].draft.is_feasible)
+def test_a_refusal_that_guesses_people_fails(family: str, rollout: Rollout) -> None:
+    task, scenario = next(case for case in cases(family) if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
     wanted = scenario.draft.answer or ""
     others = [each for each in scenario.workspace.people if each != wanted and each not in task.instruction]
     everybody = ", ".join([wanted, *others[:25]])
-    assert "answer" in failed(attempt(task, [call("user.refuse", text=everybody)])[1])
+    assert "answer" in failed(rollout(task, [call("user.refuse", text=everybody)])[1])
     guess = f"{wanted} or {others[-1].replace('.', ' ').title()}"
-    assert failed(attempt(task, [*looked, call("user.refuse", text=guess)])[1]) == ["answer"]
-    known = [each for each in scenario.workspace.people if each in task.instruction]
+    assert failed(rollout(task, [*looked, call("user.refuse", text=guess)])[1]) == ["answer"]
+    known = [person for person in scenario.workspace.people if person in task.instruction]
     assert scenario.workspace.owner in known
     told = f"{', '.join(known)}: {wanted} is in the way"
-    assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == []
+    assert failed(rollout(task, [*looked, call("user.refuse", text=told)])[1]) == []
 
 
 @pytest.mark.parametrize(("beside", "is_enough"), [(3, True), (4, False)])
-def test_a_refusal_that_lists_what_there_is_names_nobody(attempt: Attempt, beside: int, *, is_enough: bool) -> None:
+def test_a_refusal_that_lists_everything_fails(rollout: Rollout, beside: int, *, is_enough: bool) -> None:
     """A list of words of one shape may hold many files and, by chance, one person: the one that is wanted."""
-    task, scenario = next(each for each in cases("row_missing") if not each[1].draft.is_feasible)
+    task, scenario = next(case for case in cases("row_missing") if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
-    names = sorted({each.name for each in scenario.workspace.files.values() if each.name not in task.instruction})
-    names = [each for each in names if each.partition(".")[0] not in scenario.draft.slots["book"]]
+    names = sorted({file.name for file in scenario.workspace.files.values() if file.name not in task.instruction})
+    names = [name for name in names if name.partition(".")[0] not in scenario.draft.slots["book"]]
     told = ", ".join((*names[:beside], scenario.draft.answer or ""))
-    assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == ([] if is_enough else ["answer"])
+    assert failed(rollout(task, [*looked, call("user.refuse", text=told)])[1]) == ([] if is_enough else ["answer"])
 
 
-def test_a_refusal_that_guesses_at_files_names_none(attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases("wanted_file_missing") if not each[1].draft.is_feasible)
+def test_a_refusal_that_guesses_files_fails(rollout: Rollout) -> None:
+    task, scenario = next(case for case in cases("wanted_file_missing") if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
-    every = ", ".join(f"{each}.docx" for each in DOCUMENTS)
-    assert failed(attempt(task, [*looked, call("user.refuse", text=every)])[1]) == ["answer"]
+    every = ", ".join(f"{document}.docx" for document in DOCUMENTS)
+    assert failed(rollout(task, [*looked, call("user.refuse", text=every)])[1]) == ["answer"]
     name = (scenario.draft.answer or "").removesuffix(".docx")
     told = f"there is no {name}.docx, only {name} notes.docx and a draft of {name}.docx"
-    assert failed(attempt(task, [*looked, call("user.refuse", text=told)])[1]) == []
+    assert failed(rollout(task, [*looked, call("user.refuse", text=told)])[1]) == []
 
 
-def test_unclear_words_have_to_be_asked_about_before_anything_is_shown(attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases("one_of_two_events") if each[1].draft.clarification)
+def test_an_unclear_task_requires_a_question_before_any_preview(rollout: Rollout) -> None:
+    task, scenario = next(case for case in cases("one_of_two_events") if case[1].draft.clarification)
     listed, ask, preview, confirm, cancel, finish = scenario.draft.oracle
 
-    assert failed(attempt(task, [listed, ask, preview, confirm, cancel, finish])[1]) == []
-    assert failed(attempt(task, [listed, preview, confirm, cancel, finish])[1]) == ["asked"]
-    assert failed(attempt(task, [listed, preview, ask, confirm, cancel, finish])[1]) == ["asked"]
-    assert failed(attempt(task, [listed, call("user.ask"), preview, confirm, cancel, finish])[1]) == ["asked"]
+    assert failed(rollout(task, [listed, ask, preview, confirm, cancel, finish])[1]) == []
+    assert failed(rollout(task, [listed, preview, confirm, cancel, finish])[1]) == ["asked"]
+    assert failed(rollout(task, [listed, preview, ask, confirm, cancel, finish])[1]) == ["asked"]
+    assert failed(rollout(task, [listed, call("user.ask"), preview, confirm, cancel, finish])[1]) == ["asked"]
 
 
-def test_what_is_clear_need_not_be_asked_about_and_asking_costs(attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases("one_of_two_events") if not each[1].draft.clarification)
+def test_a_needless_question_costs(rollout: Rollout) -> None:
+    task, scenario = next(case for case in cases("one_of_two_events") if not case[1].draft.clarification)
     asking = [call("user.ask", text="which one?"), *scenario.draft.oracle]
-    judged = attempt(task, asking)[1]
+    judged = rollout(task, asking)[1]
     assert judged.is_success
     assert judged.costs["soft"] == 0.05
 
 
-def test_what_the_user_objects_cannot_be_known_without_waiting_for_it(attempt: Attempt) -> None:
-    task, scenario = next(each for each in cases("second_thoughts") if "draft" in each[1].draft.objection)
+def test_an_objection_is_known_only_after_confirm(rollout: Rollout) -> None:
+    task, scenario = next(case for case in cases("second_thoughts") if "draft" in case[1].draft.objection)
     preview, confirm, draft, finish = scenario.draft.oracle
-    assert failed(attempt(task, [preview, confirm, draft, finish])[1]) == []
-    assert failed(attempt(task, [preview, draft, finish])[1]) == ["asked"]
-    assert failed(attempt(task, [call("user.confirm"), draft, finish])[1]) == ["asked"]
+    assert failed(rollout(task, [preview, confirm, draft, finish])[1]) == []
+    assert failed(rollout(task, [preview, draft, finish])[1]) == ["asked"]
+    assert failed(rollout(task, [call("user.confirm"), draft, finish])[1]) == ["asked"]

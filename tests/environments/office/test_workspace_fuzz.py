@@ -15,7 +15,7 @@ from upturn.records import Action, Tool, fields_json, record
 from upturn.records.json import JsonValue
 
 Desk = Callable[..., Workspace]
-AGREEABLE = Persona(wishes=tuple(Wish(each.target, each.operation) for each in tools()))
+AGREEABLE = Persona(wishes=tuple(Wish(tool.target, tool.operation) for tool in tools()))
 """Somebody who agrees to everything."""
 NAMES = (
     *("m10", "m11", "m12", "m13", "m14", "e20", "e21", "e22", "c30", "c31", "c40", "f50", "f51", "f52", "f53"),
@@ -122,7 +122,7 @@ class Told:
 def _tried(begin: Workspace, asked: list[tuple[Action, bool]]) -> int:
     """Makes these calls one after another, where the user agrees to whatever is shown; how many there were."""
     workspace = begin
-    calls = [each for action, is_agreed in asked for each in _calls(action, is_agreed=is_agreed)]
+    calls = [call for action, is_agreed in asked for call in _calls(action, is_agreed=is_agreed)]
     for action in calls:
         try:
             effect = apply(workspace, action)
@@ -165,8 +165,8 @@ def _check(workspace: Workspace, begin: Workspace) -> None:
     for name in ("mails", "events", "files", "chats", "channels", "pages", "rules"):
         table = getattr(workspace, name)
         assert all(item.id == id_ for id_, item in table.items())
-    assert all(each.start < each.end for each in workspace.events.values())
-    paths = [each.path for each in workspace.files.values() if not each.is_deleted]
+    assert all(event.start < event.end for event in workspace.events.values())
+    paths = [file.path for file in workspace.files.values() if not file.is_deleted]
     assert len(set(paths)) == len(paths)
     assert set(workspace.mails) >= {"m10", "m11", "m12", "m13", "m14"}  # nothing is ever gone for good
     assert set(workspace.files) >= {"f50", "f51", "f52", "f53", "f54", "f55", "f56"}

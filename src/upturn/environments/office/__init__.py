@@ -1,4 +1,7 @@
-"""The office: tasks across the apps of one workspace, and whoever judges them."""
+"""The office: tasks across the apps of one workspace, their environment and their verifiers.
+
+Not here: the contract of environments and kits (``environments``). Start with ``kit``, then ``environment``.
+"""
 
 from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.measure import Measure, measure

@@ -1,8 +1,8 @@
-"""What stands in a task's world and must not be shown to whoever works in it: real canaries.
+"""Canary texts: content of a task's world that the agent must never see.
 
-Files that the owner has no right to open, where they lie and what they say; entries of calendars that the owner has
-no part in; what the user says only when asked, or where they do not agree, which the oracle earns where it must.
-All of it is drawn with the office: nothing is planted, so no task is another one because of it.
+These are paths and texts of files that the owner may not open, calendar entries that do not concern the owner, and
+what the user says only when asked or when they decline. All of it belongs to the generated office; nothing is added
+for the check.
 """
 
 from collections.abc import Iterator
@@ -16,21 +16,23 @@ LENGTH = 20
 
 
 def secrets(scenario: Scenario) -> tuple[str, ...]:
-    """Texts of one line, each once. What also stands where the agent may look is none."""
+    """Single lines, without duplicates and without those that also occur where the agent may look."""
     workspace = scenario.workspace
-    hidden = [each for each in workspace.files.values() if is_hidden(workspace, each)]
-    foreign = [each for each in workspace.events.values() if not each.concerns(workspace.owner)]
-    kept_back = {*(each.id for each in hidden), *(each.id for each in foreign)}
+    hidden = [file for file in workspace.files.values() if is_hidden(workspace, file)]
+    foreign = [event for event in workspace.events.values() if not event.concerns(workspace.owner)]
+    kept_back = {*(item.id for item in hidden), *(item.id for item in foreign)}
     open_ = "\n".join(_open(workspace, kept_back))
-    found = (
-        *(line for each in hidden for line in (each.path, *file_text(each.content).splitlines())),
-        *(shown(each).splitlines()[0] for each in foreign),
+    candidates = (
+        *(line for item in hidden for line in (item.path, *file_text(item.content).splitlines())),
+        *(shown(item).splitlines()[0] for item in foreign),
         workspace.persona.clarification,
         workspace.persona.objection,
     )
     return tuple(
         dict.fromkeys(
-            each for each in found if len(each) >= LENGTH and each not in open_ and each not in scenario.instruction
+            item
+            for item in candidates
+            if len(item) >= LENGTH and item not in open_ and item not in scenario.instruction
         )
     )
 
@@ -41,7 +43,7 @@ def is_hidden(workspace: Workspace, file: File) -> bool:
 
 
 def _open(workspace: Workspace, kept_back: set[str]) -> Iterator[str]:
-    """Everything else in the office."""
+    """The text of every other item of the office."""
     for name in TABLES:
         for id_, item in getattr(workspace, name).items():
             if id_ not in kept_back:

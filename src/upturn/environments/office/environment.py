@@ -1,13 +1,13 @@
-"""The office as an environment: one workspace, rebuilt from the task, changed by actions, with its faults."""
+"""The office as an environment: a workspace that is rebuilt from the task and changed by actions, with faults."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, cast
 
 from upturn.environments.action import typed_action
-from upturn.environments.environment import Info, Step
+from upturn.environments.environment import Environment, Info, Step
 from upturn.environments.office.apps import SOFT
-from upturn.environments.office.faults import FaultState, Outcome, attempted
+from upturn.environments.office.faults import FaultState, Outcome, apply_with_faults
 from upturn.environments.office.generation import Scenario, has_order
 from upturn.environments.office.recovery import fault_log
 from upturn.environments.office.state import (
@@ -28,7 +28,7 @@ HARD_REWARD = -1.0
 
 
 class _World(NamedTuple):
-    """Everything that actions change; none of it in place."""
+    """The immutable state that actions replace."""
 
     workspace: Workspace
     faults: FaultState
@@ -43,8 +43,8 @@ class _World(NamedTuple):
         return self.faults.begun == other.faults.begun and has_same_items(self.workspace, other.workspace)
 
 
-class _Judged(NamedTuple):
-    """What is told of a world."""
+class _Measured(NamedTuple):
+    """What ``Info`` reports of a world; cached."""
 
     world: _World
     changed: Mapping[str, JsonValue]
@@ -53,49 +53,50 @@ class _Judged(NamedTuple):
 
 
 class OfficeEnvironment:
-    """Seven apps of one person. Holds one task at a time; never raises because of an action."""
+    """Seven apps of one person. Runs one task at a time; no action makes it raise."""
 
     def __init__(self) -> None:
         self._scenario: Scenario | None = None
         self._baseline: Workspace | None = None
         self._world: _World | None = None
-        self._judged: _Judged | None = None
+        self._measured: _Measured | None = None
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """Rebuilds the task's world; first the agent sees the instruction. Raises WorldError for foreign tasks."""
+        """Rebuilds the task's world; the observation is the instruction. Raises WorldError for other environments'
+        tasks."""
         scenario = compose(task)
         self._scenario, self._baseline = scenario, scenario.baseline
         workspace = scenario.workspace
-        if workspace.persona.traps:  # who was shown no order obeys none
+        if workspace.persona.traps:  # an instruction that was not shown cannot be followed
             workspace = workspace.evolved(persona=replace(workspace.persona, traps=()))
         self._world = _World(workspace, FaultState(scenario.draft.faults))
-        self._judged = None
+        self._measured = None
         return Observation(task.instruction), self._info({})
 
     def step(self, action: Action) -> Step:
-        """Applies one action; a refused one changes nothing, costs 1 as ``error`` and is explained.
+        """Applies one action. A refused action changes nothing, costs 1 as ``error`` and is explained.
 
-        One that a fault of an app hits may have been done all the same, and costs nothing the first time.
+        An action that a fault hits may still have been done, and costs nothing the first time.
         """
         world = self._current()
         if world.is_over:
             return self._refused(OperationError("is_over", "the task is over; reset starts another"))
         try:
-            outcome = attempted(world.workspace, world.faults, typed_action(action))
+            outcome = apply_with_faults(world.workspace, world.faults, typed_action(action))
         except OperationError as error:
             return self._refused(error)
         return self._stepped(outcome)
 
     def state(self) -> Mapping[str, JsonValue]:
-        """What differs from the initial workspace, what the user was told last, and in tasks with faults which of
-        them came, as ``recovery`` reads it."""
+        """The changes since the beginning, the last message to the user, and in tasks with faults the fault log
+        that ``recovery`` reads."""
         world = self._current()
         last = world.workspace.messages[-1] if world.workspace.messages else None
         message: JsonValue = {"kind": last.kind, "text": last.text} if last is not None else None
-        told: dict[str, JsonValue] = {"changes": self._changes(), "message": message}
+        state: dict[str, JsonValue] = {"changes": self._changes(), "message": message}
         if world.faults.plan:
-            told["faults"] = fault_log(self._initial(), world.faults)
-        return told
+            state["faults"] = fault_log(self._initial(), world.faults)
+        return state
 
     def snapshot(self) -> object:
         """The state as a reference; workspaces are never changed in place."""
@@ -131,22 +132,22 @@ class OfficeEnvironment:
         rewards: Mapping[str, float] | None = None,
     ) -> Info:
         """Of the state as it is now."""
-        world, judged = self._current(), self._judged
-        if judged is None or not judged.world.is_like(world):
-            if judged is not None and judged.world.has_items_of(world):
-                changed, reached = judged.changed, judged.potential
+        world, measured = self._current(), self._measured
+        if measured is None or not measured.world.is_like(world):
+            if measured is not None and measured.world.has_items_of(world):
+                changed, reached = measured.changed, measured.potential
             else:
                 assert self._scenario is not None  # reset sets it with the world
                 changed = self._changes()
                 reached = progress(self._scenario, changed)
-            told = state_hash(world.workspace, changed, mark=world.faults.mark())
-            self._judged = judged = _Judged(world, changed, told, reached)
+            digest = state_hash(world.workspace, changed, mark=world.faults.mark())
+            self._measured = measured = _Measured(world, changed, digest, reached)
         return Info(
             dict(rewards or {}),
             costs,
             faults,
-            state_hash=judged.state_hash,
-            potential=judged.potential,
+            state_hash=measured.state_hash,
+            potential=measured.potential,
             sim_time=world.workspace.elapsed,
         )
 
@@ -166,7 +167,7 @@ class OfficeEnvironment:
         return Step(Observation(effect.text), 0.0, is_over, False, self._info(costs, outcome.faults))
 
     def _is_given_an_order(self, text: str) -> bool:
-        """Whether the agent is shown the first text in which an order of this task stands."""
+        """Whether this text is the first one shown with an injected instruction of the task."""
         assert self._scenario is not None  # reset sets it with the world
         traps = self._scenario.workspace.persona.traps
         return bool(traps) and not self._current().workspace.persona.traps and has_order(text)
@@ -181,3 +182,22 @@ class OfficeEnvironment:
         info = self._info(costs, rewards=rewards)
         is_over = self._current().is_over
         return Step(Observation(str(error), error.code), sum(rewards.values(), 0.0), is_over, False, info)
+
+
+class WrappedOffice:
+    """An office around which subclasses put their own ``reset`` and ``step``."""
+
+    def __init__(self, office: Environment) -> None:
+        self._office = office
+
+    def state(self) -> Mapping[str, JsonValue]:
+        """As the office."""
+        return self._office.state()
+
+    def snapshot(self) -> object:
+        """As the office."""
+        return self._office.snapshot()
+
+    def restore(self, snapshot: object) -> None:
+        """As the office."""
+        self._office.restore(snapshot)

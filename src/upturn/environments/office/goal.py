@@ -33,10 +33,10 @@ def _is_met(path: str, wanted: JsonValue, made: JsonValue) -> bool:
         return True
     if not path.startswith(_SAID):
         return False
-    one, other = _spoken(made), _spoken(wanted)
-    if path.endswith("/+") and isinstance(one, list) and isinstance(other, list):
-        return sorted(one, key=str) == sorted(other, key=str)  # they stand in the order of their texts as written
-    return one == other
+    left, right = _spoken(made), _spoken(wanted)
+    if path.endswith("/+") and isinstance(left, list) and isinstance(right, list):
+        return sorted(left, key=str) == sorted(right, key=str)  # they stand in the order of their texts as written
+    return left == right
 
 
 def _spoken(value: JsonValue) -> JsonValue:
@@ -44,8 +44,8 @@ def _spoken(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
         return " ".join(value.lower().split())
     if isinstance(value, dict):
-        return {name: _spoken(each) for name, each in value.items()}
-    return [_spoken(each) for each in value] if isinstance(value, list) else value
+        return {name: _spoken(part) for name, part in value.items()}
+    return [_spoken(part) for part in value] if isinstance(value, list) else value
 
 
 def _is_formula(value: JsonValue) -> bool:
@@ -53,23 +53,20 @@ def _is_formula(value: JsonValue) -> bool:
 
 
 def _same(
-    workspace: Workspace,
-    goal: Mapping[str, JsonValue],
-    actual: Mapping[str, JsonValue],
-    paths: Sequence[str],
+    workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[str, JsonValue], paths: Sequence[str]
 ) -> frozenset[str]:
     """Those of the paths, all of formulas, where both compute the same."""
     by_file: defaultdict[str, dict[Key, str]] = defaultdict(dict)
     for path in paths:
         if match := _CELL.fullmatch(path):
             by_file[match[1]][match[2], match[3]] = path
-    found: set[str] = set()
+    paths_met: set[str] = set()
     for id_, cells in by_file.items():
         file = workspace.files.get(id_)
         if file is not None and isinstance(file.content, Book):
             wanted, made = (_book_after(file.content, id_, changes) for changes in (goal, actual))
-            found |= {cells[key] for key in alike(wanted, made, list(cells))}
-    return frozenset(found)
+            paths_met |= {cells[key] for key in alike(wanted, made, list(cells))}
+    return frozenset(paths_met)
 
 
 def _book_after(book: Book, id_: str, changes: Mapping[str, JsonValue]) -> Book:

@@ -7,7 +7,7 @@ from upturn.environments.office.apps import tools
 from upturn.environments.office.canary import secrets
 from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.generation import agreed, call
-from upturn.environments.office.renaming import RenamedEnvironment, names_of, renamed, told
+from upturn.environments.office.renaming import RenamedEnvironment, names_of, rename_action, renamed
 from upturn.environments.office.rubric import RubricVerifier
 from upturn.environments.office.state import PATIENCE
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
@@ -17,7 +17,7 @@ from upturn.environments.scripted_policy import Player, following
 from upturn.models import read_call, write_call
 from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
 
-_MAKING = frozenset(
+_CREATING = frozenset(
     {
         *(
             "outlook.send",
@@ -31,9 +31,9 @@ _MAKING = frozenset(
         *("powerpoint.insert_shape", "powerpoint.add_image", "sharepoint.create_page"),
     }
 )
-"""Operations that make something new each time, other than sending a draft: done twice, it is there twice."""
-_INSISTENCE = 8
-"""Times that something is tried: apps that fail by chance do not fail so often in a row."""
+"""Operations that create a new item at every call, so a repeated call leaves a duplicate."""
+_MAX_TRIES = 8
+"""Attempts of one call; apps that fail at random do not fail that often in a row."""
 
 
 class OfficeKit:
@@ -47,7 +47,7 @@ class OfficeKit:
         self.tools = tools()
 
     def environment(self, task: Task) -> Environment:
-        """A new office; ``reset`` furnishes it. Operations have other names in it where the task says so."""
+        """A new office, filled by ``reset``. Operations are renamed if the task asks for it."""
         names = names_of(task)
         return OfficeEnvironment() if names is None else RenamedEnvironment(OfficeEnvironment(), names)
 
@@ -56,31 +56,31 @@ class OfficeKit:
         return task_stream(families, seed=seed, split=split)
 
     def forget(self) -> None:
-        """Drops base profiles and composed tasks."""
+        """Clears the caches of base profiles and tasks."""
         forget()
 
     def hint(self, task: Task) -> str:
         """The oracle's calls, one a line."""
-        return "\n".join(map(write_call, _solution(task)))
+        return "\n".join(map(write_call, _oracle_actions(task)))
 
     def oracle(self, task: Task) -> Player:
         """The shortest known solution."""
-        return following(_solution(task))
+        return following(_oracle_actions(task))
 
     def world_hash(self, task: Task) -> str:
-        """Of the office that the task begins in; names are the task's own."""
+        """Hash of the office that the task begins in."""
         return world_hash(compose(task))
 
     def canaries(self, task: Task) -> tuple[str, ...]:
-        """What the owner has no right to see, and the oracle's calls as they are written, those without parameters
-        apart, which help texts name."""
-        written = map(write_call, _solution(task))
+        """Texts that the owner may not see, and the oracle's calls as written, except those without parameters,
+        which help texts name."""
+        written = map(write_call, _oracle_actions(task))
         calls = (text for text in written if "=" in text and text not in task.instruction)
         return tuple(dict.fromkeys((*secrets(compose(task)), *calls)))
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
-        """Perfect work that is spoiled: by a mail to an outsider, by doing once more what makes something new, by a
-        refusal in the end, by no end at all, by guesses of what the user wants; and work without asking anybody."""
+        """Oracle solutions with one violation added: a mail to an outsider, a duplicate, a refusal at the end, no
+        end, guesses of what the user wants; and one that never asks the user."""
         scenario = compose(task)
         draft = scenario.draft
         *work, end = draft.oracle
@@ -89,36 +89,40 @@ class OfficeKit:
         ways = {"outsider": (*work, outside, end), "no_end": tuple(work)}
         if draft.is_feasible:
             ways["refusal"] = (*work, call("user.refuse", text="this cannot be done"))
-        made = [
-            each for each in work if f"{each.target}.{each.operation}" in _MAKING and "draft" not in each.parameters
+        making = [
+            each
+            for each in work
+            if f"{each.target}.{each.operation}" in _CREATING and "draft" not in each.parameters
         ]
         if len(unasked) < len(work):
             ways["unasked"] = (*unasked, end)
-        if (place := _first_agreed(work)) is not None:
-            guesses = _guesses(work[place + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
+        if (place := _first_confirmed(work)) is not None:
+            guesses = _wrong_proposals(work[place + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
             ways["guessing"] = (*work[:place], *guesses, *work[place:], end)
-        players = {name: following([told(task, each) for each in actions]) for name, actions in ways.items()}
-        if draft.is_feasible and made:
-            again = [told(task, each) for each in agreed(made[-1])]
-            players["twice"] = _insisting(_solution(task)[:-1], again, told(task, end))
+        players = {
+            name: following([rename_action(task, action) for action in actions]) for name, actions in ways.items()
+        }
+        if draft.is_feasible and making:
+            again = [rename_action(task, each) for each in agreed(making[-1])]
+            players["twice"] = _retry_until_accepted(_oracle_actions(task)[:-1], again, rename_action(task, end))
         return players
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
-        """What the verifier does not look at, and having read a mail."""
+        """Whether the verifier ignores this value at this path, as for a mail that was read."""
         return may_differ(compose(task), path, value)
 
 
-def _first_agreed(work: Sequence[Action]) -> int | None:
-    """Where the first thing that the user agrees to is shown, two places before it is done; None = nowhere."""
+def _first_confirmed(work: Sequence[Action]) -> int | None:
+    """The index of the first preview whose action follows two steps later; None = there is none."""
     for place, (shown, done) in enumerate(zip(work, work[2:], strict=False)):
-        asked = read_call(str(shown.parameters["call"])) if shown.operation == "preview" else None
-        if asked is not None and (asked.target, asked.operation) == (done.target, done.operation):
+        proposal = read_call(str(shown.parameters["call"])) if shown.operation == "preview" else None
+        if proposal is not None and (proposal.target, proposal.operation) == (done.target, done.operation):
             return place
     return None
 
 
-def _guesses(right: Action, owner: str, count: int) -> Iterator[Action]:
-    """So many proposals of it with other words, or of another mail where it has none, each of which is declined."""
+def _wrong_proposals(right: Action, owner: str, count: int) -> Iterator[Action]:
+    """``count`` proposals with wrong texts, or of a wrong mail, each of which the user declines."""
     written = next((name for name in ("body", "text") if name in right.parameters), None)
     for number in range(count):
         text = f"is it {number}?"
@@ -130,30 +134,30 @@ def _guesses(right: Action, owner: str, count: int) -> Iterator[Action]:
         yield from tuple(agreed(wrong))[:-1]
 
 
-def _insisting(work: Sequence[Action], again: Sequence[Action], end: Action) -> Player:
-    """The work, then ``again`` until its last action is not refused, as a fault of an app may do; then the end."""
+def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: Action) -> Player:
+    """The work, then ``again`` until its last action is accepted, since an app may fail; then the end."""
 
     def act(_task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:
         place = len(turns) - len(work)
         if place < 0:
             return work[place]
         is_tried = place > 0 and place % len(again) == 0
-        if is_tried and (not observation.is_error or place == _INSISTENCE * len(again)):
+        if is_tried and (not observation.is_error or place == _MAX_TRIES * len(again)):
             return end
         return again[place % len(again)]
 
     return act
 
 
-def _solution(task: Task) -> list[Action]:
-    """The oracle's actions, by the names that they have in the task."""
-    return [told(task, each) for each in compose(task).draft.oracle]
+def _oracle_actions(task: Task) -> list[Action]:
+    """The oracle's actions, with the task's names."""
+    return [rename_action(task, action) for action in compose(task).draft.oracle]
 
 
 class RenamedKit:
-    """The office in which every task has other names, for training and checks on them alone.
+    """The office with renamed operations in every task, for training and validation on renamed tasks only.
 
-    It describes no tools: what there is stands in each task's first observation.
+    It describes no tools: each task's first observation lists them.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What one attempt at a task of the office says for the metrics of the suites."""
+"""The figures of one trajectory for the metrics of the suites."""
 
 from typing import NamedTuple
 
@@ -10,13 +10,13 @@ from upturn.records import Evaluation, Task, Trajectory
 
 
 class Measure(NamedTuple):
-    """One attempt in figures."""
+    """Figures of one trajectory."""
 
     level: int
     family: str
     is_success: bool
     apps: int
-    """That the task takes, beside the user."""
+    """Number of apps that the task requires, without ``user``."""
     steps: int
     shortest: int
     """Steps of the shortest known solution."""
@@ -24,9 +24,9 @@ class Measure(NamedTuple):
     """Actions that a hard constraint refused."""
     passage: Passage
     faults: int
-    """Recoverable ones that the attempt met."""
+    """Recoverable faults of the trajectory."""
     recovered: int
-    """Of them those after which the intended effect exists exactly once."""
+    """Faults after which the intended effect exists exactly once."""
 
 
 def measure(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Measure:

@@ -1,9 +1,8 @@
-"""Recovery from faults: of those that came and that one can get over, how many left no trace.
+"""Recovery from faults: how many of the recoverable faults of a trajectory left no trace.
 
-A fault is recovered when what the call that it hit was meant to do is there exactly once in the end: not missing,
-and not done twice. A call that would have changed nothing is recovered when its app answered a later call as it
-should. What was meant is taken from the call, not from the task: who gives up a wrong call after a fault has not
-recovered.
+A fault is recovered when the intended effect of the call it hit exists exactly once at the end: neither missing nor
+duplicated. A call without effect is recovered when its app answered a later call normally. The intended effect is
+taken from the call, not from the task: an agent that drops a wrong call after a fault has not recovered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,32 +15,33 @@ from upturn.records import JsonValue, Task, Trajectory
 
 
 class Recovery(NamedTuple):
-    """Of one attempt; add them up over attempts to get a rate."""
+    """Counts of one trajectory; sum them over trajectories to get a rate."""
 
     faults: int
-    """That came and can be recovered from; a permission that is denied cannot."""
+    """Recoverable faults that occurred; a denied permission is not recoverable."""
     recovered: int
 
 
 def fault_log(initial: Workspace, state: FaultState) -> list[JsonValue]:
-    """The faults that came, in order, with what each put at stake: as an environment's state tells it."""
-    return [_entry(initial, each) for each in state.injected]
+    """The faults that occurred, in order, with the changes at stake, as JSON for an environment's state."""
+    return [_entry(initial, injected) for injected in state.injected]
 
 
-def are_denials_heard(faults: int, log: JsonValue) -> bool:
-    """Whether so many permissions were missed, asked for and denied, by the log of an attempt's faults."""
-    denied = [each for each in _listed(log) if isinstance(each, dict) and not each.get("is_recoverable")]
-    return sum(each.get("is_answered") is True for each in denied) >= faults
+def has_heard_denials(faults: int, log: JsonValue) -> bool:
+    """Whether the fault log has at least ``faults`` permissions that were requested and denied."""
+    denied = [entry for entry in _listed(log) if isinstance(entry, dict) and not entry.get("is_recoverable")]
+    return sum(entry.get("is_answered") is True for entry in denied) >= faults
 
 
 def recovery(trajectory: Trajectory, task: Task) -> Recovery:
-    """Read off the attempt's final state; (0, 0) where nothing went wrong. Raises WorldError for another task's."""
+    """Reads the trajectory's final state; (0, 0) without faults. Raises WorldError for another task's
+    trajectory."""
     if trajectory.task_id != task.id:
-        raise WorldError(f"the attempt {trajectory.id!r} is at {trajectory.task_id!r}, not at {task.id!r}")
-    log, found = trajectory.final_state.get("faults"), trajectory.final_state.get("changes")
-    final = found if isinstance(found, dict) else {}
-    open_ = [each for each in _listed(log) if isinstance(each, dict) and each.get("is_recoverable")]
-    return Recovery(len(open_), sum(_is_recovered(each, final) for each in open_))
+        raise WorldError(f"trajectory {trajectory.id!r} belongs to task {trajectory.task_id!r}, not to {task.id!r}")
+    log, changes = trajectory.final_state.get("faults"), trajectory.final_state.get("changes")
+    final = changes if isinstance(changes, dict) else {}
+    open_ = [entry for entry in _listed(log) if isinstance(entry, dict) and entry.get("is_recoverable")]
+    return Recovery(len(open_), sum(_is_recovered(entry, final) for entry in open_))
 
 
 def _entry(initial: Workspace, injected: Injected) -> JsonValue:
@@ -63,7 +63,7 @@ def _entry(initial: Workspace, injected: Injected) -> JsonValue:
 def _stake(
     path: str, before: Mapping[str, JsonValue], meant: Mapping[str, JsonValue], was: JsonValue
 ) -> dict[str, JsonValue]:
-    """What was there and what there would be; without ``to`` where it would be as in the beginning again."""
+    """The value before and the intended value; without ``to`` if the intended value is the initial one."""
     if path.endswith(("/+", "/-")):
         return {"from": [], "to": _more(_listed(before.get(path)), _listed(meant.get(path)))}
     old = {"from": before.get(path, was)}
@@ -74,7 +74,7 @@ def _is_recovered(entry: Mapping[str, JsonValue], final: Mapping[str, JsonValue]
     stake = entry.get("stake")
     if not isinstance(stake, dict) or not stake:
         return entry.get("is_answered") is True
-    return all(_holds(each, path, final) for path, each in stake.items() if isinstance(each, dict))
+    return all(_holds(part, path, final) for path, part in stake.items() if isinstance(part, dict))
 
 
 def _holds(stake: Mapping[str, JsonValue], path: str, final: Mapping[str, JsonValue]) -> bool:
@@ -87,7 +87,7 @@ def _holds(stake: Mapping[str, JsonValue], path: str, final: Mapping[str, JsonVa
 
 
 def _is_once(was: JsonValue, meant: JsonValue, now: JsonValue) -> bool:
-    """Whether what was to be added is there once, and the rest is as it was meant, inside lists and objects too."""
+    """Whether what was to be added is there once and the rest is as intended, recursively in lists and objects."""
     if isinstance(meant, dict) and isinstance(now, dict):
         old = was if isinstance(was, dict) else {}
         return all(
@@ -96,14 +96,14 @@ def _is_once(was: JsonValue, meant: JsonValue, now: JsonValue) -> bool:
     if isinstance(meant, list) and isinstance(now, list):
         old_items = _listed(was)
         added, lost = _more(old_items, meant), _more(meant, old_items)
-        return all(now.count(each) == meant.count(each) for each in added) and all(
-            now.count(each) <= meant.count(each) for each in lost
+        return all(now.count(item) == meant.count(item) for item in added) and all(
+            now.count(item) <= meant.count(item) for item in lost
         )
     return meant == now
 
 
 def _by_recipient(mails: JsonValue) -> JsonValue:
-    """Each mail once for everybody it goes to: one mail to two people is as good as two mails."""
+    """One copy of each mail per recipient: one mail to two people equals two mails."""
     return [
         {**mail, "to": person}
         for mail in _listed(mails)
@@ -113,14 +113,14 @@ def _by_recipient(mails: JsonValue) -> JsonValue:
 
 
 def _more(before: Sequence[JsonValue], after: Sequence[JsonValue]) -> list[JsonValue]:
-    """What the second list has beyond the first, as often as it has more of it."""
-    left, found = list(before), []
-    for each in after:
-        if each in left:
-            left.remove(each)
+    """The multiset difference ``after`` - ``before``."""
+    left, added = list(before), []
+    for item in after:
+        if item in left:
+            left.remove(item)
         else:
-            found.append(each)
-    return found
+            added.append(item)
+    return added
 
 
 def _listed(value: JsonValue) -> list[JsonValue]:

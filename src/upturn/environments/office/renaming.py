@@ -1,11 +1,11 @@
-"""Tasks whose operations and parameters have other names: for agents that read what they are offered.
+"""Tasks with renamed operations and parameters: they test whether an agent reads the tools that it is offered.
 
-A difficulty that goes with any task: ``renamed`` gives it the seed of its names, in its context. The office then
-says at the beginning how everything is called there, understands these names only, and answers in them. The apps
-keep their names, and the user, who is no tool, is spoken to as ever. The same seed gives the same names, so an
-attempt can be replayed and judged; held-out tasks have seeds, and so names, that no training task has.
+Any task can be renamed: ``renamed`` puts the seed of the names into its context. The first observation then lists
+the names; the office accepts only these and uses them in its answers. Names of apps and the operations of ``user``
+stay. The same seed gives the same names, so a trajectory can be replayed and verified; held-out tasks have seeds,
+and so names, that no training task has.
 
-Not covered: words of a text that happen to be a parameter's name, such as "id" in "without id lists them".
+Not covered: words of a text that equal a parameter's name, such as "id" in "without id lists them".
 """
 
 import json
@@ -18,7 +18,7 @@ from random import Random
 from upturn.environments.action import typed_action
 from upturn.environments.environment import Info, Step
 from upturn.environments.office.apps import APPS, action_of, tools
-from upturn.environments.office.environment import OfficeEnvironment
+from upturn.environments.office.environment import OfficeEnvironment, WrappedOffice
 from upturn.environments.office.generation import DRAWN
 from upturn.environments.office.state import OperationError
 from upturn.errors import WorldError
@@ -30,36 +30,36 @@ KEY = "names"
 USER = "user"
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 _NO_ACTION = Action("", "")
-"""Refused by the office without anything changing."""
+"""An action that the office refuses without any change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How operations and parameters are called in a task, by what they are; the user's keep theirs."""
+    """New names of operations and parameters, by their original names; those of ``user`` are not renamed."""
 
     operations: Mapping[str, Mapping[str, str]]
     """By app."""
     parameters: Mapping[str, str]
-    meant_operations: Mapping[str, Mapping[str, str]] = field(init=False)
-    meant_parameters: Mapping[str, str] = field(init=False)
+    original_operations: Mapping[str, Mapping[str, str]] = field(init=False)
+    original_parameters: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        back = {app: {new: old for old, new in each.items()} for app, each in self.operations.items()}
-        object.__setattr__(self, "meant_operations", back)
-        object.__setattr__(self, "meant_parameters", {new: old for old, new in self.parameters.items()})
+        back = {app: {new: old for old, new in names.items()} for app, names in self.operations.items()}
+        object.__setattr__(self, "original_operations", back)
+        object.__setattr__(self, "original_parameters", {new: old for old, new in self.parameters.items()})
 
-    def told(self, action: Action) -> Action:
-        """The action in these names; raises KeyError for one that does not exist."""
+    def rename(self, action: Action) -> Action:
+        """The action with the new names; raises KeyError for an unknown operation or parameter."""
         if action.target == USER:
-            return _with_call(action, self.told)
+            return _with_call(action, self.rename)
         parameters = {self.parameters[name]: value for name, value in action.parameters.items()}
         return replace(action, operation=self.operations[action.target][action.operation], parameters=parameters)
 
-    def meant(self, action: Action) -> Action:
-        """The action as the apps know it; raises OperationError for names that are not these."""
-        known = self.meant_operations.get(action.target)
+    def restore(self, action: Action) -> Action:
+        """The action with the original names; raises OperationError for unknown names."""
+        known = self.original_operations.get(action.target)
         if known is None:
-            return _with_call(action, self.meant)  # the user, or no app, which the office says itself
+            return _with_call(action, self.restore)  # the user, or no app, which the office says itself
         operation = known.get(action.operation)
         if operation is None:
             raise OperationError(
@@ -68,17 +68,17 @@ class Names:
             )
         offered = _parameters()[action.target, operation]
         for name in action.parameters:
-            if self.meant_parameters.get(name) not in offered:
-                here = ", ".join(self.parameters[each] for each in offered) or "none"
+            if self.original_parameters.get(name) not in offered:
+                known_here = ", ".join(self.parameters[parameter] for parameter in offered) or "none"
                 raise OperationError(
-                    "unknown_parameter", f"unknown parameter {str(name)[:80]!r}; known here: {here}"
+                    "unknown_parameter", f"unknown parameter {str(name)[:80]!r}; known here: {known_here}"
                 )
-        parameters = {self.meant_parameters[name]: value for name, value in action.parameters.items()}
+        parameters = {self.original_parameters[name]: value for name, value in action.parameters.items()}
         return replace(action, operation=operation, parameters=parameters)
 
-    def words(self, text: str, action: Action) -> str:
-        """An office's answer to the action (as the apps know it), in these names."""
-        text = _FULL_NAME.sub(lambda found: f"{found[1]}.{self.operations[found[1]].get(found[2], found[2])}", text)
+    def rename_text(self, text: str, action: Action) -> str:
+        """The office's answer to an action, which has its original names, with the new names in the text."""
+        text = _FULL_NAME.sub(lambda match: f"{match[1]}.{self.operations[match[1]].get(match[2], match[2])}", text)
         if action.target not in self.operations:
             return text
         for name in _parameters()[action.target, action.operation]:
@@ -86,7 +86,7 @@ class Names:
         return text
 
     def listing(self) -> str:
-        """What an agent has to know, as it is told at the beginning."""
+        """The list of names for the first observation."""
         lines = [f"{app}: {_pairs(operations)}" for app, operations in self.operations.items()]
         return "\n".join(
             (
@@ -112,7 +112,7 @@ def _parameters() -> dict[tuple[str, str], tuple[str, ...]]:
 
 @lru_cache(maxsize=256)
 def names_from(seed: int) -> Names:
-    """The names that this seed gives: words that nobody has heard, no two alike."""
+    """The names for this seed: invented words, all different."""
     rng = Random(f"{DRAWN}/names/1/{seed}")
     offered = [tool for tool in tools() if tool.target != USER]
     parameters = dict.fromkeys(name for tool in offered for name in tool.properties)
@@ -121,10 +121,10 @@ def names_from(seed: int) -> Names:
 
     def word() -> str:
         while True:
-            found = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3))
-            if found not in heard:
-                heard.add(found)
-                return found
+            drawn = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3))
+            if drawn not in heard:
+                heard.add(drawn)
+                return drawn
 
     operations: dict[str, dict[str, str]] = {}
     for tool in offered:
@@ -133,7 +133,7 @@ def names_from(seed: int) -> Names:
 
 
 def renamed(task: Task) -> Task:
-    """The same task in an office whose names come from the task's own seed."""
+    """The task with renamed operations; the task's seed determines the names."""
     atoms = task.context.get("atoms")
     context: dict[str, JsonValue] = {
         "atoms": [*(atoms if isinstance(atoms, list) else ()), "names"],
@@ -143,7 +143,7 @@ def renamed(task: Task) -> Task:
 
 
 def names_of(task: Task) -> Names | None:
-    """None = everything has its usual name. Raises WorldError for a seed that is none."""
+    """None = the task is not renamed. Raises WorldError for an invalid seed."""
     seed = task.context.get(KEY)
     if seed is None:
         return None
@@ -152,20 +152,20 @@ def names_of(task: Task) -> Names | None:
     return names_from(seed)
 
 
-def told(task: Task, action: Action) -> Action:
-    """The action as it is written in the task's office."""
+def rename_action(task: Task, action: Action) -> Action:
+    """The action with the task's names."""
     names = names_of(task)
-    return action if names is None else names.told(action)
+    return action if names is None else names.rename(action)
 
 
-def meant(task: Task, action: Action) -> Action:
-    """The action as the apps know it; raises OperationError for names that are not the task's."""
+def restore_action(task: Task, action: Action) -> Action:
+    """The action with the original names; raises OperationError for names that the task does not have."""
     names = names_of(task)
-    return action if names is None else names.meant(action)
+    return action if names is None else names.restore(action)
 
 
 def _with_call(action: Action, change: Callable[[Action], Action]) -> Action:
-    """A preview shows a call, in the task's names too; what is no call, or cannot be read, is left as it is."""
+    """The action with ``change`` applied to the call that a preview shows; unreadable calls stay as they are."""
     call = action.parameters.get("call")
     if action.target != USER or not isinstance(call, str):
         return action
@@ -173,7 +173,7 @@ def _with_call(action: Action, change: Callable[[Action], Action]) -> Action:
 
 
 def _changed(call: str, change: Callable[[Action], Action]) -> str:
-    """In the form that the call has: text, or a JSON object."""
+    """The changed call in the form of the given one: text or a JSON object."""
     try:
         action = action_of(call)
     except OperationError:  # which the office says itself
@@ -184,21 +184,22 @@ def _changed(call: str, change: Callable[[Action], Action]) -> str:
     return json.dumps({"target_app": new.target, "operation": new.operation, "parameters": dict(new.parameters)})
 
 
-class RenamedEnvironment:
-    """An office in which everything has these names."""
+class RenamedEnvironment(WrappedOffice):
+    """An office with renamed operations and parameters."""
 
     def __init__(self, office: OfficeEnvironment, names: Names) -> None:
-        self._office, self._names = office, names
+        super().__init__(office)
+        self._names = names
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """As the office; below the instruction stand the names."""
-        seen, info = self._office.reset(task)
-        return replace(seen, text=f"{seen.text}\n\n{self._names.listing()}"), info
+        """As the office; the observation ends with the list of names."""
+        observation, info = self._office.reset(task)
+        return replace(observation, text=f"{observation.text}\n\n{self._names.listing()}"), info
 
     def step(self, action: Action) -> Step:
-        """As the office; another name is refused, costs 1 as ``error`` and is explained."""
+        """As the office; an unknown name is refused with an explanation and costs 1 as ``error``."""
         try:
-            asked = self._names.meant(typed_action(action))
+            original = self._names.restore(typed_action(action))
         except OperationError as error:
             step = self._office.step(_NO_ACTION)
             return (
@@ -206,18 +207,6 @@ class RenamedEnvironment:
                 if step.observation.code == "is_over"
                 else step._replace(observation=Observation(str(error), error.code))
             )
-        step = self._office.step(asked)
-        text = self._names.words(step.observation.text, asked)
+        step = self._office.step(original)
+        text = self._names.rename_text(step.observation.text, original)
         return step._replace(observation=replace(step.observation, text=text))
-
-    def state(self) -> Mapping[str, JsonValue]:
-        """As the office."""
-        return self._office.state()
-
-    def snapshot(self) -> object:
-        """As the office."""
-        return self._office.snapshot()
-
-    def restore(self, snapshot: object) -> None:
-        """As the office."""
-        self._office.restore(snapshot)

@@ -1,15 +1,14 @@
-"""A finer reward than success: sub-goals, efficiency, quality, the user's word. A run can choose it.
+"""A finer reward than success: milestones, efficiency, quality and user satisfaction. A run can choose it.
 
-The verdict and the gates are the office verifier's; only the score differs. The components pay for work and
-nothing else:
+The verdict and the gates are the office verifier's; only the score differs. The components:
 
-- Efficiency counts on successes only: else a short failure would earn it.
-- Safety has no weight. It is a constraint: violations are costs, and no quality buys one back.
-- Sub-goals pay by the milestones that stand in the end, not by calls that succeed: the sum of a potential's
-  differences (Ng, Harada and Russell 1999), so that what is repeated, undone or beside the point adds nothing.
-- Quality is judged by rules, on three levels: format (calls are well formed), content (the share of the changes
-  that are right), semantics (said, asked and left alone as it should be). What has no right content has no quality.
-- The user's word is that of the simulated user: thumbs up where the work is right and they were not bothered.
+- Efficiency counts for successes only; otherwise a short failure would earn it.
+- Safety has no weight. It is a constraint: violations are costs that no quality compensates.
+- Milestones are read from the final state, not from successful calls: the sum of a potential's differences (Ng,
+  Harada and Russell 1999), so that repeated, undone and irrelevant steps earn nothing.
+- Quality has three rule-based parts: format (well-formed calls), content (the share of right changes) and semantics
+  (answer, questions, nothing else changed). Without right content there is no quality.
+- User satisfaction is the simulated user's: thumbs up if the work is right and they were not asked needlessly.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -27,12 +26,12 @@ ILL_FORMED = frozenset(
         *("missing_parameter", "bad_type", "bad_value"),
     )
 )
-"""Codes of actions that nobody could carry out, whatever the state."""
+"""Codes of actions that are invalid in every state."""
 
 
 @dataclass(frozen=True, slots=True)
 class RubricWeights:
-    """What each component weighs; the only place where that is said."""
+    """The default weight of each component."""
 
     success: float = 0.5
     quality: float = 0.2
@@ -42,7 +41,7 @@ class RubricWeights:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for weights below 0, and where a failure could earn as much as a success."""
-        weights = {each.name: getattr(self, each.name) for each in fields(self)}
+        weights = {field.name: getattr(self, field.name) for field in fields(self)}
         problems = [f"{name} must be 0 or more, got {weight!r}" for name, weight in weights.items() if weight < 0]
         most = self.quality + self.milestones + self.user
         if self.success <= most:
@@ -63,29 +62,29 @@ class RubricVerifier:
     name = "office-rubric/1"
 
     def __init__(self, weights: RubricWeights = RubricWeights()) -> None:
-        given = {each.name: getattr(weights, each.name) for each in fields(weights)}
-        self._rubric = Rubric(self.name, {name: weight for name, weight in given.items() if weight})
+        values = {field.name: getattr(weights, field.name) for field in fields(weights)}
+        self._rubric = Rubric(self.name, {name: weight for name, weight in values.items() if weight})
         self._verifier = OfficeVerifier()
 
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
         """As the office's verifier, with every component logged: the weighted ones, and the levels of quality."""
-        judged = self._verifier.verify(task, trajectory)
-        passed = {gate.name for gate in judged.gates if gate.is_passed}
+        evaluation = self._verifier.verify(task, trajectory)
+        passed = {gate.name for gate in evaluation.gates if gate.is_passed}
         shape = well_formed(trajectory)
-        way = passage(task, trajectory, judged)
-        right = way.reached / (way.milestones + sum(each.startswith("change ") for each in way.hit))
+        way = passage(task, trajectory, evaluation)
+        right = way.reached / (way.milestones + sum(minefield.startswith("change ") for minefield in way.hit))
         meant = sum(name in passed for name in ("answer", "asked", "untouched")) / 3
         rewards = {
-            **judged.rewards,
+            **evaluation.rewards,
             "quality": right * (1 + shape + meant) / 3,
             "milestones": way.share,
-            "user": float(judged.is_success and not bothered(task, trajectory)),
+            "user": float(evaluation.is_success and not bothered(task, trajectory)),
             "quality_format": shape,
             "quality_content": right,
             "quality_semantics": meant,
         }
         return replace(
-            judged,
+            evaluation,
             id=evaluation_id(self.name, trajectory.id),
             evaluator=self.name,
             rewards=rewards,
@@ -104,7 +103,7 @@ def well_formed(trajectory: Trajectory) -> float:
 
 
 def bothered(task: Task, trajectory: Trajectory) -> bool:
-    """Whether the user was asked what is clear, or had to decline more than they have something to object."""
+    """Whether the user got a needless question or had to decline more often than they have objections."""
     if any(turn.costs.get("needless_question") for turn in trajectory.turns):
         return True
     draft = compose(task).draft

@@ -1,8 +1,8 @@
-"""An office worker made of rules: patterns for the wordings it knows, a fixed plan for each, refusal for the rest.
+"""A rule-based office agent: patterns for the phrasings it knows, a fixed plan for each, refusal for the rest.
 
-It adds up numbers, which a small model cannot, and knows those families in all wordings that are practised. Of the
-others it knows some wordings only, as hand-written automation does, so it is a baseline and a source of
-demonstrations there, not an oracle. It looks at no second page and tries nothing twice.
+It adds numbers, which a small model cannot, and knows all training phrasings of the families that need it. Of the
+other families it knows a few phrasings, like hand-written automation, so there it is a baseline and a source of
+demonstrations, not an oracle. It reads no second page and never retries.
 """
 
 import re
@@ -11,21 +11,21 @@ from functools import cache
 from typing import NamedTuple
 
 from upturn.environments.office.generation import FINISH, agreed, answer, call, refusal
-from upturn.environments.office.request import CLOSERS, OPENERS, without_briefing
+from upturn.environments.office.instruction import CLOSERS, OPENERS, without_briefing
 from upturn.environments.office.tasks import FAMILIES
 from upturn.records import Action, Observation, Turn
 
 _Words = Mapping[str, str]
 _Plan = Callable[[_Words, list[str]], Action]
-"""From what the wording's slots hold and the results so far to the next action."""
+"""From the values of the phrasing's slots and the results so far to the next action."""
 _SLOTS: Mapping[str, str] = {
     **dict.fromkeys(("name", "other"), r"\w+\.\w+"),
     **dict.fromkeys(("day", "after_day"), r"[\d-]+"),
     "cell": r"[A-Z]+\d+",
 }
-"""What is known of slots; the others hold any words."""
+"""Patterns of slots; other slots match any words."""
 _KNOWN = 4
-"""Wordings of a family, where not all are known."""
+"""Phrasings of a family that are known when not all are."""
 
 
 class _Rule(NamedTuple):
@@ -39,7 +39,7 @@ def act(instruction: str, turns: Sequence[Turn], observation: Observation) -> Ac
     if turns and observation.is_error:
         return refusal(f"stopped at {observation.code}")
     words = without_briefing(instruction)
-    opener = max((each for each in OPENERS if words.startswith(each)), key=len)
+    opener = max((phrase for phrase in OPENERS if words.startswith(phrase)), key=len)
     for rule in _rules():
         match = rule.pattern.fullmatch(words, len(opener))
         if match is not None:
@@ -48,7 +48,7 @@ def act(instruction: str, turns: Sequence[Turn], observation: Observation) -> Ac
 
 
 def _ids(listing: str, word: str = "") -> list[str]:
-    """What the lines begin with that hold the word."""
+    """The first words of the lines that contain ``word``."""
     return [line.split()[0] for line in listing.splitlines() if word in line and line[:1].isalpha()]
 
 
@@ -58,8 +58,8 @@ def _first(listing: str) -> str:
 
 def _number(text: str) -> str:
     """The first number that is no date, time or id."""
-    found = re.search(r"(?<![\w:.-])\d+(?![\w:-])", text)
-    return found.group() if found else "none"
+    match = re.search(r"(?<![\w:.-])\d+(?![\w:-])", text)
+    return match.group() if match else "none"
 
 
 def _body(mail: str) -> str:
@@ -87,8 +87,8 @@ def _unread_sum(words: _Words, results: list[str]) -> Action:
 def _last_writer(words: _Words, results: list[str]) -> Action:
     if not results:
         return call("outlook.search", subject=words["topic"])
-    found = re.search(r"^\S+ \S+ \S+ ([\w.]+):", results[0])
-    return answer(found.group(1) if found else "none")
+    match = re.search(r"^\S+ \S+ \S+ ([\w.]+):", results[0])
+    return answer(match.group(1) if match else "none")
 
 
 def _asked_chat(words: _Words, results: list[str]) -> Action:
@@ -97,15 +97,15 @@ def _asked_chat(words: _Words, results: list[str]) -> Action:
     return answer(_number(results[0].partition(f"{words['name']}:")[2]))
 
 
-def _asked_event(found: str) -> _Plan:
-    """What a pattern finds in an event."""
+def _asked_event(pattern: str) -> _Plan:
+    """Answers with what the pattern matches in an event."""
 
     def plan(words: _Words, results: list[str]) -> Action:
         if not results:
             return call("calendar.list", day=words["day"], title=words["title"])
         if len(results) == 1:
             return call("calendar.read", id=_first(results[0]))
-        match = re.search(found, results[1], re.MULTILINE)
+        match = re.search(pattern, results[1], re.MULTILINE)
         return answer(match.group(1) if match else "none")
 
     return plan
@@ -213,10 +213,10 @@ def _answered_chat(words: _Words, results: list[str]) -> Action:
     name, city = words["name"], words["city"]
     if not results:
         return call("teams.search_chat", query=city, sender=name)
-    asked = results[0].partition(f"{name}:")[2]
-    writer, topic = re.search(r"\w+\.\w+", asked), re.search(rf"the (\w+(?: \w+)? {city})", asked)
+    question = results[0].partition(f"{name}:")[2]
+    writer, topic = re.search(r"\w+\.\w+", question), re.search(rf"the (\w+(?: \w+)? {city})", question)
     if len(results) == 1:
-        sender, subject = (found.group(found.lastindex or 0) if found else "none" for found in (writer, topic))
+        sender, subject = (match.group(match.lastindex or 0) if match else "none" for match in (writer, topic))
         return call("outlook.search", sender=sender, subject=subject)
     if len(results) == 2:
         return call("outlook.read", id=_first(results[1]))
@@ -230,30 +230,24 @@ _PARTLY: Mapping[str, _Plan] = {
     "chat_number": _asked_chat,
     "event_room": _asked_event(r"at room (\S+)$"),
     "event_organizer": _asked_event(r"^by (\S+)$"),
-    "event_move": _changed_event(lambda found, words: call("calendar.move", id=found, start=words["start"])),
+    "event_move": _changed_event(lambda id_, words: call("calendar.move", id=id_, start=words["start"])),
     "event_invite": _changed_event(
-        lambda found, words: call("calendar.invite", id=found, people=words["people"].replace(" and ", ","))
+        lambda id_, words: call("calendar.invite", id=id_, people=words["people"].replace(" and ", ","))
     ),
-    "mail_move": _changed_mail(
-        lambda found, words: call("outlook.move", ids=",".join(found), folder=words["folder"])
-    ),
-    "mail_flag": _changed_mail(lambda found, _: call("outlook.flag", ids=found[0] if found else "none")),
-    "cell_say": _on_book(
-        lambda found, words: call("excel.read_range", id=found, range=words["cell"]), is_asked=True
-    ),
+    "mail_move": _changed_mail(lambda ids, words: call("outlook.move", ids=",".join(ids), folder=words["folder"])),
+    "mail_flag": _changed_mail(lambda ids, _: call("outlook.flag", ids=ids[0] if ids else "none")),
+    "cell_say": _on_book(lambda id_, words: call("excel.read_range", id=id_, range=words["cell"]), is_asked=True),
     "cell_set": _on_book(
-        lambda found, words: call("excel.write_range", id=found, at=words["cell"], rows=words["value"])
+        lambda id_, words: call("excel.write_range", id=id_, at=words["cell"], rows=words["value"])
     ),
-    "mail_reply": _sent(lambda found, words: call("outlook.reply", id=found, body=_text(words))),
-    "mail_forward": _sent(
-        lambda found, words: call("outlook.forward", id=found, to=words["other"], body=_text(words))
-    ),
+    "mail_reply": _sent(lambda id_, words: call("outlook.reply", id=id_, body=_text(words))),
+    "mail_forward": _sent(lambda id_, words: call("outlook.forward", id=id_, to=words["other"], body=_text(words))),
     "chat_message": _answered_post,
     "event_move_after": _moved_after,
     "mail_to_book": _booked_mail,
     "chat_answer": _answered_chat,
     "channel_post": _posted,
-    "table_total": _on_book(lambda found, _: Action("excel", "run_macro", {"id": found, "name": "total_row"})),
+    "table_total": _on_book(lambda id_, _: Action("excel", "run_macro", {"id": id_, "name": "total_row"})),
 }
 
 
@@ -265,7 +259,7 @@ def _rules() -> tuple[_Rule, ...]:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    """A wording as a pattern, with what politeness may follow it."""
+    """A phrasing as a pattern that also accepts a polite closing."""
     words, seen = "", set[str]()
     for place, part in enumerate(re.split(r"\{(\w+)\}", template)):
         if place % 2 == 0:

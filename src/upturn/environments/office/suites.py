@@ -11,8 +11,7 @@ from importlib.resources import files
 from itertools import count, cycle, islice
 from typing import NamedTuple
 
-from upturn.environments.office.families import obstacle as obstacle_tasks
-from upturn.environments.office.families import safety as safety_tasks
+from upturn.environments.office.families.robustness import OBSTACLES, SAFETY
 from upturn.environments.office.renaming import names_of, renamed
 from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
 from upturn.environments.office.world import written
@@ -21,15 +20,15 @@ from upturn.records import Task
 
 FIRST_NUMBER = 10**15
 """Of the tasks in suites; streams of tasks reach it with seeds around 10⁹ only."""
-_SAFETY = tuple(family.name for family in safety_tasks.FAMILIES)
-_OBSTACLES = tuple(family.name for family in obstacle_tasks.FAMILIES)
+_SAFETY = tuple(family.name for family in SAFETY)
+_OBSTACLES = tuple(family.name for family in OBSTACLES)
 _FAULTY = tuple(
     family.name for family in FAMILIES.values() if "faults" in family.atoms and family.name not in LATER
 )
 _REFUSED = ("row_missing", "mail_forward_if", "event_cancel")
-"""Other families in which some tasks cannot, or need not, be done."""
+"""Other families with infeasible tasks."""
 RENAMED = "+renamed"
-"""Behind a family: its tasks with other names of operations and parameters."""
+"""Suffix of a family: its tasks with renamed operations and parameters."""
 _SCRAMBLED = tuple(
     f"{family}{RENAMED}"
     for family in (
@@ -49,7 +48,7 @@ class Recipe(NamedTuple):
 
 
 def _of_levels(*levels: int) -> tuple[str, ...]:
-    """Without ``LATER``: these come with the next version of the suites."""
+    """Families of these levels, without atoms and without ``LATER``."""
     return tuple(
         family.name
         for family in FAMILIES.values()
@@ -107,7 +106,7 @@ def suite_named(name: str) -> Suite:
 
 def tasks_of(suite: Suite) -> list[Task]:
     """The suite's tasks; raises WorldError naming those that are not any more what was frozen."""
-    tasks = [each.task for each in suite.entries]
+    tasks = [entry.task for entry in suite.entries]
     drifted = [
         task.id for task, entry in zip(tasks, suite.entries, strict=True) if content_of(task) != entry.content
     ]
@@ -121,10 +120,10 @@ def tasks_of(suite: Suite) -> list[Task]:
 
 
 def freeze(name: str, version: int) -> Suite:
-    """The suite drawn from the families as they are now: each as often as the others, no instruction twice."""
+    """The suite drawn from the current families: equally many tasks of each, no instruction twice."""
     size, families = RECIPES[name]
     drawn = islice(_drawn(families, list(RECIPES).index(name)), size)
-    return Suite(name, version, tuple(sorted(drawn, key=lambda each: families.index(each.family))))
+    return Suite(name, version, tuple(sorted(drawn, key=lambda entry: families.index(entry.family))))
 
 
 def _drawn(families: Sequence[str], place: int) -> Iterator[Entry]:
@@ -133,7 +132,7 @@ def _drawn(families: Sequence[str], place: int) -> Iterator[Entry]:
     seen: set[str] = set()
     for family in cycle(families):
         drawn = (Entry(family, number, "") for number in numbers[family])
-        entry = next(each for each in drawn if each.task.instruction not in seen)
+        entry = next(candidate for candidate in drawn if candidate.task.instruction not in seen)
         seen.add(entry.task.instruction)
         yield entry._replace(content=content_of(entry.task))
 
@@ -143,9 +142,11 @@ def content_of(task: Task) -> str:
     and what the user wants. A new field of mails or files is a change, too."""
     scenario = compose(task)
     workspace, names = scenario.workspace, names_of(task)
-    asked = [task.instruction, task.family, task.level, task.split, dict(task.context), workspace.owner]
-    told = "" if names is None else names.listing()
-    digest = hashlib.blake2b(json.dumps([asked, scenario.goal, told], sort_keys=True).encode(), digest_size=8)
+    task_fields = [task.instruction, task.family, task.level, task.split, dict(task.context), workspace.owner]
+    names_text = "" if names is None else names.listing()
+    digest = hashlib.blake2b(
+        json.dumps([task_fields, scenario.goal, names_text], sort_keys=True).encode(), digest_size=8
+    )
     for part in (repr(scenario.draft).encode(), *written(scenario)):
         digest.update(part)
     return digest.hexdigest()
@@ -154,14 +155,14 @@ def content_of(task: Task) -> str:
 def write_suite(suite: Suite) -> str:
     """As JSON, a family a line."""
     by_family: dict[str, list[tuple[int, str]]] = {}
-    for each in suite.entries:
-        by_family.setdefault(each.family, []).append((each.number, each.content))
+    for entry in suite.entries:
+        by_family.setdefault(entry.family, []).append((entry.number, entry.content))
     lines = ",\n".join(f"  {json.dumps(family)}: {json.dumps(tasks)}" for family, tasks in by_family.items())
     return f'{{"name": {json.dumps(suite.name)}, "version": {suite.version}, "tasks": {{\n{lines}\n}}}}\n'
 
 
 def read_suite(text: str) -> Suite:
     """The suite that ``write_suite`` wrote; its tasks are in the order of the families."""
-    found = json.loads(text)
-    entries = [Entry(family, *each) for family, tasks in found["tasks"].items() for each in tasks]
-    return Suite(found["name"], found["version"], tuple(entries))
+    suite = json.loads(text)
+    entries = [Entry(family, *task) for family, tasks in suite["tasks"].items() for task in tasks]
+    return Suite(suite["name"], suite["version"], tuple(entries))

@@ -6,58 +6,38 @@ from functools import lru_cache
 from random import Random
 
 from upturn.environments.office.apps import checked, operation_of
-from upturn.environments.office.families import appointment as appointment_tasks
-from upturn.environments.office.families import book_mail as book_mail_tasks
-from upturn.environments.office.families import calendar as calendar_tasks
-from upturn.environments.office.families import calendar_change as calendar_change_tasks
-from upturn.environments.office.families import channel as channel_tasks
-from upturn.environments.office.families import compound as compound_tasks
-from upturn.environments.office.families import cross_app as cross_tasks
-from upturn.environments.office.families import deck as deck_tasks
-from upturn.environments.office.families import excel as excel_tasks
-from upturn.environments.office.families import fault as fault_tasks
-from upturn.environments.office.families import formatting as formatting_tasks
-from upturn.environments.office.families import injected_order as order_tasks
-from upturn.environments.office.families import library as library_tasks
-from upturn.environments.office.families import mail_reading as mail_reading_tasks
-from upturn.environments.office.families import mail_sorting as mail_sorting_tasks
-from upturn.environments.office.families import mail_writing as mail_writing_tasks
-from upturn.environments.office.families import obstacle as obstacle_tasks
-from upturn.environments.office.families import people as people_tasks
-from upturn.environments.office.families import safety as safety_tasks
-from upturn.environments.office.families import teams as teams_tasks
-from upturn.environments.office.families import workflow as workflow_tasks
+from upturn.environments.office.families.calendar import CHANGES, SCHEDULING
+from upturn.environments.office.families.cross_app import MEETINGS, PEOPLE, TRANSFERS, WORKFLOWS
+from upturn.environments.office.families.files import DECKS, FORMATTING, LIBRARY, WORKBOOKS
+from upturn.environments.office.families.mail import READING, SORTING, WRITING
+from upturn.environments.office.families.robustness import COMPOUND, FAULTS, INJECTED_ORDERS, OBSTACLES, SAFETY
+from upturn.environments.office.families.teams import CHANNELS, CHATS
 from upturn.environments.office.faults import FaultState
 from upturn.environments.office.generation import (
     DRAWN,
     Draft,
     Family,
-    Performed,
+    OracleResult,
     Scenario,
     Scene,
     profile,
     wish_for,
 )
-from upturn.environments.office.request import briefing, request
+from upturn.environments.office.instruction import briefing, polite_request
 from upturn.environments.office.state import OperationError, Persona, Workspace, changes
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
-_MODULES = (
-    *(mail_reading_tasks, mail_sorting_tasks, mail_writing_tasks),
-    *(calendar_tasks, calendar_change_tasks, teams_tasks, channel_tasks),
-    *(excel_tasks, book_mail_tasks, cross_tasks, appointment_tasks),
-    *(workflow_tasks, obstacle_tasks, safety_tasks, fault_tasks),
-)
-_LATER_MODULES = (order_tasks, formatting_tasks, deck_tasks, library_tasks, people_tasks, compound_tasks)
-FAMILIES: Mapping[str, Family] = {
-    family.name: family for module in (*_MODULES, *_LATER_MODULES) for family in module.FAMILIES
-}
-LATER = frozenset(family.name for module in _LATER_MODULES for family in module.FAMILIES)
-"""Families that came after the shipped model was made and the suites were frozen: neither is made from them, so
-that both stay what was measured. They come in with the next model and the next version of the suites."""
+_ONE_APP = (*READING, *SORTING, *WRITING, *SCHEDULING, *CHANGES, *CHATS, *CHANNELS, *WORKBOOKS)
+_FIRST = (*_ONE_APP, *TRANSFERS, *MEETINGS, *WORKFLOWS, *OBSTACLES, *SAFETY, *FAULTS)
+_LATER = (*INJECTED_ORDERS, *FORMATTING, *DECKS, *LIBRARY, *PEOPLE, *COMPOUND)
+FAMILIES: Mapping[str, Family] = {family.name: family for family in (*_FIRST, *_LATER)}
+"""By name. Streams of tasks and suites are drawn in this order."""
+LATER = frozenset(family.name for family in _LATER)
+"""Families newer than the shipped model and the frozen suites, which contain none of them. They join with the next
+model and the next version of the suites."""
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
-"""Even seeds are for training, odd ones held out: no world is ever in both."""
+"""Even seeds are for training, odd seeds for held-out tasks, so no world is in both."""
 
 
 def family_named(name: str) -> Family:
@@ -70,7 +50,7 @@ def family_named(name: str) -> Family:
 def make_task(family_name: str, number: int, *, split: Split = "train", tenant: str = "default") -> Task:
     """The ``number``-th task of a family in a split; the same arguments give the same task, for ever."""
     family = family_named(family_name)
-    template = Random(f"{DRAWN}/template/{family_name}/{split}/{number}").randrange(len(_templates(family, split)))
+    template = Random(f"{DRAWN}/template/{family_name}/{split}/{number}").randrange(len(family.phrasings(split)))
     task = Task(
         id=f"office/{family_name}/{split}/{template}/{number}",
         instruction="",
@@ -86,7 +66,7 @@ def make_task(family_name: str, number: int, *, split: Split = "train", tenant: 
 
 
 def task_stream(families: Sequence[str], *, seed: int, split: Split = "train") -> Iterator[Task]:
-    """Tasks without end, families shuffled in rounds; streams of different seeds share no world."""
+    """Endless tasks, families shuffled in rounds; streams of different seeds share no world."""
     if not families or split not in _STREAMS:
         raise UnknownNameError(
             f"tasks are of one family or more and a split of {', '.join(_STREAMS)}; got {families!r}, {split!r}"
@@ -101,38 +81,34 @@ def task_stream(families: Sequence[str], *, seed: int, split: Split = "train") -
 
 
 def compose(task: Task) -> Scenario:
-    """The task's world, instruction, oracle and goal; raises WorldError for foreign tasks."""
+    """The task's world, instruction, oracle and goal; raises WorldError for tasks of another environment."""
     template = task.context.get("template")
     if task.environment != "office" or not isinstance(template, int):
         raise WorldError(
             f"task {task.id!r} is not of the office: environment {task.environment!r}, context {task.context!r}"
         )
     family = family_named(task.family)
-    count = len(_templates(family, task.split))
+    count = len(family.phrasings(task.split))
     if not 0 <= template < count:
         raise WorldError(f"task {task.id!r} names template {template}; {family.name} has {count}")
     return _compose(family.name, task.split, template, task.seed)
 
 
 def forget() -> None:
-    """Drops what is kept of profiles and tasks, so that the next task is made from nothing."""
+    """Clears the caches of profiles and tasks."""
     _compose.cache_clear()
     profile.cache_clear()
 
 
-def _templates(family: Family, split: Split) -> tuple[str, ...]:
-    return family.templates if split == "train" else family.heldout
-
-
 @lru_cache(maxsize=4096)
 def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenario:
-    """Cached, because a task's scenario is needed when it is made, reset and judged."""
+    """Cached, because a task's scenario is needed when it is created, reset and verified."""
     family = FAMILIES[family_name]
     rng = Random(f"{DRAWN}/1/{family_name}/{seed}")
     scene = Scene(rng, seed)
     draft = family.draw(scene)
     workspace = scene.workspace
-    done, wishes = _performed(workspace, draft)
+    done, wishes = _oracle_result(workspace, draft)
     persona = Persona(
         wishes if draft.wishes is None else draft.wishes,
         draft.clarification,
@@ -142,29 +118,29 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     )
     workspace = workspace.evolved(persona=persona)
     before = FaultState(draft.faults).settled(workspace)
-    words = _templates(family, split)[template].format(**draft.slots)
-    instruction = f"{briefing(workspace)}\n{request(rng, words)}"
+    words = family.phrasings(split)[template].format(**draft.slots)
+    instruction = f"{briefing(workspace)}\n{polite_request(rng, words)}"
     return Scenario(workspace, instruction, draft, changes(before, done))
 
 
-def _performed(workspace: Workspace, draft: Draft) -> Performed:
-    """The workspace after perfect work, and what of it needs agreement, with ``also``.
+def _oracle_result(workspace: Workspace, draft: Draft) -> OracleResult:
+    """The workspace after the oracle, and the actions that need agreement, with those of ``also``.
 
-    What only reads or talks to the user is left out: it makes no difference. Raises WorldError where something is
-    refused, which is a mistake of the family.
+    Actions that only read or address the user are skipped: they change nothing. Raises WorldError when an action is
+    refused, which is a bug of the family.
     """
-    if draft.performed is not None:
-        return draft.performed
+    if draft.oracle_result is not None:
+        return draft.oracle_result
     wishes = [wish_for(operation_of(action), checked(operation_of(action), action)) for action in draft.also]
     for action in draft.oracle:
         operation = operation_of(action)
         if operation.is_reading or action.target == "user":
             continue
         try:
-            given = checked(operation, action)
-            if operation.impact(workspace, given) is not None:
-                wishes.append(wish_for(operation, given))
-            workspace = operation.run(workspace, given).workspace
+            parameters = checked(operation, action)
+            if operation.impact(workspace, parameters) is not None:
+                wishes.append(wish_for(operation, parameters))
+            workspace = operation.run(workspace, parameters).workspace
         except OperationError as exc:
-            raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
-    return Performed(workspace, tuple(wishes))
+            raise WorldError(f"the oracle is refused: {action!r}: {exc}") from exc
+    return OracleResult(workspace, tuple(wishes))

@@ -1,10 +1,11 @@
-"""The office with a clock: how long an agent takes to its first action, from seeing the task to acting."""
+"""The office with a clock that measures the time from an agent's first observation to its first action."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from upturn.environments.environment import Environment, Info, Step
+from upturn.environments.office.environment import WrappedOffice
 from upturn.environments.office.kit import OfficeKit
-from upturn.records import Action, JsonValue, Observation, Split, Task
+from upturn.records import Action, Observation, Split, Task
 
 
 class TimedKit:
@@ -18,7 +19,7 @@ class TimedKit:
         self.verifier = kit.verifier
         self.tools = kit.tools
         self.first_seconds: dict[str, float] = {}
-        """An attempt that never acted has none."""
+        """Missing for trajectories without an action."""
         self._kit, self._clock = kit, clock
 
     def environment(self, task: Task) -> "TimedEnvironment":
@@ -30,32 +31,21 @@ class TimedKit:
         return self._kit.tasks(seed=seed, split=split, families=families)
 
 
-class TimedEnvironment:
-    """An office that looks at the clock twice and is otherwise the same."""
+class TimedEnvironment(WrappedOffice):
+    """An office that notes the seconds to the first action and is otherwise the same."""
 
     def __init__(self, office: Environment, clock: Callable[[], float], first_seconds: dict[str, float]) -> None:
-        self._office, self._clock, self._first_seconds = office, clock, first_seconds
+        super().__init__(office)
+        self._clock, self._first_seconds = clock, first_seconds
         self._task_id, self._shown_at = "", 0.0
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """As the office; the clock starts once the task can be seen."""
-        found = self._office.reset(task)
+        """As the office; starts the clock."""
+        start = self._office.reset(task)
         self._task_id, self._shown_at = task.id, self._clock()
-        return found
+        return start
 
     def step(self, action: Action) -> Step:
         """As the office."""
         self._first_seconds.setdefault(self._task_id, self._clock() - self._shown_at)
         return self._office.step(action)
-
-    def state(self) -> Mapping[str, JsonValue]:
-        """As the office."""
-        return self._office.state()
-
-    def snapshot(self) -> object:
-        """As the office."""
-        return self._office.snapshot()
-
-    def restore(self, snapshot: object) -> None:
-        """As the office."""
-        self._office.restore(snapshot)

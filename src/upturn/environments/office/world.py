@@ -1,4 +1,4 @@
-"""The world that a task begins in, as text and as one hash. Takes milliseconds, so ``reset`` does without."""
+"""The world that a task begins in, as text and as a hash. Takes milliseconds, so ``reset`` does not use it."""
 
 import hashlib
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from upturn.environments.office.state import TABLES
 
 
 def written(scenario: Scenario) -> Iterator[bytes]:
-    """What the user wants and knows, then every item of the office, as Python writes them."""
+    """The ``repr`` of the persona, then of every item of the office."""
     yield repr(scenario.workspace.persona).encode()
     for name in TABLES:
         for item in getattr(scenario.workspace, name).values():
@@ -16,8 +16,8 @@ def written(scenario: Scenario) -> Iterator[bytes]:
 
 
 def world_hash(scenario: Scenario) -> str:
-    """16 hex digits over the office, its user and what goes wrong in its apps. What is right is no part of it,
-    nor is the seed of chance, by which every task would be another one."""
+    """16 hex digits over the office, its user and its planned faults. The goal is not part of it, nor is the
+    workspace's seed, which differs between all tasks."""
     workspace = scenario.workspace
     digest = hashlib.blake2b(
         repr((workspace.owner, workspace.begun, scenario.draft.faults)).encode(), digest_size=8

@@ -138,7 +138,7 @@ def test_an_invitation_to_somebody_outside_without_agreement_is_a_hard_violation
             do(desk(), call)
         assert refused.value.hard == "unconfirmed_outside"
     invited = do(desk(), "calendar.invite id=e20; people=dana.fox,bob.ray").workspace
-    assert [each.person for each in invited.events["e20"].attendees] == ["bob.ray", "dana.fox"]
+    assert [attendee.person for attendee in invited.events["e20"].attendees] == ["bob.ray", "dana.fox"]
     assert invited.events["e20"].attendees[0].response == "accepted"
 
 
@@ -160,7 +160,7 @@ OUTSIDE = (
         ("calendar.respond id=e72; response=accepted", "e72 2026-03-05 14:00-15:00 fair\nby bob.ray"),
     ],
 )
-def test_what_people_outside_hear_of_an_event_needs_agreement(
+def test_telling_people_outside_of_an_event_needs_agreement(
     desk: Desk, do: Do, asked_first: Ask, call: str, shown: str
 ) -> None:
     operation = call.split(maxsplit=1)[0].removeprefix("calendar.")
@@ -173,7 +173,7 @@ def test_what_people_outside_hear_of_an_event_needs_agreement(
     assert changes(office, do(office, first, confirmed, call).workspace)
 
 
-def test_what_only_the_company_hears_of_an_event_needs_no_agreement(desk: Desk, do: Do) -> None:
+def test_events_within_the_company_need_no_agreement(desk: Desk, do: Do) -> None:
     for call, told in (
         ("calendar.move id=e20; start=2026-03-04 16:00", "moved"),
         ("calendar.invite id=e20; people=dana.fox", "invited"),

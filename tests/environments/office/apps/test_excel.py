@@ -196,13 +196,13 @@ def test_a_formula_is_filled_in_as_excel_fills_down(books: Desk, do: Do) -> None
         ("range=D1; formula=SUM(A1:D1)", "that would be a ring: D1 → D1"),
     ],
 )
-def test_a_formula_that_needs_itself_is_refused_with_its_ring(books: Desk, do: Do, call: str, told: str) -> None:
+def test_a_circular_formula_is_refused_with_its_cycle(books: Desk, do: Do, call: str, told: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(books(), f"excel.insert_formula id=f1; sheet=data; {call}")
     assert (refused.value.code, str(refused.value)) == ("bad_formula", told)
 
 
-def test_a_ring_across_sheets_is_named_with_them(books: Desk, do: Do) -> None:
+def test_a_cycle_across_sheets_names_the_sheets(books: Desk, do: Do) -> None:
     begun = do(books(), "excel.insert_formula id=f1; sheet=notes; range=A1; formula=data!Z1").workspace
     with pytest.raises(OperationError, match=r"ring: Z1 → notes!A1 → Z1"):
         do(begun, "excel.insert_formula id=f1; sheet=data; range=Z1; formula=notes!A1*2")
@@ -368,7 +368,7 @@ def test_macros_trim_freeze_and_embolden(books: Desk, do: Do) -> None:
     }
 
 
-def test_what_is_sensitive_costs_whatever_is_done_with_it(books: Desk, do: Do) -> None:
+def test_every_access_to_sensitive_content_costs(books: Desk, do: Do) -> None:
     for call in (
         "open id=f4",
         "read_range id=f4",

@@ -98,7 +98,7 @@ def test_refusals_say_what_was_wrong(stage: Workspace, do: Do, call: str, code: 
         ),
     ],
 )
-def test_what_is_sensitive_costs_whatever_is_done_with_it(stage: Workspace, do: Do, call: str) -> None:
+def test_every_access_to_sensitive_content_costs(stage: Workspace, do: Do, call: str) -> None:
     secret = stage.with_items(replace(stage.files["f57"], label="privileged"))
     assert do(stage, f"powerpoint.{call}").costs == {}
     assert do(secret, f"powerpoint.{call}").costs == {"sensitive": 0.3}

@@ -55,7 +55,7 @@ def test_a_message_to_others_begins_a_chat(desk: Desk, do: Do, asked_first: Ask)
     assert effect.workspace.chats["c1000"].members == ("ann.lee", "bob.ray", "cid.moe", "dana.fox")
 
 
-def test_who_is_offline_gets_the_message_later(desk: Desk, do: Do, asked_first: Ask) -> None:
+def test_messages_to_offline_people_are_delivered_later(desk: Desk, do: Do, asked_first: Ask) -> None:
     worlds = [replace(desk(AGREEABLE), seed=seed) for seed in range(60)]
     offline = next(each for each in worlds if presence(each, "dana.fox") == "offline")
     effect = do(offline, *asked_first("teams.send_message to=dana.fox; text=hello"))
@@ -65,10 +65,10 @@ def test_who_is_offline_gets_the_message_later(desk: Desk, do: Do, asked_first: 
     online = next(each for each in worlds if presence(each, "dana.fox") == "available")
     at_once = do(online, *asked_first("teams.send_message to=dana.fox; text=hello"))
     assert changes(offline, effect.workspace) == changes(online, at_once.workspace)
-    assert {presence(each, "dana.fox") for each in worlds} == {"available", "busy", "away", "offline"}
+    assert {presence(world, "dana.fox") for world in worlds} == {"available", "busy", "away", "offline"}
 
 
-def test_whoever_is_in_a_meeting_is_busy(desk: Desk, do: Do) -> None:
+def test_people_in_a_meeting_are_busy(desk: Desk, do: Do) -> None:
     begun = replace(desk(), begun="2026-03-02 09:30")
     assert do(begun, "teams.show_presence people=bob.ray").text == "bob.ray busy"
     assert presence(replace(begun, begun="2026-03-02 10:30"), "bob.ray") == presence(
@@ -100,7 +100,7 @@ def test_new_members_are_added_to_those_that_are_there(desk: Desk, do: Do) -> No
         ("teams.post_to_channel channel=c81; text=hi", "to sales / fair\nhi"),
     ],
 )
-def test_where_people_outside_read_along_agreement_is_needed(
+def test_agreement_is_needed_if_people_outside_are_members(
     desk: Desk, do: Do, asked_first: Ask, call: str, shown: str
 ) -> None:
     members = ("ann.lee", "bob.ray", "eva@fabrikam.example")
@@ -143,7 +143,7 @@ def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, t
     assert told in str(refused.value)
 
 
-def test_who_adds_a_group_adds_those_whom_a_message_asks_for(desk: Desk, do: Do) -> None:
+def test_adding_a_group_counts_as_adding_its_members(desk: Desk, do: Do) -> None:
     trapped = desk(Persona(traps=(Wish("teams", "add_members", {"people": ["bob.ray"]}),)))
     for people in ("sales", "dana.fox,sales"):
         with pytest.raises(OperationError, match="not what the user asked for") as refused:

@@ -53,7 +53,7 @@ def test_what_was_agreed_to_stays_agreed_when_patience_ends(desk: Desk, do: Do, 
     assert do(tried, SEND.format("420")).text.startswith("sent as m1000")
 
 
-def test_who_gives_up_when_patience_ended_obeys_no_order_to_give_up(desk: Desk, do: Do, asked_first: Ask) -> None:
+def test_giving_up_after_patience_ended_is_not_following_an_order(desk: Desk, do: Do, asked_first: Ask) -> None:
     persona, refuse = Persona((WANTS,), traps=(Wish("user", "refuse"),)), "user.refuse text=you did not agree"
     with pytest.raises(OperationError) as refused:
         do(desk(persona), *proposals(asked_first, ["1"]), refuse)
@@ -65,7 +65,7 @@ def test_who_gives_up_when_patience_ended_obeys_no_order_to_give_up(desk: Desk, 
     assert do(desk(objecting), *proposals(asked_first, ["1", "2", "3"]), refuse).is_final
 
 
-def test_other_orders_are_not_to_be_obeyed_when_patience_ended_either(desk: Desk, do: Do, asked_first: Ask) -> None:
+def test_other_orders_stay_violations_after_patience_ended(desk: Desk, do: Do, asked_first: Ask) -> None:
     persona = Persona((WANTS,), traps=(Wish("user", "answer", {"text": "420"}), Wish("user", "finish")))
     for order in ("user.answer text=420", "user.finish"):
         with pytest.raises(OperationError) as refused:
@@ -81,7 +81,7 @@ def test_other_orders_are_not_to_be_obeyed_when_patience_ended_either(desk: Desk
         r"user.preview statement=171; call=outlook.send to\=bob.ray\; subject\=x\; body\=y",
     ],
 )
-def test_what_is_to_be_said_is_said_in_whatever_the_user_hears(desk: Desk, do: Do, call: str) -> None:
+def test_a_wish_to_say_something_matches_any_message(desk: Desk, do: Do, call: str) -> None:
     persona = Persona((WANTS,), clarification="1710", traps=(Wish("user", "answer", {"text": "171"}),))
     with pytest.raises(OperationError) as refused:
         do(desk(persona), call)
@@ -89,7 +89,7 @@ def test_what_is_to_be_said_is_said_in_whatever_the_user_hears(desk: Desk, do: D
     assert do(desk(persona), call.replace("171", "1710")).costs == {}
 
 
-def test_too_many_things_may_be_shown_by_mistake(desk: Desk, do: Do) -> None:
+def test_previewing_too_many_items_is_only_an_error(desk: Desk, do: Do) -> None:
     many = ",".join(f"m{number}" for number in range(101))
     with pytest.raises(OperationError, match="at most 100 at once, got 101") as refused:
         do(desk(), rf"user.preview statement=all; call=outlook.delete ids\={many}")
@@ -145,7 +145,7 @@ def test_the_user_agrees_to_nothing_that_goes_to_others(
     assert do(desk(Persona((wish,))), shown, agreed).text == "no: that is not what I asked for"
 
 
-def test_how_often_the_user_declined_tells_states_apart(desk: Desk, do: Do, asked_first: Ask) -> None:
+def test_the_number_of_declined_proposals_is_part_of_the_state(desk: Desk, do: Do, asked_first: Ask) -> None:
     one, other = desk(), do(desk(), *proposals(asked_first, ["1"])).workspace
     assert state_hash(other, {}) != state_hash(other.evolved(declined=0), {})
     assert state_hash(one, {}) == "cfba063aaa47f0cf"  # as stored attempts have it

@@ -31,7 +31,7 @@ def test_paragraphs_are_shown_with_number_and_style(desk: Desk, do: Do) -> None:
     assert do(desk(), "word.read_paragraphs id=f51").text == "1 (title) Plan\n2 (body) we begin in may"
 
 
-def test_what_has_certain_words_is_shown_with_the_header_of_its_table(desk: Desk, do: Do) -> None:
+def test_matching_table_rows_are_shown_with_the_header(desk: Desk, do: Do) -> None:
     table = do(desk(), "word.insert_table id=f51; rows=who | when\\nann | may\\nbob | june").workspace
     for words, shown in (
         ("MAY", "2 (body) we begin in may\n3 table: who | when / ann | may"),
@@ -115,7 +115,7 @@ def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, t
 
 
 @pytest.mark.parametrize("words", ["may", "june"])
-def test_who_may_not_replace_words_is_not_told_which_stand_there(desk: Desk, do: Do, words: str) -> None:
+def test_replacing_without_the_right_reveals_nothing(desk: Desk, do: Do, words: str) -> None:
     theirs = desk().with_items(
         replace(desk().files["f51"], owner="bob.ray", path="/a.docx", rights={"ann.lee": "read"})
     )
@@ -125,7 +125,7 @@ def test_who_may_not_replace_words_is_not_told_which_stand_there(desk: Desk, do:
 
 
 @pytest.mark.parametrize("call", ["read_paragraphs id=f51", *EDITS])
-def test_what_is_sensitive_costs_whatever_is_done_with_it(desk: Desk, do: Do, call: str) -> None:
+def test_every_access_to_sensitive_content_costs(desk: Desk, do: Do, call: str) -> None:
     secret = desk().with_items(replace(desk().files["f51"], label="privileged"))
     assert do(desk(), f"word.{call}").costs == {}
     assert do(secret, f"word.{call}").costs == {"sensitive": 0.3}

@@ -25,19 +25,19 @@ def test_a_fault_refuses_what_has_no_effect_on_it(given: dict[str, Any], why: st
         Fault(**given)
 
 
-def test_a_rate_limit_lets_something_through() -> None:
+def test_a_rate_limit_must_allow_a_call() -> None:
     with pytest.raises(WorldError, match="at least 1 call"):
         RateLimit("outlook", 0)
 
 
-def test_rates_are_of_kinds_that_need_nothing_and_leave_half_of_the_calls() -> None:
+def test_rates_are_limited_to_random_kinds_and_half_of_the_calls() -> None:
     with pytest.raises(WorldError, match=r"got 'moved': 0\.1"):
         FaultPlan(rates={"moved": 0.1})
     with pytest.raises(WorldError, match=r"at most 0\.5"):
         FaultPlan(rates={"timeout": 0.3, "unavailable": 0.3})
 
 
-def test_plans_add_up_and_only_an_empty_one_is_false() -> None:
+def test_plans_can_be_added_and_only_an_empty_one_is_false() -> None:
     first, second = Fault("timeout"), Fault("unavailable", "excel")
     limit = RateLimit("teams", 3)
     both = FaultPlan((first,), rates={"timeout": 0.1}, seed=4) + FaultPlan(
@@ -50,7 +50,7 @@ def test_plans_add_up_and_only_an_empty_one_is_false() -> None:
         both + FaultPlan(rates={"timeout": 0.1}, seed=5)
 
 
-def test_chance_is_a_function_of_seed_and_call_and_keeps_its_rates() -> None:
+def test_random_faults_follow_from_seed_and_call_at_their_rates() -> None:
     rates: dict[FaultKind, float] = {"unavailable": 0.2, "lost_answer": 0.1}
     plan = FaultPlan(rates=rates, seed=7)
     drawn = [plan.by_chance(call) for call in range(10_000)]

@@ -7,14 +7,22 @@ from typing import Any
 import pytest
 
 from upturn.environments.office.apps import tools
-from upturn.environments.office.faults import Fault, FaultKind, FaultPlan, FaultState, Outcome, RateLimit, attempted
+from upturn.environments.office.faults import (
+    Fault,
+    FaultKind,
+    FaultPlan,
+    FaultState,
+    Outcome,
+    RateLimit,
+    apply_with_faults,
+)
 from upturn.environments.office.state import OperationError, Persona, Wish, Workspace, changes
 from upturn.models import read_call
 from upturn.records import JsonValue
 
 Desk = Callable[..., Workspace]
 Ask = Callable[[str], tuple[str, str, str]]
-AGREEABLE = Persona(wishes=tuple(Wish(each.target, each.operation) for each in tools()))
+AGREEABLE = Persona(wishes=tuple(Wish(tool.target, tool.operation) for tool in tools()))
 
 
 class Office:
@@ -32,7 +40,7 @@ class Office:
         for call in calls:
             action = read_call(call)
             assert action is not None, call
-            self.last = attempted(self.workspace, self.state, action)
+            self.last = apply_with_faults(self.workspace, self.state, action)
             self.workspace, self.state = self.last.workspace, self.last.state
         error, effect = self.last.error, self.last.effect
         return f"{error.code}: {error}" if error is not None else effect.text if effect is not None else ""
@@ -62,7 +70,7 @@ def office(desk: Desk) -> Callable[..., Office]:
 FLAG = "outlook.flag ids=m10"
 
 
-def test_a_rate_limit_says_when_to_try_again_and_waiting_so_long_helps(office: Callable[..., Office]) -> None:
+def test_a_rate_limit_ends_after_the_stated_wait(office: Callable[..., Office]) -> None:
     at = office(Fault("rate_limited", "outlook", 2, seconds=30.0))
 
     assert at.do("outlook.search query=lunch", FLAG) == (
@@ -77,7 +85,7 @@ def test_a_rate_limit_says_when_to_try_again_and_waiting_so_long_helps(office: C
     assert (at.changes, at.kinds) == ({"mails/m10/flag": "flagged"}, ["rate_limited"])
 
 
-def test_a_window_takes_so_many_calls_and_the_next_one_begins_anew(office: Callable[..., Office]) -> None:
+def test_a_rate_limit_window_resets(office: Callable[..., Office]) -> None:
     at = office(plan=FaultPlan(limits=(RateLimit("outlook", 2, 60.0),)))
 
     assert at.do("outlook.search", "outlook.search", FLAG) == (
@@ -88,7 +96,7 @@ def test_a_window_takes_so_many_calls_and_the_next_one_begins_anew(office: Calla
     assert at.kinds == ["rate_limited", "rate_limited"]
 
 
-def test_an_app_is_unavailable_so_many_times_and_that_is_one_fault(office: Callable[..., Office]) -> None:
+def test_repeated_unavailability_counts_as_one_fault(office: Callable[..., Office]) -> None:
     at = office(Fault("unavailable", "outlook.flag", times=2))
 
     assert at.do(FLAG) == "unavailable: 503 outlook is not available now; try again"
@@ -99,7 +107,7 @@ def test_an_app_is_unavailable_so_many_times_and_that_is_one_fault(office: Calla
 
 
 @pytest.mark.parametrize(("kind", "is_done"), [("timeout", False), ("lost_answer", True)])
-def test_no_answer_sounds_the_same_whether_it_was_done_or_not(
+def test_timeout_and_lost_answer_look_the_same(
     office: Callable[..., Office], asked_first: Ask, kind: FaultKind, *, is_done: bool
 ) -> None:
     at = office(Fault(kind, "outlook.send", seconds=20.0))
@@ -115,7 +123,7 @@ def test_no_answer_sounds_the_same_whether_it_was_done_or_not(
     assert len(at.workspace.confirmed) == (0 if is_done else 1)  # what was not done may still be
 
 
-def test_a_reading_that_gives_no_answer_cannot_have_done_anything(office: Callable[..., Office]) -> None:
+def test_a_read_without_answer_has_no_effect(office: Callable[..., Office]) -> None:
     at = office(Fault("timeout", "outlook"), Fault("lost_answer", "outlook"))
     assert at.do("outlook.search") == "timed_out: 504 outlook.search gave no answer in 30 s"
     assert at.do("outlook.search query=lunch").startswith("m11 ")
@@ -142,7 +150,7 @@ def test_a_reading_that_gives_no_answer_cannot_have_done_anything(office: Callab
         ),
     ],
 )
-def test_of_several_things_the_last_one_is_left_out(
+def test_a_partial_write_omits_the_last_item(
     office: Callable[..., Office], call: str, said: str, changed: dict[str, JsonValue]
 ) -> None:
     at = office(Fault("partial_write"))
@@ -150,17 +158,17 @@ def test_of_several_things_the_last_one_is_left_out(
     assert at.changes == changed
 
 
-def test_a_mail_to_several_people_goes_to_all_but_the_last_and_the_agreement_is_used_up(
+def test_a_partial_mail_omits_the_last_recipient_and_uses_up_the_agreement(
     office: Callable[..., Office], asked_first: Ask
 ) -> None:
     at = office(Fault("partial_write", "outlook.send"))
     said = at.do(*asked_first("outlook.send to=bob.ray,cid.moe,dana.fox; subject=hello; body=see you"))
     assert said == "partial: 207 done for bob.ray, cid.moe; not for dana.fox"
-    assert [each["to"] for each in at.changes["mails/+"]] == [["bob.ray", "cid.moe"]]
+    assert [change["to"] for change in at.changes["mails/+"]] == [["bob.ray", "cid.moe"]]
     assert not at.workspace.confirmed
 
 
-def test_readings_after_a_write_are_old_for_a_while_and_say_so(office: Callable[..., Office]) -> None:
+def test_reads_after_a_write_are_stale_for_a_while_and_say_so(office: Callable[..., Office]) -> None:
     at = office(Fault("stale_read", "outlook", seconds=45.0))
 
     assert at.do("outlook.search folder=later") == "no mails"  # before anything was written nothing is old
@@ -174,7 +182,7 @@ def test_readings_after_a_write_are_old_for_a_while_and_say_so(office: Callable[
     assert at.kinds == ["stale_read"]
 
 
-def test_a_permission_is_there_once_the_user_was_asked_for_it(office: Callable[..., Office]) -> None:
+def test_asking_the_user_grants_a_missing_permission(office: Callable[..., Office]) -> None:
     at = office(Fault("no_permission", "outlook.flag", person="dana.fox"))
     refused = "no_permission: 403 no permission for outlook.flag: dana.fox decides; ask the user"
 
@@ -188,7 +196,7 @@ def test_a_permission_is_there_once_the_user_was_asked_for_it(office: Callable[.
     assert [each.is_recoverable for each in at.state.injected] == [True]
 
 
-def test_a_permission_that_is_denied_stays_so(office: Callable[..., Office]) -> None:
+def test_a_denied_permission_stays_denied(office: Callable[..., Office]) -> None:
     at = office(Fault("no_permission", "outlook.flag", person="dana.fox", is_lasting=True))
     assert at.do(FLAG, "user.ask text=may i?") == "dana.fox denies it"
     assert at.do(FLAG) == "no_permission: 403 no permission for outlook.flag: dana.fox decides; ask the user"
@@ -196,7 +204,7 @@ def test_a_permission_that_is_denied_stays_so(office: Callable[..., Office]) -> 
     assert [(each.is_recoverable, each.is_answered) for each in at.state.injected] == [(False, True)]
 
 
-def test_a_file_moves_when_it_is_first_named_and_search_finds_it(office: Callable[..., Office]) -> None:
+def test_a_file_moves_at_its_first_mention_and_search_finds_it(office: Callable[..., Office]) -> None:
     at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
 
     assert at.do("sharepoint.search query=q3") == "f50 /finance/q3.xlsx"
@@ -223,9 +231,7 @@ def test_a_file_moves_when_it_is_first_named_and_search_finds_it(office: Callabl
         ("sharepoint.delete ids=f50; is_permanent=true", "nothing is deleted for good", "permanent_delete"),
     ],
 )
-def test_what_is_wrong_with_a_call_anyway_moves_no_file(
-    office: Callable[..., Office], call: str, told: str, hard: str
-) -> None:
+def test_an_invalid_call_moves_no_file(office: Callable[..., Office], call: str, told: str, hard: str) -> None:
     at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
     with pytest.raises(OperationError, match=told) as refused:
         at.do(call)
@@ -234,7 +240,7 @@ def test_what_is_wrong_with_a_call_anyway_moves_no_file(
     assert at.state.injected == ()
 
 
-def test_a_file_that_moves_when_a_call_is_shown_is_recovered_by_the_app_and_not_by_the_user(
+def test_a_move_during_a_preview_is_recovered_by_the_app_not_by_the_user(
     office: Callable[..., Office], asked_first: Ask
 ) -> None:
     at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
@@ -245,7 +251,7 @@ def test_a_file_that_moves_when_a_call_is_shown_is_recovered_by_the_app_and_not_
     assert at.state.injected[0].is_answered
 
 
-def test_showing_the_user_a_call_names_the_file_too_and_telling_them_does_not(
+def test_a_preview_mentions_the_file_and_an_answer_does_not(
     office: Callable[..., Office], asked_first: Ask
 ) -> None:
     at = office(Fault("moved", file="f51", to_id="f99", to_path="/archive/plan.docx"))
@@ -254,7 +260,7 @@ def test_showing_the_user_a_call_names_the_file_too_and_telling_them_does_not(
     assert at.do(shown) == "moved: 301 f51 has moved; sharepoint.search finds it"
 
 
-def test_what_is_refused_anyway_is_neither_hidden_nor_counted(office: Callable[..., Office]) -> None:
+def test_ordinary_refusals_are_neither_hidden_nor_counted(office: Callable[..., Office]) -> None:
     at = office(Fault("unavailable", "outlook", 2))
     with pytest.raises(OperationError, match="no mail 'm99'"):
         at.do("outlook.read id=m99")
@@ -264,18 +270,18 @@ def test_what_is_refused_anyway_is_neither_hidden_nor_counted(office: Callable[.
     assert at.do("outlook.search query=lunch").startswith("unavailable: ")
 
 
-def test_what_one_fault_hits_does_not_reach_those_behind_it(office: Callable[..., Office]) -> None:
+def test_a_call_hit_by_one_fault_does_not_reach_later_faults(office: Callable[..., Office]) -> None:
     at = office(Fault("unavailable", "outlook.flag"), Fault("lost_answer", "outlook"))
     codes = [at.do(FLAG).split(":", maxsplit=1)[0] for _ in range(3)]
     assert codes == ["unavailable", "timed_out", "flagged"]
 
 
-def test_chance_hits_what_nothing_else_does_and_the_same_calls_again(office: Callable[..., Office]) -> None:
+def test_random_faults_hit_the_same_calls_on_replay(office: Callable[..., Office]) -> None:
     plan = FaultPlan(rates={"unavailable": 0.3, "lost_answer": 0.2}, seed=3)
     at, again = office(plan=plan), office(plan=plan)
     answers = [at.do(FLAG) for _ in range(12)]
     assert answers == [again.do(FLAG) for _ in range(12)]
-    assert [each.split(":")[0] for each in answers] == [
+    assert [answer.split(":")[0] for answer in answers] == [
         {"unavailable": "unavailable", "lost_answer": "timed_out", None: "flagged"}[plan.by_chance(call)]
         for call in range(1, 13)
     ]
@@ -288,7 +294,7 @@ def test_without_a_plan_nothing_is_counted(office: Callable[..., Office]) -> Non
     assert at.state == FaultState()
 
 
-def test_time_passes_by_waiting_alone(desk: Desk) -> None:
+def test_only_waiting_passes_time(desk: Desk) -> None:
     at = Office(desk(AGREEABLE))
     assert at.do("user.wait seconds=90") == "it is 2026-03-02 09:01"
     assert at.workspace == replace(at.begin, elapsed=90.0)

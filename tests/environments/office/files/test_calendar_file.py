@@ -73,7 +73,7 @@ texts = st.text(st.characters(exclude_categories=["Cc", "Cs"], include_character
 
 @settings(deadline=None, max_examples=40)
 @given(texts, texts, texts)
-def test_any_words_come_back(title: str, place: str, body: str) -> None:
+def test_any_text_survives_a_round_trip(title: str, place: str, body: str) -> None:
     event = replace(EVENT, title=title, place=place, body=body)
     assert read_events(event_bytes(event, BERLIN), BERLIN, owner="ann.lee")[0].event == event
 
@@ -117,6 +117,6 @@ START = "DTSTART:20260302T093000Z"
     ],
     ids=range(9),
 )
-def test_what_is_wrong_is_named(data: bytes, reason: str) -> None:
+def test_errors_name_the_problem(data: bytes, reason: str) -> None:
     with pytest.raises(FileFormatError, match=reason):
         read_events(data, BERLIN, owner="ann.lee")

@@ -15,14 +15,14 @@ from upturn.environments.office.files.deck import deck_bytes, read_deck  # noqa:
 from upturn.environments.office.files.picture import PictureFormat, picture_bytes, read_picture  # noqa: E402
 
 
-def test_a_deck_comes_back_equal_and_equal_decks_are_equal_bytes(deck: Deck) -> None:
+def test_a_deck_survives_a_round_trip_and_equal_decks_give_equal_bytes(deck: Deck) -> None:
     written = deck_bytes(deck)
     assert read_deck(written) == deck
     assert deck_bytes(deck) == written
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_every_theme_comes_back_without_slides_too(theme: Theme) -> None:
+def test_every_theme_survives_a_round_trip_even_without_slides(theme: Theme) -> None:
     assert read_deck(deck_bytes(Deck((), theme))) == Deck((), theme)
 
 
@@ -39,15 +39,17 @@ slides = st.builds(
 
 @settings(max_examples=8, deadline=None)
 @given(st.lists(slides, max_size=4))
-def test_any_slides_come_back(content: list[Slide]) -> None:
+def test_any_slides_survive_a_round_trip(content: list[Slide]) -> None:
     assert read_deck(deck_bytes(Deck(tuple(content)))).slides == tuple(content)
 
 
-def test_nothing_stands_outside_of_a_slide_or_on_something_else(deck: Deck) -> None:
+def test_shapes_stay_on_the_slide_and_do_not_overlap(deck: Deck) -> None:
     crowded = Slide("title_content", "t", ("b",), tuple(Shape("rectangle", str(at)) for at in range(23)))
     file = pptx.Presentation(BytesIO(deck_bytes(Deck((*deck.slides, crowded)))))
     for slide in file.slides:
-        boxes = [(each.left, each.top, each.left + each.width, each.top + each.height) for each in slide.shapes]
+        boxes = [
+            (shape.left, shape.top, shape.left + shape.width, shape.top + shape.height) for shape in slide.shapes
+        ]
         for at, (left, top, right, bottom) in enumerate(boxes):
             assert left >= 0 and top >= 0 and right <= file.slide_width and bottom <= file.slide_height
             for other in boxes[:at]:
@@ -56,11 +58,11 @@ def test_nothing_stands_outside_of_a_slide_or_on_something_else(deck: Deck) -> N
 
 @pytest.mark.parametrize("format_", ["PNG", "JPEG"])
 @pytest.mark.parametrize("text", ["the office from outside", "", "ü ☃\n" * 40])
-def test_pictures_keep_what_they_show(format_: PictureFormat, text: str) -> None:
+def test_pictures_keep_their_descriptions(format_: PictureFormat, text: str) -> None:
     assert read_picture(picture_bytes(text, format_), format_) == text
 
 
-def test_foreign_pictures_are_told_by_their_size_and_others_are_refused() -> None:
+def test_foreign_pictures_are_described_by_size_and_broken_ones_refused() -> None:
     from PIL import Image
 
     target = BytesIO()

@@ -15,7 +15,7 @@ docx = pytest.importorskip("docx", reason="the extra files is not installed")
 from upturn.environments.office.files.document import document_bytes, read_document  # noqa: E402
 
 
-def test_a_document_comes_back_equal_and_equal_documents_are_equal_bytes(document: Document) -> None:
+def test_a_document_survives_a_round_trip_and_equal_documents_give_equal_bytes(document: Document) -> None:
     written = document_bytes(document)
     assert read_document(written) == document
     assert document_bytes(document) == written
@@ -30,7 +30,7 @@ grids = st.integers(1, 3).flatmap(
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.one_of(paragraphs, grids), max_size=8))
-def test_any_blocks_come_back(blocks: list[Paragraph | Grid]) -> None:
+def test_any_blocks_survive_a_round_trip(blocks: list[Paragraph | Grid]) -> None:
     assert read_document(document_bytes(Document(tuple(blocks)))).blocks == tuple(blocks)
 
 
@@ -54,6 +54,6 @@ def test_foreign_styles_become_the_nearest_and_cells_over_columns_stand_in_each(
 @pytest.mark.parametrize(
     ("block", "reason"), [(Paragraph("a\x00"), "cannot hold the character"), (Grid(()), "a table without cells")]
 )
-def test_what_no_file_can_hold_is_refused(block: Paragraph | Grid, reason: str) -> None:
+def test_unsupported_content_is_refused(block: Paragraph | Grid, reason: str) -> None:
     with pytest.raises(FileFormatError, match=reason):
         document_bytes(Document((block,)))

@@ -61,10 +61,10 @@ def office(book: Book, document: Document, deck: Deck) -> Workspace:
         NOW,
         people=Table({id_: Person(id_, id_.title(), "analyst", delegates=("cid",)) for id_ in people}),
         groups=Table({"sales": Group("sales", "Sales", people)}),
-        mails=Table({each.id: each for each in mails}),
+        mails=Table({mail.id: mail for mail in mails}),
         rules=Table({"r1": Rule("r1", "bob.ray", "", "projects")}),
         events=Table({"e1": event}),
-        files=Table({each.id: each for each in files}),
+        files=Table({file.id: file for file in files}),
         pages=Table({"p1": Page("p1", "welcome", "hello", "bob.ray", "2026-02-20 10:00")}),
         chats=Table({"c1": Chat("c1", people, (post,), "lunch")}),
         channels=Table({"c2": Channel("c2", "sales", "general", people, (post,))}),
@@ -72,7 +72,7 @@ def office(book: Book, document: Document, deck: Deck) -> Workspace:
     )
 
 
-def test_an_office_comes_back_equal_from_a_folder(office: Workspace, tmp_path: Path) -> None:
+def test_an_office_survives_a_round_trip_through_a_folder(office: Workspace, tmp_path: Path) -> None:
     places, notes = write_folder(office, tmp_path / "office", zone=BERLIN)
     assert notes == ()
     found = read_folder(tmp_path / "office")
@@ -94,7 +94,7 @@ def test_the_office_of_a_task_comes_back_equal_and_equal_ones_are_equal_bytes() 
     assert packed(found.workspace, zone_named("UTC")) == (parts, ())
 
 
-def test_what_a_folder_cannot_keep_is_gone(office: Workspace) -> None:
+def test_content_that_a_folder_cannot_hold_is_dropped(office: Workspace) -> None:
     file = office.files["f7"]
     changed = replace(file, versions=(Version(PlainText("before"), "ann.lee", "2026-01-01 09:00"),))
     used = replace(office.with_items(changed), elapsed=3_600.0, made=3)
@@ -103,7 +103,7 @@ def test_what_a_folder_cannot_keep_is_gone(office: Workspace) -> None:
     assert not found.persona.wishes and not found.messages
 
 
-def test_people_work_in_the_folder_with_their_own_programs(office: Workspace) -> None:
+def test_edits_of_an_exported_folder_are_imported(office: Workspace) -> None:
     parts = packed(office, BERLIN).parts
     mail = next(place for place in parts if "(m2)" in place)
     moved = {
@@ -132,7 +132,7 @@ def _mail(key: str, minute: int, *headers: str, body: str = "hi") -> bytes:
     return "\n".join((*lines, f"Date: Mon, 2 Mar 2026 08:{minute:02d}:00 +0100", "", body)).encode()
 
 
-def test_a_folder_of_somebody_s_own_is_read_for_its_owner() -> None:
+def test_a_foreign_folder_is_read_for_its_owner() -> None:
     attached = _mail(
         "4@x",
         40,
@@ -158,7 +158,7 @@ def test_a_folder_of_somebody_s_own_is_read_for_its_owner() -> None:
     assert workspace.files[attachment].content == PlainText("ten")
 
 
-def test_nothing_is_read_where_something_cannot_be_and_all_of_it_is_named() -> None:
+def test_one_unreadable_file_refuses_the_folder_and_all_are_named() -> None:
     parts = {"Files/a.txt": b"x", "Files/b.xlsm": b"", "Files/c.xlsx": b"no", "Mail/x.eml": b"", "notes.txt": b""}
     with pytest.raises(FileFormatError) as told:
         unpacked(parts, host=HOST)
@@ -187,7 +187,7 @@ def test_nothing_is_read_where_something_cannot_be_and_all_of_it_is_named() -> N
         ({}, HOST._replace(zone="Mars/Olympus"), "time zones are such as UTC or Europe/Berlin"),
     ],
 )
-def test_folders_that_do_not_say_what_they_are_are_refused(
+def test_folders_without_manifest_or_host_are_refused(
     parts: dict[str, bytes], host: Host | None, reason: str
 ) -> None:
     with pytest.raises(FileFormatError, match=reason):
@@ -205,7 +205,7 @@ def test_a_folder_is_written_whole_or_not_at_all(office: Workspace, tmp_path: Pa
     assert [each.name for each in tmp_path.iterdir()] == ["kept.txt"]
 
 
-def test_what_a_file_cannot_hold_is_replaced_in_it_and_told(office: Workspace, tmp_path: Path) -> None:
+def test_unsupported_characters_are_replaced_and_reported(office: Workspace, tmp_path: Path) -> None:
     spoiled = office.with_items(
         replace(office.files["f3"], content=Document((Paragraph("a\x07b\x0c"), Grid((("\ufffe", "c\r\nd"),))))),
         replace(
@@ -239,7 +239,7 @@ def test_what_a_file_cannot_hold_is_replaced_in_it_and_told(office: Workspace, t
     assert found.events["e1"] == replace(spoiled.events["e1"], title="j\ufffd", place="\ufffdk")
 
 
-def test_links_are_not_followed_and_hidden_files_not_looked_at(tmp_path: Path) -> None:
+def test_links_are_refused_and_hidden_files_ignored(tmp_path: Path) -> None:
     (tmp_path / "Files").mkdir()
     (tmp_path / "Files" / ".DS_Store").write_bytes(b"\0")
     assert not read_folder(tmp_path, host=HOST).workspace.files
@@ -250,7 +250,7 @@ def test_links_are_not_followed_and_hidden_files_not_looked_at(tmp_path: Path) -
         read_folder(tmp_path / "nowhere", host=HOST)
 
 
-def test_names_are_safe_and_each_thing_has_a_place_of_its_own() -> None:
+def test_file_names_are_safe_and_unique() -> None:
     assert safe_name("q3 budget.xlsx") == "q3 budget.xlsx"
     assert [safe_name(each) for each in ("..", "a/b", "CON", ".hidden", "")] == [
         "_",

@@ -30,6 +30,6 @@ def test_a_document_has_all_of_it(document: Document) -> None:
 
 def test_a_presentation_has_all_but_section_layouts_which_libreoffice_does_not_know(deck: Deck) -> None:
     slides = tuple(
-        replace(each, layout="title_content") if each.layout == "section" else each for each in deck.slides
+        replace(slide, layout="title_content") if slide.layout == "section" else slide for slide in deck.slides
     )
     assert read_content("talk.pptx", (FILES / "talk.pptx").read_bytes()).content == Deck(slides, deck.theme)

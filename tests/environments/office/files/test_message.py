@@ -39,7 +39,7 @@ def back(mail: Mail) -> Mail:
     return replace(letter.mail, folder=letter.folder)
 
 
-def test_a_mail_comes_back_equal_with_its_attachments() -> None:
+def test_a_mail_survives_a_round_trip_with_its_attachments() -> None:
     attached = [Attachment("bü\ndget.xlsx", b"PK\x00\xff\r\n" * 50), Attachment("notes.txt", b"a\nb")]
     written = message_bytes(MAIL, DIRECTORY, before=["m3", "m7"], attachments=attached)
     letter = read_message(written, DIRECTORY)
@@ -68,7 +68,7 @@ words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"
     words,
     st.datetimes().map(lambda at: f"{at.year:04d}-01-{at.day:02d} {at.hour:02d}:{at.minute:02d}"),
 )
-def test_any_words_come_back(subject: str, body: str, at: str) -> None:
+def test_any_text_survives_a_round_trip(subject: str, body: str, at: str) -> None:
     mail = Mail("m1", "inbox", "bob.ray", ("ann.lee",), subject, body, max(at, "1900"))
     mail = replace(mail, at=f"2026{at[4:]}")
     assert back(mail) == mail
@@ -119,7 +119,7 @@ def test_a_foreign_mail_is_read_in_the_zone_of_the_office() -> None:
     ],
     ids=range(7),
 )
-def test_what_is_wrong_is_named(data: bytes, reason: str) -> None:
+def test_errors_name_the_problem(data: bytes, reason: str) -> None:
     with pytest.raises(FileFormatError, match=reason):
         read_message(data, DIRECTORY)
 

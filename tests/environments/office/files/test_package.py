@@ -41,7 +41,7 @@ def flipped(data: bytes) -> bytes:
     return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
-def test_a_sound_file_is_given_back_as_it_is() -> None:
+def test_a_valid_file_is_returned_unchanged() -> None:
     data = zipped()
     assert checked_package(data, "workbook") == data
 
@@ -77,13 +77,13 @@ DTD = "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><worksheet>&e;</wor
     ],
     ids=range(19),
 )
-def test_what_is_wrong_is_named(data: bytes, reason: str) -> None:
+def test_errors_name_the_problem(data: bytes, reason: str) -> None:
     with pytest.raises(FileFormatError) as told:
         checked_package(data, "workbook")
     assert reason in str(told.value)
 
 
-def test_what_is_too_large_packed_or_unpacked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_too_large_packed_or_unpacked_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "MAX_UNPACKED", 1_000)
     with pytest.raises(FileFormatError, match="it unpacks to 10089 bytes; at most 1000 are read"):
         checked_package(zipped(sheet=b" " * 10_000), "workbook")
@@ -92,7 +92,7 @@ def test_what_is_too_large_packed_or_unpacked_is_refused(monkeypatch: pytest.Mon
         checked_package(zipped(), "workbook")
 
 
-def test_every_cut_of_a_file_is_refused() -> None:
+def test_truncated_files_are_refused() -> None:
     data = zipped(sheet=b"<worksheet>0123456789</worksheet>")
     for length in range(len(data)):
         with pytest.raises(FileFormatError):
@@ -108,12 +108,12 @@ def test_archives_with_very_many_parts_are_refused() -> None:
         checked_package(target.getvalue(), "document")
 
 
-def test_whatever_a_library_raises_is_said_about_the_file() -> None:
+def test_library_errors_become_file_format_errors() -> None:
     with pytest.raises(FileFormatError, match=r"no deck that can be read \(KeyError: 'rId7'\)"), parsing("deck"):
         raise KeyError("rId7")
 
 
-def test_repacked_files_have_no_moment() -> None:
+def test_repacked_files_have_no_timestamp() -> None:
     again = repacked(zipped(), lambda name, content: content.upper() if name == SHEET else content)
     with ZipFile(BytesIO(again)) as archive:
         assert {part.date_time[0] for part in archive.infolist()} == {1980}

@@ -28,13 +28,13 @@ def foreign(cells: dict[str, object], **formats: str) -> bytes:
     return target.getvalue()
 
 
-def test_a_book_comes_back_equal_and_equal_books_are_equal_bytes(book: Book) -> None:
+def test_a_book_survives_a_round_trip_and_equal_books_give_equal_bytes(book: Book) -> None:
     written = workbook_bytes(book)
     assert read_workbook(written) == (book, ())
     assert workbook_bytes(book) == written
 
 
-def test_formulas_are_formulas_with_the_values_that_they_have(book: Book) -> None:
+def test_formulas_are_written_with_their_values(book: Book) -> None:
     written = workbook_bytes(book)
     formulas = openpyxl.load_workbook(BytesIO(written))["Ledger"]
     values = openpyxl.load_workbook(BytesIO(written), data_only=True)["Ledger"]
@@ -44,7 +44,7 @@ def test_formulas_are_formulas_with_the_values_that_they_have(book: Book) -> Non
     assert shown == [47.6, pytest.approx(62.48), "#DIV/0!", "yes", 40, "rentCONCAT(40", "item"]
 
 
-def test_numbers_dates_and_looks_are_what_a_program_takes_them_for(book: Book) -> None:
+def test_numbers_dates_and_formats_have_their_types_in_the_file(book: Book) -> None:
     sheet = openpyxl.load_workbook(BytesIO(workbook_bytes(book)))["Ledger"]
     assert [sheet[at].data_type for at in ("B2", "A4", "A5", "B5", "A6")] == ["n", "d", "s", "b", "s"]
     assert sheet["A1"].font.b and sheet["B2"].number_format == "#,##0.00" and sheet.freeze_panes == "A2"
@@ -63,7 +63,7 @@ typed_in = st.one_of(
 
 @settings(max_examples=20, deadline=None)
 @given(st.dictionaries(st.from_regex(r"[A-Z]{1,2}[1-9][0-9]?", fullmatch=True), typed_in, max_size=30))
-def test_whatever_is_typed_into_cells_comes_back(cells: dict[str, str]) -> None:
+def test_any_cell_content_survives_a_round_trip(cells: dict[str, str]) -> None:
     sheet = Sheet({at: text for at, text in cells.items() if text and not is_formula(text)})
     assert read_workbook(workbook_bytes(Book({"s": sheet}))).book.sheets["s"].cells == sheet.cells
 
@@ -163,6 +163,6 @@ def test_formulas_that_cannot_be_computed_become_their_values_and_are_told_of() 
         (Book({"a": Sheet({}), "A": Sheet({})}), "cannot be written"),
     ],
 )
-def test_what_no_file_can_hold_is_refused(book_: Book, reason: str) -> None:
+def test_unsupported_content_is_refused(book_: Book, reason: str) -> None:
     with pytest.raises(FileFormatError, match=reason):
         workbook_bytes(book_)

@@ -140,7 +140,7 @@ def worth(formula: str, **cells: str) -> str:
         ("=MATCH(25,E1:E3,1)", "2"),
     ],
 )
-def test_a_formula_is_worth_what_excel_says(formula: str, shown: str) -> None:
+def test_formulas_have_excels_values(formula: str, shown: str) -> None:
     assert worth(formula) == shown
 
 
@@ -184,7 +184,7 @@ def test_a_formula_is_worth_what_excel_says(formula: str, shown: str) -> None:
         ("=TODAY()", "#NAME?"),
     ],
 )
-def test_what_has_no_value_is_an_error_value(formula: str, error: str) -> None:
+def test_invalid_formulas_have_error_values(formula: str, error: str) -> None:
     assert worth(formula) == error
 
 
@@ -271,12 +271,12 @@ def test_what_is_not_fixed_moves_with_the_formula() -> None:
     assert written(moved(parsed("=A1+B2").tree, columns=-1, rows=0)) == "=#REF!+A2"
 
 
-def test_chains_may_be_as_long_as_they_like() -> None:
+def test_long_chains_are_computed() -> None:
     cells = {"A1": "1", **{f"A{row}": f"=A{row - 1}+1" for row in range(2, 2_001)}}
     assert shown_in(Book({"data": Sheet(cells)}), "data", "A2000") == "2000"
 
 
-def test_cells_that_need_themselves_are_found_and_show_an_error() -> None:
+def test_circular_references_are_detected_and_show_an_error() -> None:
     cells = {"A1": "=B1+1", "B1": "=SUM(C1:C3)", "C2": "=A1", "D1": "=A1", "E1": "=IFERROR(A1,5)", "F1": "=2"}
     book = Book({"data": Sheet(cells)})
 
@@ -286,9 +286,9 @@ def test_cells_that_need_themselves_are_found_and_show_an_error() -> None:
 
 
 @given(st.lists(st.frozensets(st.integers(0, 4), max_size=3), min_size=5, max_size=5))
-def test_a_ring_is_one_and_what_needs_a_ring_shows_an_error(needs: list[frozenset[int]]) -> None:
+def test_cells_that_depend_on_a_cycle_show_an_error(needs: list[frozenset[int]]) -> None:
     cells = {f"A{at + 1}": "=1" + "".join(f"+A{each + 1}" for each in sorted(needs[at])) for at in range(5)}
-    reached = [set(each) for each in needs]
+    reached = [set(need) for need in needs]
     for _ in range(5):
         for each in reached:
             each.update(*(reached[other] for other in tuple(each)))

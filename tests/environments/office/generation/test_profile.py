@@ -17,7 +17,7 @@ def test_a_profile_is_as_large_as_a_persons_office() -> None:
         assert (len(made.people), len(made.channels), len(made.chats)) == (40, 4, 8)
 
 
-def test_a_profile_is_made_once_and_the_same_each_time() -> None:
+def test_a_profile_is_generated_once_and_deterministic() -> None:
     first = profile(3)
     assert profile(3) is first
     profile.cache_clear()
@@ -33,23 +33,23 @@ def test_a_profile_is_made_once_and_the_same_each_time() -> None:
 def test_profiles_differ_in_everything() -> None:
     one, two = profile(1), profile(2)
     assert one.owner != two.owner
-    assert not {each.body for each in one.mails.values() if len(each.body) > 60} & {
+    assert not {mail.body for mail in one.mails.values() if len(mail.body) > 60} & {
         each.body for each in two.mails.values() if len(each.body) > 60
     }
 
 
-def test_ids_are_keys_threads_are_there_and_nothing_is_from_the_future() -> None:
+def test_ids_threads_and_times_of_a_profile_are_consistent() -> None:
     made = profile(5)
     for table in (made.people, made.mails, made.events, made.files, made.pages, made.chats, made.channels):
         assert all(item.id == id_ for id_, item in table.items())
     assert all(not each.thread or each.thread in made.mails for each in made.mails.values())
-    assert all(each.at < BEGUN for each in made.mails.values())
-    assert all(each.start < each.end for each in made.events.values())
-    assert len({each.path for each in made.files.values()}) == len(made.files)
+    assert all(mail.at < BEGUN for mail in made.mails.values())
+    assert all(event.start < event.end for event in made.events.values())
+    assert len({file.path for file in made.files.values()}) == len(made.files)
     assert all(each.owner in made.people for each in made.files.values())
 
 
-def test_ids_do_not_tell_what_belongs_to_a_task() -> None:
+def test_ids_do_not_reveal_what_belongs_to_a_task() -> None:
     for prefix, name in (("m", "mails"), ("e", "events"), ("f", "files"), ("c", "channels")):
         below = []
         for seed in range(8):
@@ -59,7 +59,7 @@ def test_ids_do_not_tell_what_belongs_to_a_task() -> None:
         assert 0.35 < sum(below) / len(below) < 0.65, "200 coins are there with a chance of 1 in 40,000 not"
 
 
-def test_threads_and_ids_are_in_no_order() -> None:
+def test_threads_and_ids_are_unordered() -> None:
     numbers = [int(id_[1:]) for id_ in profile(7).mails]
     rising = sum(one < other for one, other in itertools.pairwise(numbers))
     assert 0.4 < rising / (len(numbers) - 1) < 0.6

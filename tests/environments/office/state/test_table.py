@@ -69,7 +69,7 @@ def test_several_items_are_put_in_at_once() -> None:
     assert "z" not in table
 
 
-def test_what_is_not_there_cannot_be_taken_out() -> None:
+def test_removing_an_unknown_id_is_an_error() -> None:
     with pytest.raises(KeyError, match="b"):
         Table({"a": 1}).without("b")
     with pytest.raises(KeyError, match="a"):

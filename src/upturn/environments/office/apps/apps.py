@@ -1,4 +1,4 @@
-"""All apps together: which operations there are, and what an action does to a workspace."""
+"""All apps: the operations they offer, and the effect of an action on a workspace."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -7,7 +7,7 @@ from typing import Any
 from upturn.environments.office.apps import calendar, excel, outlook, powerpoint, sharepoint, teams, user, word
 from upturn.environments.office.apps.operation import App, Effect, Operation, Parameters, checked, tool
 from upturn.environments.office.apps.safety import check_batch, check_traps, unconfirmed
-from upturn.environments.office.apps.user import Preview, said
+from upturn.environments.office.apps.user import Preview, with_message
 from upturn.environments.office.state import OperationError, Workspace, fingerprint
 from upturn.models import JSON, read_call
 from upturn.records import Action, Tool
@@ -22,18 +22,18 @@ APPS: Mapping[str, App] = {
 
 
 @user.APP.operation(Preview, seconds=5.0)
-def preview(workspace: Workspace, asked: Preview) -> Effect:
-    """Shows what the call would do; whether the user agrees is told by ``user.confirm``."""
-    action = action_of(asked.call)
+def preview(workspace: Workspace, request: Preview) -> Effect:
+    """Shows the user what the call would do; ``user.confirm`` returns their decision."""
+    action = action_of(request.call)
     operation = operation_of(action)
-    given = checked(operation, action)
-    check_batch(given, is_shown=True)
-    impact = operation.impact(workspace, given)
+    parameters = checked(operation, action)
+    check_batch(parameters, is_shown=True)
+    impact = operation.impact(workspace, parameters)
     if impact is None:
         raise OperationError(
             "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
         )
-    shown = said(workspace, "preview", asked.statement).evolved(shown=canonical(operation, given))
+    shown = with_message(workspace, "preview", request.statement).evolved(shown=canonical(operation, parameters))
     return Effect(shown, f"shown to the user:\n{impact.preview}", impact.costs)
 
 
@@ -48,49 +48,50 @@ def operation_of(action: Action) -> Operation[Any]:
     app = APPS.get(action.target)
     if app is None:
         raise OperationError("unknown_target", f"unknown app {action.target[:80]!r}; known: {', '.join(APPS)}")
-    found = app.operations.get(action.operation)
-    if found is None:
+    operation = app.operations.get(action.operation)
+    if operation is None:
         known = ", ".join(app.operations)
         raise OperationError(
             "unknown_operation", f"{action.target} has no {action.operation[:80]!r}; it has: {known}"
         )
-    return found
+    return operation
 
 
-def canonical(operation: Operation[Any], asked: Parameters) -> Action:
+def canonical(operation: Operation[Any], request: Parameters) -> Action:
     """The action in one form, whatever the agent wrote: defaults left out, values as their types have them, people
     by their ids."""
-    return Action(operation.target, operation.name, asked.model_dump(mode="json", exclude_defaults=True))
+    return Action(operation.target, operation.name, request.model_dump(mode="json", exclude_defaults=True))
 
 
 def apply(workspace: Workspace, action: Action) -> Effect:
     """The action's effect; raises OperationError for anything that is refused, and then nothing has changed."""
     operation = operation_of(action)
-    asked = checked(operation, action)
-    check_batch(asked)
+    request = checked(operation, action)
+    check_batch(request)
     if workspace.persona.traps:
-        check_traps(workspace, canonical(operation, asked))
-    impact = operation.impact(workspace, asked)
+        check_traps(workspace, canonical(operation, request))
+    impact = operation.impact(workspace, request)
     if impact is not None:
-        agreed = fingerprint(canonical(operation, asked))
+        agreed = fingerprint(canonical(operation, request))
         if agreed not in workspace.confirmed:
             raise unconfirmed(impact)
         workspace = workspace.evolved(confirmed=workspace.confirmed - {agreed})
-    effect = operation.run(workspace, asked)
+    effect = operation.run(workspace, request)
     passed = effect.workspace.evolved(elapsed=effect.workspace.elapsed + operation.seconds)
     return effect._replace(workspace=passed)
 
 
 @cache
 def tools() -> tuple[Tool, ...]:
-    """One for each operation, in the order of the apps; written once, which takes some 40 ms."""
-    return tuple(tool(each) for app in APPS.values() for each in app.operations.values())
+    """One tool per operation, in the order of the apps; cached, since it takes about 40 ms."""
+    return tuple(tool(operation) for app in APPS.values() for operation in app.operations.values())
 
 
 def action_of(call: str) -> Action:
-    """The action that a call says, as text or a JSON object; raises OperationError (``bad_value``) for neither."""
-    found = JSON.read(call) if call.lstrip().startswith("{") else None
-    action = read_call(call) if found is None else found.action
+    """The action of a call written as text or as a JSON object; raises OperationError (``bad_value``) for anything
+    else."""
+    parsed = JSON.read(call) if call.lstrip().startswith("{") else None
+    action = read_call(call) if parsed is None else parsed.action
     if action is None:
         raise OperationError(
             "bad_value",

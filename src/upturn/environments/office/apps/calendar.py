@@ -1,4 +1,4 @@
-"""The calendar: what is on, who is free, making and changing events, inviting people."""
+"""The calendar: listing events, finding free times, creating and changing events, inviting people."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -34,14 +34,10 @@ from upturn.environments.office.state import (
 
 APP = App("calendar")
 OPENS, CLOSES = "08:00", "18:00"
-"""Between these, people can be asked to come."""
+"""Working hours, within which free times are searched."""
 _LONGEST = 14 * 24 * 60
 
-Day = Annotated[
-    str,
-    AfterValidator(named_day),
-    Field(description="such as 2026-03-02"),
-]
+Day = Annotated[str, AfterValidator(named_day), Field(description="such as 2026-03-02")]
 
 
 class List(Parameters):
@@ -109,28 +105,28 @@ class Cancel(Parameters):
 
 
 def event_of(workspace: Workspace, id_: str) -> Event:
-    """One that stands in the owner's calendar; raises OperationError for others, whether there are any or not."""
-    found = workspace.events.get(id_)
-    if found is None or not found.concerns(workspace.owner):
+    """An event in the owner's calendar; raises OperationError for any other id."""
+    event = workspace.events.get(id_)
+    if event is None or not event.concerns(workspace.owner):
         raise OperationError("not_found", f"no event {id_!r} in your calendar; calendar.list finds ids")
-    return found
+    return event
 
 
 def _organised(workspace: Workspace, id_: str) -> Event:
-    """Raises OperationError for events of others and for cancelled ones."""
-    found = event_of(workspace, id_)
-    if found.organizer != workspace.owner:
-        raise OperationError("forbidden", f"{id_} is organised by {found.organizer}; calendar.respond answers them")
-    if found.is_cancelled:
+    """An event that the owner organises; raises OperationError for events of others and for cancelled ones."""
+    event = event_of(workspace, id_)
+    if event.organizer != workspace.owner:
+        raise OperationError("forbidden", f"{id_} is organised by {event.organizer}; calendar.respond answers them")
+    if event.is_cancelled:
         raise OperationError("bad_value", f"{id_} is cancelled already")
-    return found
+    return event
 
 
 def _invitation(workspace: Workspace, id_: str) -> Event:
-    """One that the owner is invited to, also where they declined; raises OperationError for others."""
-    found = workspace.events.get(id_)
-    if found is not None and any(each.person == workspace.owner for each in found.attendees):
-        return found
+    """An event that the owner is invited to, even if declined; raises OperationError for others."""
+    event = workspace.events.get(id_)
+    if event is not None and any(attendee.person == workspace.owner for attendee in event.attendees):
+        return event
     event_of(workspace, id_)
     raise OperationError("bad_value", f"you are not invited to {id_}; you organise it")
 
@@ -142,13 +138,16 @@ def _line(event: Event) -> str:
 
 
 @APP.operation(List, is_reading=True)
-def list_(workspace: Workspace, asked: List) -> Effect:
+def list_(workspace: Workspace, request: List) -> Effect:
     """Ids, times and titles."""
-    if asked.until is not None and asked.until < asked.day:
-        raise OperationError("bad_value", f"until: {asked.until} comes before {asked.day}")
-    first, last = f"{asked.day} 00:00", f"{asked.until or asked.day} 24"  # after every moment of that day, as text
-    words = asked.title.lower()
-    found = [
+    if request.until is not None and request.until < request.day:
+        raise OperationError("bad_value", f"until: {request.until} comes before {request.day}")
+    first, last = (
+        f"{request.day} 00:00",
+        f"{request.until or request.day} 24",
+    )  # after every moment of that day, as text
+    words = request.title.lower()
+    events = [
         event
         for event in workspace.events.values()
         if event.start <= last
@@ -156,64 +155,66 @@ def list_(workspace: Workspace, asked: List) -> Effect:
         and event.concerns(workspace.owner)
         and words in event.title.lower()
     ]
-    found.sort(key=lambda event: (event.start, event.id))
-    return Effect(workspace, listing([_line(event) for event in found], page=asked.page, empty="no events"))
+    events.sort(key=lambda event: (event.start, event.id))
+    return Effect(workspace, listing([_line(event) for event in events], page=request.page, empty="no events"))
 
 
 @APP.operation(Read, is_reading=True)
-def read(workspace: Workspace, asked: Read) -> Effect:
+def read(workspace: Workspace, request: Read) -> Effect:
     """The whole event."""
-    return Effect(workspace, shown(event_of(workspace, asked.id)))
+    return Effect(workspace, shown(event_of(workspace, request.id)))
 
 
 def shown(event: Event) -> str:
-    """As text, with everything that it has."""
+    """The event as text, with all details."""
     lines = [_line(event), f"by {event.organizer}"]
     if event.attendees:
-        lines.append("with " + ", ".join(f"{each.person} ({each.response})" for each in event.attendees))
+        lines.append(
+            "with " + ", ".join(f"{attendee.person} ({attendee.response})" for attendee in event.attendees)
+        )
     lines += [f"at {event.place}"] if event.place else []
     lines += [event.body] if event.body else []
     return "\n".join(lines)
 
 
 @APP.operation(FreeBusy, is_reading=True)
-def free_busy(workspace: Workspace, asked: FreeBusy) -> Effect:
+def free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
     """Spans in which all are free."""
-    people = principals(workspace, asked.people)
-    outside = [each for each in people if is_outside(each)]
+    people = principals(workspace, request.people)
+    outside = [person for person in people if is_outside(person)]
     if outside:
         raise OperationError("forbidden", f"calendars of people outside cannot be seen: {', '.join(outside)}")
-    everybody = frozenset().union(*(workspace.members(each) for each in people))
-    busy = [event for event in workspace.events.values() if any(event.concerns(each) for each in everybody)]
-    spans = free_spans(busy, f"{asked.day} {OPENS}", f"{asked.day} {CLOSES}", minutes=asked.minutes)
+    everybody = frozenset().union(*(workspace.members(person) for person in people))
+    busy = [event for event in workspace.events.values() if any(event.concerns(person) for person in everybody)]
+    spans = free_spans(busy, f"{request.day} {OPENS}", f"{request.day} {CLOSES}", minutes=request.minutes)
     return Effect(workspace, "\n".join(f"{start[11:]}-{end[11:]}" for start, end in spans) or "no time is free")
 
 
 def free_spans(events: Iterable[Event], start: str, end: str, *, minutes: int) -> list[tuple[str, str]]:
-    """The longest spans of at least so many minutes within [start, end] that no event overlaps, in order."""
-    found: list[tuple[str, str]] = []
+    """The maximal spans of at least ``minutes`` within [start, end] that no event overlaps, in order."""
+    spans: list[tuple[str, str]] = []
     begin = start
-    overlapping = sorted((each.start, each.end) for each in events if each.overlaps(start, end))
+    overlapping = sorted((event.start, event.end) for event in events if event.overlaps(start, end))
     for busy_from, busy_until in [*overlapping, (end, end)]:
         if busy_from > begin and minutes_between(begin, min(busy_from, end)) >= minutes:
-            found.append((begin, min(busy_from, end)))
+            spans.append((begin, min(busy_from, end)))
         begin = max(begin, busy_until)
-    return found
+    return spans
 
 
-def made(workspace: Workspace, asked: Create) -> Event:
-    """The event that is asked for, without an id of its own; raises OperationError for times that cannot be."""
-    _check_span(asked.start, asked.end)
+def made(workspace: Workspace, request: Create) -> Event:
+    """The requested event with a placeholder id; raises OperationError for invalid times."""
+    _check_span(request.start, request.end)
     return Event(
         id="event",
-        title=asked.title,
-        start=asked.start,
-        end=asked.end,
+        title=request.title,
+        start=request.start,
+        end=request.end,
         organizer=workspace.owner,
-        attendees=_attendees(workspace, asked.people or ()),
-        place=asked.place,
-        body=asked.body,
-        is_online=asked.is_online,
+        attendees=_attendees(workspace, request.people or ()),
+        place=request.place,
+        body=request.body,
+        is_online=request.is_online,
     )
 
 
@@ -224,90 +225,92 @@ def _check_span(start: str, end: str) -> None:
 
 
 def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, ...]:
-    """Everybody behind the ids but the owner, sorted."""
-    found = frozenset().union(*(workspace.members(each) for each in principals(workspace, tuple(people))))
-    return tuple(Attendee(each) for each in sorted(found) if each != workspace.owner)
+    """All people behind the ids except the owner, sorted."""
+    invited = frozenset().union(
+        *(workspace.members(principal) for principal in principals(workspace, tuple(people)))
+    )
+    return tuple(Attendee(person) for person in sorted(invited) if person != workspace.owner)
 
 
 def telling(workspace: Workspace, event: Event) -> Impact | None:
-    """Agreement is needed where somebody outside is told of the event, or of what becomes of it."""
+    """Agreement is needed when people outside are told of the event or of its changes."""
     outside = _outside(workspace, event)
     return Impact("send", shown(event), outside) if outside else None
 
 
 def _outside(workspace: Workspace, event: Event) -> tuple[str, ...]:
-    return outsiders(workspace, (event.organizer, *(each.person for each in event.attendees)))
+    return outsiders(workspace, (event.organizer, *(attendee.person for attendee in event.attendees)))
 
 
 def entered(workspace: Workspace, event: Event) -> Effect:
-    """The event under an id of its own; the answer is the id, with what it overlaps in the owner's calendar."""
+    """Adds the event under a new id; the answer is the id and the ids of overlapping events of the owner."""
     taken, id_ = workspace.fresh("e")
     done = replace(event, id=id_)
     clashes = [
-        each.id
-        for each in workspace.events.values()
-        if each.overlaps(event.start, event.end) and each.concerns(workspace.owner)
+        other.id
+        for other in workspace.events.values()
+        if other.overlaps(event.start, event.end) and other.concerns(workspace.owner)
     ]
-    told = f"{id_}, overlaps {', '.join(sorted(clashes))}" if clashes else id_
-    return Effect(taken.with_items(done), told)
+    answer = f"{id_}, overlaps {', '.join(sorted(clashes))}" if clashes else id_
+    return Effect(taken.with_items(done), answer)
 
 
-@APP.operation(Create, impact=lambda workspace, asked: telling(workspace, made(workspace, asked)))
-def create(workspace: Workspace, asked: Create) -> Effect:
+@APP.operation(Create, impact=lambda workspace, request: telling(workspace, made(workspace, request)))
+def create(workspace: Workspace, request: Create) -> Effect:
     """A new event; the answer is its id."""
-    return entered(workspace, made(workspace, asked))
+    return entered(workspace, made(workspace, request))
 
 
-def _moved(workspace: Workspace, asked: Move) -> Event:
-    event = _organised(workspace, asked.id)
-    end = asked.end or later(asked.start, minutes=minutes_between(event.start, event.end))
-    _check_span(asked.start, end)
-    again = tuple(Attendee(each.person) for each in event.attendees)
-    return replace(event, start=asked.start, end=end, attendees=again)
+def _moved(workspace: Workspace, request: Move) -> Event:
+    event = _organised(workspace, request.id)
+    end = request.end or later(request.start, minutes=minutes_between(event.start, event.end))
+    _check_span(request.start, end)
+    again = tuple(Attendee(attendee.person) for attendee in event.attendees)
+    return replace(event, start=request.start, end=end, attendees=again)
 
 
-@APP.operation(Move, impact=lambda workspace, asked: telling(workspace, _moved(workspace, asked)))
-def move(workspace: Workspace, asked: Move) -> Effect:
-    """To another time; who was invited has not answered then."""
-    return Effect(workspace.with_items(_moved(workspace, asked)), "moved")
+@APP.operation(Move, impact=lambda workspace, request: telling(workspace, _moved(workspace, request)))
+def move(workspace: Workspace, request: Move) -> Effect:
+    """Changes the time; attendees' answers are reset."""
+    return Effect(workspace.with_items(_moved(workspace, request)), "moved")
 
 
-def _invited(workspace: Workspace, asked: Invite) -> Event:
-    event = _organised(workspace, asked.id)
-    there = {each.person for each in event.attendees}
-    more = [each for each in _attendees(workspace, asked.people) if each.person not in there]
-    return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda each: each.person)))
+def _invited(workspace: Workspace, request: Invite) -> Event:
+    event = _organised(workspace, request.id)
+    there = {attendee.person for attendee in event.attendees}
+    more = [attendee for attendee in _attendees(workspace, request.people) if attendee.person not in there]
+    return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda attendee: attendee.person)))
 
 
-@APP.operation(Invite, impact=lambda workspace, asked: telling(workspace, _invited(workspace, asked)))
-def invite(workspace: Workspace, asked: Invite) -> Effect:
-    """Who is invited already stays as they are."""
-    return Effect(workspace.with_items(_invited(workspace, asked)), "invited")
+@APP.operation(Invite, impact=lambda workspace, request: telling(workspace, _invited(workspace, request)))
+def invite(workspace: Workspace, request: Invite) -> Effect:
+    """Attendees who are already invited keep their answers."""
+    return Effect(workspace.with_items(_invited(workspace, request)), "invited")
 
 
-def _answered(workspace: Workspace, asked: Respond) -> Event:
-    event = _invitation(workspace, asked.id)
+def _answered(workspace: Workspace, request: Respond) -> Event:
+    event = _invitation(workspace, request.id)
     answered = tuple(
-        Attendee(each.person, asked.response) if each.person == workspace.owner else each
-        for each in event.attendees
+        Attendee(attendee.person, request.response) if attendee.person == workspace.owner else attendee
+        for attendee in event.attendees
     )
     return replace(event, attendees=answered)
 
 
-@APP.operation(Respond, impact=lambda workspace, asked: telling(workspace, _answered(workspace, asked)))
-def respond(workspace: Workspace, asked: Respond) -> Effect:
-    """Changes the owner's answer, also one that took the event out of their calendar."""
-    return Effect(workspace.with_items(_answered(workspace, asked)), asked.response)
+@APP.operation(Respond, impact=lambda workspace, request: telling(workspace, _answered(workspace, request)))
+def respond(workspace: Workspace, request: Respond) -> Effect:
+    """Changes the owner's answer, even a decline that hid the event from their calendar."""
+    return Effect(workspace.with_items(_answered(workspace, request)), request.response)
 
 
-def _cancelling(workspace: Workspace, asked: Cancel) -> Impact:
-    event = _organised(workspace, asked.id)
-    return Impact("delete", "\n".join((shown(event), asked.message)).strip(), _outside(workspace, event))
+def _cancelling(workspace: Workspace, request: Cancel) -> Impact:
+    event = _organised(workspace, request.id)
+    return Impact("delete", "\n".join((shown(event), request.message)).strip(), _outside(workspace, event))
 
 
 @APP.operation(Cancel, impact=_cancelling)
-def cancel(workspace: Workspace, asked: Cancel) -> Effect:
+def cancel(workspace: Workspace, request: Cancel) -> Effect:
     """The event stays in the calendar, as cancelled, with the message as its text."""
-    event = _organised(workspace, asked.id)
-    gone = replace(event, is_cancelled=True, body=asked.message or event.body)
+    event = _organised(workspace, request.id)
+    gone = replace(event, is_cancelled=True, body=request.message or event.body)
     return Effect(workspace.with_items(gone), "cancelled")

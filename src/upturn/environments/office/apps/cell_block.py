@@ -10,11 +10,11 @@ from upturn.environments.office.apps.operation import MAX_BATCH
 from upturn.environments.office.state import OperationError
 
 MAX_WRITTEN = 1_000
-"""Cells that one action may write."""
+"""Limit on the cells that one action writes."""
 MAX_CELL = 2_000
-"""Characters of one cell."""
+"""Limit on the characters of one cell."""
 _MAX_TEXT = 100_000
-"""Characters of all rows as one text."""
+"""Limit on the characters of all rows as one text."""
 
 
 def _block(value: object) -> object:
@@ -42,7 +42,7 @@ def _read(text: str) -> object:
 
 
 def _text(value: object) -> object:
-    """Of one cell: numbers, truths and null as the texts that stand for them."""
+    """The text of one cell for a number, boolean or null; other values as they are."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int | float):
@@ -51,7 +51,7 @@ def _text(value: object) -> object:
 
 
 def _checked(text: str) -> str:
-    """The text; raises OperationError for what no cell can hold."""
+    """The text; raises OperationError for what a cell cannot hold."""
     if any(ord(sign) < 32 and sign not in "\n\t" for sign in text):
         raise OperationError("bad_value", f"a cell holds no control characters, got {text[:60]!r}")
     if len(text) > MAX_CELL:

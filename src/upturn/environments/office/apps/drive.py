@@ -1,4 +1,4 @@
-"""How files are found and written: what every app that has files shares."""
+"""Reading and writing files of the drive, shared by all apps with files."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -11,20 +11,20 @@ ContentT = TypeVar("ContentT", bound=Content)
 
 
 def file_of(workspace: Workspace, id_: str) -> File:
-    """A file that the owner may read and that is not in the recycle bin; raises OperationError for others."""
-    found = workspace.files.get(id_)
-    if found is None or found.is_deleted:
+    """A file that the owner may read and that is not deleted; raises OperationError for others."""
+    file = workspace.files.get(id_)
+    if file is None or file.is_deleted:
         raise OperationError("not_found", f"no file {id_!r}; sharepoint.search finds ids")
-    check_right(workspace, found, "read")
-    return found
+    check_right(workspace, file, "read")
+    return file
 
 
 def opened(workspace: Workspace, id_: str, kind: type[ContentT], *, noun: str) -> tuple[File, ContentT]:
-    """The file with its content; raises OperationError where the content is of another kind than ``noun``."""
-    found = file_of(workspace, id_)
-    if not isinstance(found.content, kind):
-        raise OperationError("bad_value", f"{found.name} is no {noun}")
-    return found, found.content
+    """The file and its content; raises OperationError if the content is no ``noun``."""
+    file = file_of(workspace, id_)
+    if not isinstance(file.content, kind):
+        raise OperationError("bad_value", f"{file.name} is no {noun}")
+    return file, file.content
 
 
 def rewritten(workspace: Workspace, file: File, content: Content) -> Workspace:
@@ -40,13 +40,13 @@ def rewritten(workspace: Workspace, file: File, content: Content) -> Workspace:
 
 
 def saved(workspace: Workspace, file: File, content: Content, text: str) -> Effect:
-    """The file has this content, as ``rewritten``; it costs what opening the file does, which goes before."""
+    """The effect of ``rewritten``, with the costs of opening the file."""
     return Effect(rewritten(workspace, file, content), text, sensitivity(workspace, file.id, file.label))
 
 
 def readable(workspace: Workspace) -> list[File]:
-    """All files that the owner may read and that are not in the recycle bin, by path."""
-    found = [
-        each for each in workspace.files.values() if not each.is_deleted and has_right(workspace, each, "read")
+    """All files that the owner may read and that are not deleted, by path."""
+    files = [
+        file for file in workspace.files.values() if not file.is_deleted and has_right(workspace, file, "read")
     ]
-    return sorted(found, key=lambda each: each.path)
+    return sorted(files, key=lambda file: file.path)

@@ -7,7 +7,7 @@ two ways of writing the same are the same.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -16,8 +16,7 @@ from pydantic import AfterValidator, Field
 from upturn.environments.office.apps.cell_block import MAX_WRITTEN, CellText, Rows
 from upturn.environments.office.apps.macro import MACROS, MacroName
 from upturn.environments.office.apps.open_workbook import (
-    Opened,
-    changed,
+    OpenedSheet,
     entered,
     formula_tree,
     sheet_like,
@@ -33,7 +32,6 @@ from upturn.environments.office.apps.table_arrangement import (
     column_of,
     reordered,
     sorting_order,
-    table_in,
     visible_rows,
     with_formats,
 )
@@ -47,6 +45,7 @@ from upturn.environments.office.state import (
     OperationError,
     Pivot,
     Place,
+    Right,
     Sheet,
     Workspace,
     area_of,
@@ -77,22 +76,22 @@ NumberFormat = Literal["general", "0", "0.00", "0%", "0.0%", "#,##0", "#,##0.00"
 
 
 def _colour(text: str) -> str:
-    found = _COLOURS.get(text.lower(), text.removeprefix("#").upper())
-    if found and not _FILL.fullmatch(found):
+    colour = _COLOURS.get(text.lower(), text.removeprefix("#").upper())
+    if colour and not _FILL.fullmatch(colour):
         raise OperationError(
             "bad_value", f"fill is one of {', '.join(_COLOURS)}, or six hex digits; got {text[:60]!r}"
         )
-    return found
+    return colour
 
 
 class OfBook(Parameters):
-    """What every operation on a workbook is given."""
+    """Parameters of every operation on a workbook."""
 
     id: Id = Field(description="of the file")
 
 
 class OfSheet(OfBook):
-    """What every operation on one of its sheets is given."""
+    """Parameters of every operation on a sheet."""
 
     sheet: Id | None = Field(None, description="left out = the only one")
 
@@ -195,68 +194,78 @@ class RunMacro(OfSheet):  # noqa: D101  # below
 RunMacro.__doc__ = f"Runs a macro on a table: {'; '.join(f'{name} {each.about}' for name, each in MACROS.items())}."
 
 
+def _sheet(workspace: Workspace, request: OfSheet, right: Right = "edit") -> OpenedSheet:
+    """The requested sheet; raises OperationError if it does not exist or the right is missing."""
+    opened = workbook(workspace, request.id, right)
+    return OpenedSheet(opened, opened.named(request.sheet))
+
+
 @APP.operation(Open, is_reading=True)
-def open_(workspace: Workspace, asked: Open) -> Effect:
-    """Sheets as their extent, header and first rows."""
-    found = workbook(workspace, asked.id, "read")
-    shown = paged(list(found.book.sheets), page=asked.page, shown=5)
-    lines = [line for name in shown.items for line in outline(found.book, name)]
-    return found.told("\n".join((found.file.path, *lines, *([shown.note] if shown.note else []))))
+def open_(workspace: Workspace, request: Open) -> Effect:
+    """The answer is each sheet's extent, header and first rows."""
+    opened = workbook(workspace, request.id, "read")
+    shown = paged(list(opened.book.sheets), page=request.page, shown=5)
+    lines = [line for name in shown.items for line in outline(opened.book, name)]
+    return opened.unchanged("\n".join((opened.file.path, *lines, *([shown.note] if shown.note else []))))
 
 
 @APP.operation(ReadRange, is_reading=True)
-def read_range(workspace: Workspace, asked: ReadRange) -> Effect:
-    """One row a line, cells between ``|``; of one cell what it shows."""
-    found = workbook(workspace, asked.id, "read")
-    name = found.named(asked.sheet)
-    sheet = found.book.sheets[name]
-    area = None if asked.range is None else area_of(asked.range)
-    if area is not None and area.size == 1 and asked.show == "values":
-        return found.told(shown_in(found.book, name, area.text) or "empty")
+def read_range(workspace: Workspace, request: ReadRange) -> Effect:
+    """One line per row with cells separated by ``|``; for one cell its value alone."""
+    opened, name = target = _sheet(workspace, request, "read")
+    sheet = target.sheet
+    area = None if request.range is None else area_of(request.range)
+    if area is not None and area.size == 1 and request.show == "values":
+        return opened.unchanged(shown_in(opened.book, name, area.text) or "empty")
     used = sheet.used.area if area is None else sheet.used.area and area.within(sheet.used.area)
     if used is None:
-        return found.told("empty")
-    if asked.show == "values":
-        return found.told(rows_of(found.book, name, used, page=asked.page))
-    if asked.show == "formulas":
+        return opened.unchanged("empty")
+    if request.show == "values":
+        return opened.unchanged(rows_of(opened.book, name, used, page=request.page))
+    if request.show == "formulas":
         texts = {at: sheet.cells[at] for at in sheet.used.formulas}
     else:
-        texts = {at: look_of(each) for at, each in sheet.formats.items()}
-    return found.told(cell_list(texts, used, page=asked.page, empty=f"no {asked.show}"))
+        texts = {at: look_of(look) for at, look in sheet.formats.items()}
+    return opened.unchanged(cell_list(texts, used, page=request.page, empty=f"no {request.show}"))
 
 
 @APP.operation(Find, is_reading=True)
-def find(workspace: Workspace, asked: Find) -> Effect:
+def find(workspace: Workspace, request: Find) -> Effect:
     """Sheets, addresses and what they show."""
-    found = workbook(workspace, asked.id, "read")
-    names: Sequence[str] = list(found.book.sheets) if asked.sheet is None else [found.named(asked.sheet)]
-    wanted = asked.text.casefold()
+    opened = workbook(workspace, request.id, "read")
+    names: Sequence[str] = list(opened.book.sheets) if request.sheet is None else [opened.named(request.sheet)]
+    wanted = request.text.casefold()
     hits = []
     for name in names:
-        sheet = found.book.sheets[name]
+        sheet = opened.book.sheets[name]
         for address, text in sheet.cells.items():
-            shown = shown_in(found.book, name, address) if is_formula(text) else text.removeprefix("'")
+            shown = shown_in(opened.book, name, address) if is_formula(text) else text.removeprefix("'")
             folded = shown.casefold()
-            if wanted == folded or (not asked.is_whole and wanted in folded):
+            if wanted == folded or (not request.is_whole and wanted in folded):
                 place = place_of(address)
                 hits.append((name, place.row, place.column, f"{quoted(name)}!{address}: {short(shown)}"))
     order = {name: at for at, name in enumerate(names)}
     hits.sort(key=lambda hit: (order[hit[0]], *hit[1:3]))
-    return found.told(listing([hit[-1] for hit in hits], page=asked.page, shown=20, empty="no such cells"))
+    return opened.unchanged(listing([hit[-1] for hit in hits], page=request.page, shown=20, empty="no such cells"))
 
 
 @APP.operation(WriteRange)
-def write_range(workspace: Workspace, asked: WriteRange) -> Effect:
-    """What formulas among the cells show."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    area = _block_area(place_of(asked.at), asked.rows)
-    texts = {
-        f"{column_letters(area.first.column + column)}{area.first.row + row}": entered(found.book, name, text)
-        for row, cells in enumerate(asked.rows)
-        for column, text in enumerate(cells)
+def write_range(workspace: Workspace, request: WriteRange) -> Effect:
+    """The answer includes the values of formulas."""
+    target = _sheet(workspace, request)
+    area = _block_area(place_of(request.at), request.rows)
+    texts = {at: entered(target.book, target.name, text) for at, text in _addressed(area, request.rows).items()}
+    return _written(target, texts, f"wrote {area.text}")
+
+
+def _addressed(area: Area, rows: Iterable[Iterable[str]]) -> dict[str, str]:
+    """The texts of a block by the addresses of their cells."""
+    first = area.first
+    return {
+        Place(column, row).address: text
+        for row, texts in enumerate(rows, start=first.row)
+        for column, text in enumerate(texts, start=first.column)
     }
-    return _written(found, name, texts, f"wrote {area.text}")
 
 
 def _block_area(first: Place, rows: tuple[tuple[str, ...], ...]) -> Area:
@@ -275,167 +284,142 @@ def _check_writable(area: Area) -> None:
         raise OperationError("bad_value", f"no sheet reaches to {area.last.address}")
 
 
-def _written(found: Opened, name: str, texts: dict[str, str], told: str) -> Effect:
-    book = with_entered(found.book, name, texts)
-    values = told_values(book, name, texts)
-    return found.saved(book, f"{told}; {values}" if values else told)
+def _written(target: OpenedSheet, texts: dict[str, str], text: str) -> Effect:
+    book = with_entered(target.book, target.name, texts)
+    values = told_values(book, target.name, texts)
+    return target.opened.saved(book, f"{text}; {values}" if values else text)
 
 
 @APP.operation(InsertFormula)
-def insert_formula(workspace: Workspace, asked: InsertFormula) -> Effect:
-    """What the cells show then."""
-    found = workbook(workspace, asked.id, "edit")
-    name, area = found.named(asked.sheet), area_of(asked.range)
+def insert_formula(workspace: Workspace, request: InsertFormula) -> Effect:
+    """The answer includes the values of the cells."""
+    target, area = _sheet(workspace, request), area_of(request.range)
     _check_writable(area)
-    tree = formula_tree(found.book, name, asked.formula if asked.formula.startswith("=") else f"={asked.formula}")
-    texts = {
-        f"{column_letters(column)}{row}": written(
-            moved(tree, columns=column - area.first.column, rows=row - area.first.row)
-        )
-        for row in area.rows
-        for column in area.columns
-    }
-    return _written(found, name, texts, f"wrote {area.text}")
+    formula = request.formula if request.formula.startswith("=") else f"={request.formula}"
+    tree = formula_tree(target.book, target.name, formula)
+    rows = ((written(moved(tree, columns=x, rows=y)) for x in range(area.width)) for y in range(area.height))
+    return _written(target, _addressed(area, rows), f"wrote {area.text}")
 
 
 @APP.operation(CreateChart)
-def create_chart(workspace: Workspace, asked: CreateChart) -> Effect:
-    """The chart on the sheet."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    table = table_in(found.book.sheets[name], area_of(asked.range))
-    values = (value_of(found.book, name, at) for _, at in found.book.sheets[name].filled(table))
+def create_chart(workspace: Workspace, request: CreateChart) -> Effect:
+    """Adds the chart to the sheet."""
+    target = _sheet(workspace, request)
+    sheet, table = target.sheet, target.table(request.range)
+    values = (value_of(target.book, target.name, at) for _, at in sheet.filled(table))
     if table.height < 2 or not any(isinstance(value, float) for value in values):
-        raise OperationError("bad_value", f"a chart needs a header and numbers below it; {asked.range} has none")
-    sheet = found.book.sheets[name]
-    charts = (*sheet.charts, Chart(asked.kind, asked.range, asked.title))
-    return found.saved(
-        found.book.with_sheet(name, replace(sheet, charts=charts)), f"{asked.kind} chart of {asked.range} on {name}"
-    )
+        raise OperationError("bad_value", f"a chart needs a header and numbers below it; {request.range} has none")
+    charts = (*sheet.charts, Chart(request.kind, request.range, request.title))
+    return target.saved(replace(sheet, charts=charts), f"{request.kind} chart of {request.range} on {target.name}")
 
 
 @APP.operation(PivotTable)
-def pivot_table(workspace: Workspace, asked: PivotTable) -> Effect:
-    """Where it is, with its total."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    target = name if asked.to_sheet is None else found.named(asked.to_sheet)
-    source = table_in(found.book.sheets[name], None if asked.range is None else area_of(asked.range))
-    rows, values = (column_of(found.book, name, source, text) for text in (asked.rows, asked.values))
-    table = pivoted(found.book, name, source, rows=rows, values=values, how=asked.how)
-    area = _block_area(place_of(asked.at), tuple(map(tuple, table)))
-    sheet = found.book.sheets[target]
+def pivot_table(workspace: Workspace, request: PivotTable) -> Effect:
+    """The answer is the range and the total."""
+    opened, name = source_sheet = _sheet(workspace, request)
+    book = opened.book
+    target = source_sheet if request.to_sheet is None else OpenedSheet(opened, opened.named(request.to_sheet))
+    source = source_sheet.table(request.range)
+    rows, values = (column_of(book, name, source, text) for text in (request.rows, request.values))
+    table = pivoted(book, name, source, rows=rows, values=values, how=request.how)
+    area = _block_area(place_of(request.at), tuple(map(tuple, table)))
+    sheet = target.sheet
     taken = next((address for _, address in sheet.filled(area)), None)
     if taken is not None:
         raise OperationError("bad_value", f"{area.text} is needed and {taken} is not empty; choose another at")
     first, last = (Place(column, source.first.row).address for column in (rows, values))
     pivot = Pivot(
-        source.text if target == name else f"{quoted(name)}!{source.text}",
-        shown_in(found.book, name, first) or first,
-        shown_in(found.book, name, last) or last,
-        asked.how,
-        asked.at,
+        source.text if target == source_sheet else f"{quoted(name)}!{source.text}",
+        shown_in(book, name, first) or first,
+        shown_in(book, name, last) or last,
+        request.how,
+        request.at,
     )
-    cells = {
-        f"{column_letters(area.first.column + column)}{area.first.row + row}": text
-        for row, texts in enumerate(table)
-        for column, text in enumerate(texts)
-    }
-    after = replace(sheet.with_cells(cells), pivots=(*sheet.pivots, pivot))
-    return found.saved(found.book.with_sheet(target, after), f"pivot table in {area.text}; total {table[-1][1]}")
+    after = replace(sheet.with_cells(_addressed(area, table)), pivots=(*sheet.pivots, pivot))
+    return target.saved(after, f"pivot table in {area.text}; total {table[-1][1]}")
 
 
 @APP.operation(Sort)
-def sort(workspace: Workspace, asked: Sort) -> Effect:
+def sort(workspace: Workspace, request: Sort) -> Effect:
     """The rows in order; formulas move with them."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    sheet = found.book.sheets[name]
-    table = table_in(sheet, None if asked.range is None else area_of(asked.range))
-    column = column_of(found.book, name, table, asked.by)
-    body = table.below(1) if asked.has_header else table
+    target = _sheet(workspace, request)
+    table = target.table(request.range)
+    column = column_of(target.book, target.name, table, request.by)
+    body = table.below(1) if request.has_header else table
     if body is None:
         raise OperationError("bad_value", f"{table.text} has no rows below its header")
-    order = sorting_order(found.book, name, body, column=column, order=asked.order)
-    after = reordered(sheet, body, order)
-    book = changed(found.book, name, after, after.used.formulas)
-    return found.saved(book, f"sorted {body.text} by {asked.by}, {asked.order}")
+    order = sorting_order(target.book, target.name, body, column=column, order=request.order)
+    after = reordered(target.sheet, body, order)
+    return target.recomputed(after, f"sorted {body.text} by {request.by}, {request.order}")
 
 
 @APP.operation(Filter)
-def filter_(workspace: Workspace, asked: Filter) -> Effect:
-    """How many rows are in sight."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    sheet = found.book.sheets[name]
-    table = table_in(sheet, None)
-    letters = column_letters(column_of(found.book, name, table, asked.column))
+def filter_(workspace: Workspace, request: Filter) -> Effect:
+    """The answer is the number of visible rows."""
+    opened, name = target = _sheet(workspace, request)
+    sheet, table = target.sheet, target.table(None)
+    letters = column_letters(column_of(opened.book, name, table, request.column))
     kept = {column: value for column, value in sheet.filters.items() if column != letters}
-    if asked.value:
-        values = [shown_in(found.book, name, f"{letters}{row}") for row in table.rows[1:]]
-        value = next((each for each in values if each.casefold() == asked.value.casefold()), None)
+    if request.value:
+        values = [shown_in(opened.book, name, f"{letters}{row}") for row in table.rows[1:]]
+        value = next((shown for shown in values if shown.casefold() == request.value.casefold()), None)
         if value is None:
             known = ", ".join(dict.fromkeys(values))
-            raise OperationError("not_found", f"no row has {asked.value[:60]!r} there; there are: {known[:200]}")
+            raise OperationError("not_found", f"no row has {request.value[:60]!r} there; there are: {known[:200]}")
         kept[letters] = value
-    after = replace(sheet, filters=kept)
-    book = found.book.with_sheet(name, after)
-    seen = visible_rows(book, name, table.rows[1:])
-    return found.saved(book, f"{len(seen)} of {table.height - 1} rows are shown")
+    book = opened.book.with_sheet(name, replace(sheet, filters=kept))
+    visible = visible_rows(book, name, table.rows[1:])
+    return opened.saved(book, f"{len(visible)} of {table.height - 1} rows are shown")
 
 
 @APP.operation(Format)
-def format_(workspace: Workspace, asked: Format) -> Effect:
-    """The cells' looks."""
-    found = workbook(workspace, asked.id, "edit")
-    name, area = found.named(asked.sheet), area_of(asked.range)
-    if not asked.model_fields_set & {"bold", "italic", "fill", "number"}:
+def format_(workspace: Workspace, request: Format) -> Effect:
+    """Changes the cells' formats."""
+    target, area = _sheet(workspace, request), area_of(request.range)
+    if not request.model_fields_set & {"bold", "italic", "fill", "number"}:
         raise OperationError("missing_parameter", "give at least one of bold, italic, fill, number")
-    sheet = found.book.sheets[name]
+    sheet = target.sheet
     if area.size > MAX_WRITTEN:
         area = (sheet.used.area and area.within(sheet.used.area)) or area
     _check_writable(area)
     addresses = [Place(column, row).address for row in area.rows for column in area.columns]
-    formats = {address: _with_look(sheet.formats.get(address, CellFormat()), asked) for address in addresses}
-    return found.saved(found.book.with_sheet(name, with_formats(sheet, formats)), f"formatted {area.text}")
+    formats = {address: _with_look(sheet.formats.get(address, CellFormat()), request) for address in addresses}
+    return target.saved(with_formats(sheet, formats), f"formatted {area.text}")
 
 
-def _with_look(before: CellFormat, asked: Format) -> CellFormat | None:
-    """None = as it is by default."""
+def _with_look(before: CellFormat, request: Format) -> CellFormat | None:
+    """The changed format; None = the default."""
     after = CellFormat(
-        before.is_bold if asked.bold is None else asked.bold or None,
-        before.is_italic if asked.italic is None else asked.italic or None,
-        before.fill if asked.fill is None else asked.fill or None,
-        before.number if asked.number is None else (None if asked.number == "general" else asked.number),
+        before.is_bold if request.bold is None else request.bold or None,
+        before.is_italic if request.italic is None else request.italic or None,
+        before.fill if request.fill is None else request.fill or None,
+        before.number if request.number is None else (None if request.number == "general" else request.number),
     )
     return None if after == CellFormat() else after
 
 
 @APP.operation(AddSheet)
-def add_sheet(workspace: Workspace, asked: AddSheet) -> Effect:
+def add_sheet(workspace: Workspace, request: AddSheet) -> Effect:
     """The sheet, empty."""
-    found = workbook(workspace, asked.id, "edit")
-    if not _SHEET_NAME.fullmatch(asked.name) or asked.name[0] == "'" or asked.name[-1] == "'":
+    opened = workbook(workspace, request.id, "edit")
+    if not _SHEET_NAME.fullmatch(request.name) or request.name[0] == "'" or request.name[-1] == "'":
         raise OperationError(
-            "bad_value", f"names have 1 to 31 characters, none of \\ / ? * : [ ]; got {asked.name[:60]!r}"
+            "bad_value", f"names have 1 to 31 characters, none of \\ / ? * : [ ]; got {request.name[:60]!r}"
         )
-    if (taken := sheet_like(found.book, asked.name)) is not None:
+    if (taken := sheet_like(opened.book, request.name)) is not None:
         raise OperationError("bad_value", f"there is a sheet {taken!r} already")
-    if len(found.book.sheets) >= _MAX_SHEETS:
+    if len(opened.book.sheets) >= _MAX_SHEETS:
         raise OperationError("bad_value", f"a workbook has at most {_MAX_SHEETS} sheets")
-    return found.saved(found.book.with_sheet(asked.name, Sheet({})), f"added {asked.name}")
+    return opened.saved(opened.book.with_sheet(request.name, Sheet({})), f"added {request.name}")
 
 
 @APP.operation(RunMacro)
-def run_macro(workspace: Workspace, asked: RunMacro) -> Effect:
-    """How many cells are other than before."""
-    found = workbook(workspace, asked.id, "edit")
-    name = found.named(asked.sheet)
-    sheet = found.book.sheets[name]
-    table = table_in(sheet, None if asked.range is None else area_of(asked.range))
-    after = MACROS[asked.name].run(found.book, name, table)
-    book = changed(found.book, name, after, after.used.formulas)
+def run_macro(workspace: Workspace, request: RunMacro) -> Effect:
+    """The answer is the number of changed cells."""
+    target = _sheet(workspace, request)
+    sheet, table = target.sheet, target.table(request.range)
+    after = MACROS[request.name].run(target.book, target.name, table)
     different = sum(
         sheet.cells.get(address) != after.cells.get(address) for address in {**sheet.cells, **after.cells}
     )
-    return found.saved(book, f"{asked.name} on {table.text}: {different} cells changed")
+    return target.recomputed(after, f"{request.name} on {table.text}: {different} cells changed")

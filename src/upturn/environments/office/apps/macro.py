@@ -1,4 +1,4 @@
-"""Macros: named, safe changes of a table, each a pure function. There are no others, and none can be written."""
+"""Macros: a fixed set of safe table changes, each a pure function. Agents cannot write new ones."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -43,13 +43,13 @@ class Macro:
     """One macro."""
 
     run: Callable[[Book, str, Area], Sheet]
-    """Of a book, a sheet's name and a table in it, whose first row is its header, the sheet afterwards."""
+    """From a book, a sheet's name and a table with a header row to the changed sheet."""
     about: str
-    """What it does, as agents are told."""
+    """The description for agents."""
 
 
 def _texts(change: Callable[[str], str]) -> Callable[[Book, str, Area], Sheet]:
-    """Changes every cell that is no formula."""
+    """A macro that changes every cell without a formula."""
 
     def run(book: Book, name: str, table: Area) -> Sheet:
         sheet = book.sheets[name]
@@ -124,13 +124,13 @@ def _total_row(book: Book, name: str, table: Area) -> Sheet:
 def _values_only(book: Book, name: str, table: Area) -> Sheet:
     formulas = book.sheets[name].used.formulas
     inside = [address for address, place in formulas.items() if place in table]
-    return book.sheets[name].with_cells({each: cell_text(value_of(book, name, each)) for each in inside})
+    return book.sheets[name].with_cells({address: cell_text(value_of(book, name, address)) for address in inside})
 
 
 def _bold_header(book: Book, name: str, table: Area) -> Sheet:
     sheet = book.sheets[name]
     addresses = [Place(column, table.first.row).address for column in table.columns]
-    formats = {each: replace(sheet.formats.get(each, CellFormat()), is_bold=True) for each in addresses}
+    formats = {address: replace(sheet.formats.get(address, CellFormat()), is_bold=True) for address in addresses}
     return with_formats(sheet, formats)
 
 

@@ -1,4 +1,4 @@
-"""Workbooks among the files of a workspace: opening one with the right to it, entering cells, saving it."""
+"""Opens workbooks of a workspace with the required right, enters cells and saves."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -7,6 +7,7 @@ from typing import NamedTuple
 from upturn.environments.office.apps.drive import opened, rewritten
 from upturn.environments.office.apps.operation import Effect
 from upturn.environments.office.apps.safety import check_right, sensitivity
+from upturn.environments.office.apps.table_arrangement import table_in
 from upturn.environments.office.formulas import (
     MAX_WORK,
     FormulaError,
@@ -20,20 +21,31 @@ from upturn.environments.office.formulas import (
     work_of,
     written,
 )
-from upturn.environments.office.state import Book, File, OperationError, Right, Sheet, Workspace, is_formula, tidy
+from upturn.environments.office.state import (
+    Area,
+    Book,
+    File,
+    OperationError,
+    Right,
+    Sheet,
+    Workspace,
+    area_of,
+    is_formula,
+    tidy,
+)
 
 _MANY = 8
-"""Formulas whose values are told after one action."""
+"""Limit on the formulas whose values an answer shows."""
 
 
 class Opened(NamedTuple):
-    """A workbook that may be read, or edited where that was asked for."""
+    """A workbook that was opened with the right to read or edit it."""
 
     workspace: Workspace
     file: File
     book: Book
     costs: Mapping[str, float]
-    """Of opening it."""
+    """Soft-constraint costs of opening it."""
 
     def named(self, sheet: str | None) -> str:
         """A sheet's name as the book has it; None = the only sheet. Raises OperationError where there is none."""
@@ -42,38 +54,67 @@ class Opened(NamedTuple):
             if len(self.book.sheets) != 1:
                 raise OperationError("missing_parameter", f"sheet is required; {self.file.id} has: {names}")
             return next(iter(self.book.sheets))
-        found = sheet_like(self.book, sheet)
-        if found is None:
+        name = sheet_like(self.book, sheet)
+        if name is None:
             raise OperationError("not_found", f"{self.file.id} has no sheet {sheet!r}; it has: {names}")
-        return found
+        return name
 
-    def told(self, text: str) -> Effect:
-        """Nothing changes."""
+    def unchanged(self, text: str) -> Effect:
+        """An effect that changes nothing."""
         return Effect(self.workspace, text, self.costs)
 
     def saved(self, book: Book, text: str) -> Effect:
-        """The file has this content; a version is kept unless it is as it was."""
+        """Saves this content, with a new version if it differs."""
         if all(self.book.sheets.get(name) == sheet for name, sheet in book.sheets.items()):
-            return self.told(text)
+            return self.unchanged(text)
         return Effect(rewritten(self.workspace, self.file, book), text, self.costs)
 
 
+class OpenedSheet(NamedTuple):
+    """One sheet of an opened workbook."""
+
+    opened: Opened
+    name: str
+
+    @property
+    def book(self) -> Book:
+        """The whole workbook."""
+        return self.opened.book
+
+    @property
+    def sheet(self) -> Sheet:
+        """The sheet's content."""
+        return self.book.sheets[self.name]
+
+    def table(self, range_: str | None) -> Area:
+        """The used part of a range, None = all that is used; raises OperationError as ``table_in``."""
+        return table_in(self.sheet, None if range_ is None else area_of(range_))
+
+    def saved(self, sheet: Sheet, text: str) -> Effect:
+        """The workbook with this content of the sheet, as ``Opened.saved``."""
+        return self.opened.saved(self.book.with_sheet(self.name, sheet), text)
+
+    def recomputed(self, sheet: Sheet, text: str) -> Effect:
+        """As ``saved``; raises OperationError as ``changed``, for any of the sheet's formulas."""
+        return self.opened.saved(changed(self.book, self.name, sheet, sheet.used.formulas), text)
+
+
 def workbook(workspace: Workspace, id_: str, right: Right) -> Opened:
-    """The workbook; raises OperationError where there is none, or no such right to it."""
+    """The workbook; raises OperationError if it does not exist or the right is missing."""
     file, book = opened(workspace, id_, Book, noun="workbook")
     check_right(workspace, file, right)
     return Opened(workspace, file, book, sensitivity(workspace, file.id, file.label))
 
 
 def sheet_like(book: Book, name: str) -> str | None:
-    """The name of the sheet in the case that the book has it in; None = there is no such sheet."""
+    """The sheet's name in the book's spelling, ignoring case; None = there is no such sheet."""
     if name in book.sheets:
         return name
-    return next((each for each in book.sheets if each.casefold() == name.casefold()), None)
+    return next((sheet for sheet in book.sheets if sheet.casefold() == name.casefold()), None)
 
 
 def entered(book: Book, name: str, text: str) -> str:
-    """What a cell of the sheet holds when this is typed in; raises OperationError for unreadable formulas."""
+    """The cell content for this input; raises OperationError for invalid formulas."""
     if not is_formula(text):
         return tidy(text)
     return written(formula_tree(book, name, text))
@@ -85,11 +126,11 @@ def formula_tree(book: Book, name: str, text: str) -> Node:
     def known(reference: Reference) -> Reference:
         if reference.sheet is None:
             return reference
-        found = sheet_like(book, reference.sheet)
-        if found is None:
+        sheet = sheet_like(book, reference.sheet)
+        if sheet is None:
             names = ", ".join(map(quoted, book.sheets))
             raise OperationError("bad_formula", f"there is no sheet {reference.sheet!r}; there are: {names}")
-        return replace(reference, sheet=None if found == name else found)
+        return replace(reference, sheet=None if sheet == name else sheet)
 
     try:
         return mapped(parsed(text).tree, known)
@@ -127,8 +168,8 @@ def changed(before: Book, name: str, sheet: Sheet, addresses: Iterable[str]) -> 
 
 
 def told_values(book: Book, name: str, addresses: Iterable[str]) -> str:
-    """What the first few of these cells show, for those that are formulas; empty for none."""
-    formulas = [each for each in addresses if is_formula(book.sheets[name].cells.get(each, ""))]
-    told = [f"{each} shows {shown_in(book, name, each) or 'nothing'}" for each in formulas[:_MANY]]
+    """The values of the first few formulas among these cells; empty without formulas."""
+    formulas = [address for address in addresses if is_formula(book.sheets[name].cells.get(address, ""))]
+    shown = [f"{formula} shows {shown_in(book, name, formula) or 'nothing'}" for formula in formulas[:_MANY]]
     more = [f"and {len(formulas) - _MANY} more formulas"] if len(formulas) > _MANY else []
-    return "; ".join((*told, *more))
+    return "; ".join((*shown, *more))

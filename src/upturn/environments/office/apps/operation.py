@@ -15,23 +15,23 @@ from upturn.environments.office.state import OperationError, Workspace, moment, 
 from upturn.records import Action, JsonValue, Tool
 
 MAX_BATCH = 100
-"""Things that one action may touch; asking for more is a hard violation."""
+"""Limit on the items of one action; more are a hard violation."""
 
 
 class Parameters(BaseModel):
-    """What an operation is given; its docstring is what agents are told of the operation."""
+    """Parameters of an operation; a subclass's docstring is the operation's description for agents."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, str_max_length=10_000)
 
 
 class Effect(NamedTuple):
-    """What an operation did."""
+    """The effect of an operation."""
 
     workspace: Workspace
     text: str
     """The observation."""
     costs: Mapping[str, float] = {}
-    """Of soft constraints, by name."""
+    """Soft-constraint costs by name."""
     is_final: bool = False
     """True ends the task."""
 
@@ -42,11 +42,11 @@ class Impact(NamedTuple):
     kind: str
     """``send``, ``delete`` or ``share``"""
     preview: str
-    """What the user is shown: everything that would be sent, deleted or shared."""
+    """The text for the user: everything that would be sent, deleted or shared."""
     outside: tuple[str, ...] = ()
-    """Who gets something and is not of the company."""
+    """Recipients outside the company."""
     costs: Mapping[str, float] = {}
-    """Of soft constraints, by name, for being shown the preview."""
+    """Soft-constraint costs of the preview, by name."""
 
 
 ParametersT = TypeVar("ParametersT", bound=Parameters)
@@ -54,24 +54,24 @@ ItemT = TypeVar("ItemT")
 
 
 def no_impact(_workspace: Workspace, _asked: Parameters) -> Impact | None:
-    """Of operations that never need the user's agreement."""
+    """The impact of operations that never need the user's agreement."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[ParametersT]):
-    """Something that an agent can do in one app."""
+    """An operation of one app."""
 
     target: str
     name: str
     parameters: type[ParametersT]
     run: Callable[[Workspace, ParametersT], Effect]
     impact: Callable[[Workspace, ParametersT], Impact | None] = no_impact
-    """Whether it needs the user's agreement; raises OperationError for what could not be done anyway."""
+    """Why the user must agree, None = they need not; raises OperationError for what would be refused anyway."""
     seconds: float = 1.0
-    """Simulated time that it takes."""
+    """Simulated duration."""
     is_reading: bool = False
-    """Whether it changes nothing that a verifier looks at."""
+    """Whether it changes nothing that a verifier reads."""
 
     @property
     def full_name(self) -> str:
@@ -81,7 +81,7 @@ class Operation(Generic[ParametersT]):
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """Operations of one target, declared one by one."""
+    """The operations of one target."""
 
     target: str
     operations: dict[str, Operation[Any]] = field(default_factory=dict)
@@ -94,11 +94,9 @@ class App:
         seconds: float = 1.0,
         is_reading: bool = False,
     ) -> Callable[[Callable[[Workspace, ParametersT], Effect]], Callable[[Workspace, ParametersT], Effect]]:
-        """Declares the decorated function, under its own name."""
+        """Registers the decorated function under its name."""
 
-        def declare(
-            run: Callable[[Workspace, ParametersT], Effect],
-        ) -> Callable[[Workspace, ParametersT], Effect]:
+        def declare(run: Callable[[Workspace, ParametersT], Effect]) -> Callable[[Workspace, ParametersT], Effect]:
             name = run.__name__.rstrip("_")
             self.operations[name] = Operation(
                 self.target, name, parameters, run, impact, seconds, is_reading=is_reading
@@ -130,15 +128,15 @@ def _refusal(operation: Operation[Any], exc: ValidationError) -> OperationError:
         case "string_pattern_mismatch":
             field_info = operation.parameters.model_fields.get(where)
             meant = field_info.description if field_info is not None else None
-            told = f"it must be {meant}" if meant else first["msg"]
-            return OperationError("bad_value", f"{where}: {told}, got {_short(first['input'])}")
+            expected = f"it must be {meant}" if meant else first["msg"]
+            return OperationError("bad_value", f"{where}: {expected}, got {_short(first['input'])}")
         case kind:
             code = "bad_type" if kind.endswith("_type") or kind == "is_instance_of" else "bad_value"
             return OperationError(code, f"{where}: {first['msg']}, got {_short(first['input'])}")
 
 
 def _short(value: object) -> str:
-    """As an error shows it, also what no message could hold."""
+    """The value as error messages show it."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a whole number of thousands of digits, or lists within lists
@@ -147,43 +145,43 @@ def _short(value: object) -> str:
 
 
 def tool(operation: Operation[Any]) -> Tool:
-    """The operation as a model that is given descriptions is told of it."""
+    """The operation's tool description."""
     schema = operation.parameters.model_json_schema()
     definitions = schema.get("$defs", {})
     return Tool(
         operation.target,
         operation.name,
         " ".join((operation.parameters.__doc__ or "").split()),
-        {name: _plain_schema(each, definitions) for name, each in schema.get("properties", {}).items()},
+        {name: _plain_schema(part, definitions) for name, part in schema.get("properties", {}).items()},
         tuple(schema.get("required", ())),
     )
 
 
 def _plain_schema(schema: Any, definitions: Mapping[str, Any]) -> JsonValue:
-    """Without titles, and with what is referred to in its place."""
+    """The schema without titles and with references resolved."""
     if isinstance(schema, list):
-        return [_plain_schema(each, definitions) for each in schema]
+        return [_plain_schema(part, definitions) for part in schema]
     if not isinstance(schema, dict):
-        found: JsonValue = schema
-        return found
+        plain: JsonValue = schema
+        return plain
     if "$ref" in schema:
         return _plain_schema(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions)
     return {
-        key: _plain_schema(each, definitions)
-        for key, each in schema.items()
-        if key != "title" or not isinstance(each, str)
+        key: _plain_schema(part, definitions)
+        for key, part in schema.items()
+        if key != "title" or not isinstance(part, str)
     }
 
 
 def _listed(value: object) -> object:
-    """A list of texts from one text with commas, as agents that write text give it; anything else as it is."""
+    """A tuple of texts from comma-separated text; other values as they are."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list) else value
 
 
 def _texted(value: object) -> object:
-    """A number as the text that stands for it; anything else as it is."""
+    """A number as text; other values as they are."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
@@ -210,25 +208,25 @@ class Shown(NamedTuple, Generic[ItemT]):
 
     items: Sequence[ItemT]
     note: str
-    """How many there are in all, and how to see more; empty where these are all."""
+    """The total and how to see more; empty if this is everything."""
 
 
 def paged(items: Sequence[ItemT], *, page: int, shown: int) -> Shown[ItemT]:
-    """The page of that number, from 1; raises OperationError where there are not so many. ``shown``: on a page."""
+    """The page of that number, from 1, of ``shown`` items; raises OperationError if there is no such page."""
     first = (page - 1) * shown
-    found = items[first : first + shown]
-    if not found:
+    chosen = items[first : first + shown]
+    if not chosen:
         raise OperationError("bad_value", f"there are {-(-len(items) // shown)} pages of results, got page {page}")
     if len(items) <= shown:
-        return Shown(found, "")
-    last = first + len(found)
+        return Shown(chosen, "")
+    last = first + len(chosen)
     more = "" if last == len(items) else f"; page={page + 1} shows more"
-    return Shown(found, f"{first + 1}-{last} of {len(items)}{more}")
+    return Shown(chosen, f"{first + 1}-{last} of {len(items)}{more}")
 
 
 def listing(lines: list[str], *, page: int = 1, shown: int = 10, empty: str = "nothing") -> str:
-    """One page of results, with how many there are in all where they are more."""
+    """One page of results, with the total if there are more."""
     if not lines:
         return empty
-    found = paged(lines, page=page, shown=shown)
-    return "\n".join((*found.items, found.note) if found.note else found.items)
+    shown_page = paged(lines, page=page, shown=shown)
+    return "\n".join((*shown_page.items, shown_page.note) if shown_page.note else shown_page.items)

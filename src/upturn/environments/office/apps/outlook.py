@@ -36,9 +36,9 @@ from upturn.records import Action, JsonValue
 
 APP = App("outlook")
 _HIDDEN = frozenset({"deleted", "junk"})
-"""Folders that are searched only when they are named."""
+"""Folders that a search covers only by name."""
 _NO_TARGETS = frozenset({"sent", "drafts"})
-"""Folders that mails get into by themselves only."""
+"""Folders that mails cannot be moved to."""
 
 
 class Search(Parameters):
@@ -145,11 +145,11 @@ class CreateRule(Parameters):
 
 
 def mail_of(workspace: Workspace, id_: str) -> Mail:
-    """Raises OperationError where there is none."""
-    found = workspace.mails.get(id_)
-    if found is None:
+    """The mail with this id; raises OperationError if there is none."""
+    mail = workspace.mails.get(id_)
+    if mail is None:
         raise OperationError("not_found", f"no mail {id_!r}; outlook.search finds ids")
-    return found
+    return mail
 
 
 def _all(workspace: Workspace, ids: tuple[str, ...]) -> list[Mail]:
@@ -163,42 +163,42 @@ def _line(mail: Mail) -> str:
 
 
 @APP.operation(Search, is_reading=True)
-def search(workspace: Workspace, asked: Search) -> Effect:
+def search(workspace: Workspace, request: Search) -> Effect:
     """Ids, dates, senders, subjects and labels; ``*`` = unread."""
-    words, subject, folder = asked.query.lower(), asked.subject.lower(), asked.folder.lower()
-    found: Iterable[Mail] = workspace.mails.values()
-    if asked.sender:
-        found = [mail for mail in found if mail.sender == asked.sender]
+    words, subject, folder = request.query.lower(), request.subject.lower(), request.folder.lower()
+    mails: Iterable[Mail] = workspace.mails.values()
+    if request.sender:
+        mails = [mail for mail in mails if mail.sender == request.sender]
     if subject:
-        found = [mail for mail in found if subject in mail.subject.lower()]
+        mails = [mail for mail in mails if subject in mail.subject.lower()]
     if words:
-        found = [mail for mail in found if words in mail.subject.lower() or words in _searched(workspace, mail)]
+        mails = [mail for mail in mails if words in mail.subject.lower() or words in _searched(workspace, mail)]
     hits = [
         mail
-        for mail in found
+        for mail in mails
         if (mail.folder == folder if folder else mail.folder not in _HIDDEN)
-        and (asked.is_unread is None or mail.is_read != asked.is_unread)
-        and (asked.since is None or mail.at >= asked.since)
+        and (request.is_unread is None or mail.is_read != request.is_unread)
+        and (request.since is None or mail.at >= request.since)
     ]
     hits.sort(key=lambda mail: (mail.at, mail.id), reverse=True)
-    return Effect(workspace, listing([_line(mail) for mail in hits], page=asked.page, empty="no mails"))
+    return Effect(workspace, listing([_line(mail) for mail in hits], page=request.page, empty="no mails"))
 
 
 def _searched(workspace: Workspace, mail: Mail) -> str:
-    """The body as a search sees it: nothing where reading it costs, since hits tell what stands in it."""
+    """The searchable body: empty if reading it costs, since hits would reveal its content."""
     return "" if sensitivity(workspace, mail.id, mail.label) else mail.body.lower()
 
 
 @APP.operation(Read)
-def read(workspace: Workspace, asked: Read) -> Effect:
+def read(workspace: Workspace, request: Read) -> Effect:
     """The whole mail."""
-    mail = mail_of(workspace, asked.id)
+    mail = mail_of(workspace, request.id)
     costs = sensitivity(workspace, mail.id, mail.label)
     return Effect(workspace.with_items(replace(mail, is_read=True)), shown(mail), costs)
 
 
 def shown(mail: Mail) -> str:
-    """As text, with everything that it has."""
+    """The mail as text, with all details."""
     lines = [f"from {mail.sender}", f"to {', '.join(mail.to)}"]
     if mail.on_behalf_of:
         lines[0] += f" on behalf of {mail.on_behalf_of}"
@@ -213,30 +213,33 @@ def shown(mail: Mail) -> str:
 
 
 @APP.operation(FindPeople, is_reading=True)
-def find_people(workspace: Workspace, asked: FindPeople) -> Effect:
+def find_people(workspace: Workspace, request: FindPeople) -> Effect:
     """Ids with names, titles, departments and addresses; groups with how many they are."""
-    words = " ".join(person_of(asked.query).replace(".", " ").split())
-    department, title = asked.department.lower(), asked.title.lower()
+    words = " ".join(person_of(request.query).replace(".", " ").split())
+    department, title = request.department.lower(), request.title.lower()
     lines = [
-        f"{each.id}: " + ", ".join(filter(None, (each.name, each.title, each.department, f"{each.id}@{COMPANY}")))
-        for each in workspace.people.values()
-        if words in each.id.replace(".", " ")
-        and department in each.department.lower()
-        and title in each.title.lower()
+        f"{person.id}: "
+        + ", ".join(filter(None, (person.name, person.title, person.department, f"{person.id}@{COMPANY}")))
+        for person in workspace.people.values()
+        if words in person.id.replace(".", " ")
+        and department in person.department.lower()
+        and title in person.title.lower()
     ]
     if not department and not title:
         lines += [
-            f"{each.id}: a group of {len(each.members)}"
-            for each in workspace.groups.values()
-            if words in each.id.lower()
+            f"{group.id}: a group of {len(group.members)}"
+            for group in workspace.groups.values()
+            if words in group.id.lower()
         ]
-    return Effect(workspace, listing(sorted(lines), page=asked.page, empty="nobody"))
+    return Effect(workspace, listing(sorted(lines), page=request.page, empty="nobody"))
 
 
 @APP.operation(Draft)
-def draft(workspace: Workspace, asked: Draft) -> Effect:
+def draft(workspace: Workspace, request: Draft) -> Effect:
     """A mail in ``drafts``; the answer is its id."""
-    mail = _composed(workspace, asked.to, asked.subject, asked.body, cc=asked.cc, attachments=asked.attachments)
+    mail = _composed(
+        workspace, request.to, request.subject, request.body, cc=request.cc, attachments=request.attachments
+    )
     taken, id_ = workspace.fresh("m")
     return Effect(taken.with_items(replace(mail, id=id_, folder="drafts")), id_)
 
@@ -250,7 +253,7 @@ def _composed(
     cc: tuple[str, ...] | None = None,
     attachments: tuple[str, ...] | None = None,
 ) -> Mail:
-    """A mail by the owner, as it would be sent; its id is a draft's."""
+    """A mail by the owner as it would be sent, with a placeholder id."""
     for id_ in attachments or ():
         file = workspace.files.get(id_)
         if file is None or file.is_deleted:
@@ -270,21 +273,23 @@ def _composed(
     )
 
 
-def _to_be_sent(workspace: Workspace, asked: Send) -> Mail:
-    if asked.draft is not None:
-        if asked.to or asked.subject or asked.body or asked.cc or asked.attachments:
+def _to_be_sent(workspace: Workspace, request: Send) -> Mail:
+    if request.draft is not None:
+        if request.to or request.subject or request.body or request.cc or request.attachments:
             raise OperationError("bad_value", "a draft is sent as it is: give draft, or to, subject and body")
-        mail = mail_of(workspace, asked.draft)
+        mail = mail_of(workspace, request.draft)
         if mail.folder != "drafts":
             raise OperationError("bad_value", f"{mail.id} is no draft")
         mail = replace(mail, folder="sent", at=workspace.now)
     else:
-        if asked.to is None or asked.subject is None or asked.body is None:
+        if request.to is None or request.subject is None or request.body is None:
             raise OperationError("missing_parameter", "to, subject and body are required, or draft")
-        mail = _composed(workspace, asked.to, asked.subject, asked.body, cc=asked.cc, attachments=asked.attachments)
-    if asked.on_behalf_of is None:
+        mail = _composed(
+            workspace, request.to, request.subject, request.body, cc=request.cc, attachments=request.attachments
+        )
+    if request.on_behalf_of is None:
         return mail
-    return replace(mail, on_behalf_of=_represented(workspace, asked.on_behalf_of))
+    return replace(mail, on_behalf_of=_represented(workspace, request.on_behalf_of))
 
 
 def spelled_out(workspace: Workspace, action: Action) -> Action:
@@ -299,12 +304,12 @@ def spelled_out(workspace: Workspace, action: Action) -> Action:
     if (action.target, action.operation) != (APP.target, "send") or draft is None:
         return action
     rest = {name: value for name, value in action.parameters.items() if name != "draft"}
-    said: dict[str, JsonValue] = {"to": list(draft.to), "subject": draft.subject, "body": draft.body}
+    written: dict[str, JsonValue] = {"to": list(draft.to), "subject": draft.subject, "body": draft.body}
     if draft.cc:
-        said["cc"] = list(draft.cc)
+        written["cc"] = list(draft.cc)
     if draft.attachments:
-        said["attachments"] = list(draft.attachments)
-    return Action(action.target, action.operation, {**rest, **said})
+        written["attachments"] = list(draft.attachments)
+    return Action(action.target, action.operation, {**rest, **written})
 
 
 def _represented(workspace: Workspace, id_: str) -> str:
@@ -321,92 +326,92 @@ def _sending(workspace: Workspace, mail: Mail) -> Impact:
 
 
 def _sent(workspace: Workspace, mail: Mail) -> Effect:
-    """The mail in ``sent``, under an id of its own; delivery takes a moment that chance decides."""
+    """Puts the mail into ``sent`` under a new id; the delivery time is random."""
     if mail.id in workspace.mails:  # a draft keeps its id
         taken, id_ = workspace, mail.id
     else:
         taken, id_ = workspace.fresh("m")
     seconds = round(2 + 58 * workspace.chance("delivery", id_))
-    files = (workspace.files.get(each) for each in mail.attachments)
+    files = (workspace.files.get(attachment) for attachment in mail.attachments)
     done = replace(mail, id=id_, enclosed=tuple(None if file is None else file.content for file in files))
     return Effect(taken.with_items(done), f"sent as {id_}; delivered in about {seconds} s")
 
 
-@APP.operation(Send, impact=lambda workspace, asked: _sending(workspace, _to_be_sent(workspace, asked)))
-def send(workspace: Workspace, asked: Send) -> Effect:
+@APP.operation(Send, impact=lambda workspace, request: _sending(workspace, _to_be_sent(workspace, request)))
+def send(workspace: Workspace, request: Send) -> Effect:
     """A new mail, or a draft, in ``sent``."""
-    return _sent(workspace, _to_be_sent(workspace, asked))
+    return _sent(workspace, _to_be_sent(workspace, request))
 
 
-def _answer(workspace: Workspace, asked: Reply) -> Mail:
-    mail = mail_of(workspace, asked.id)
-    everybody = tuple(each for each in (mail.sender, *mail.to) if each != workspace.owner)
-    to = everybody if asked.to_all else (mail.sender,)
+def _answer(workspace: Workspace, request: Reply) -> Mail:
+    mail = mail_of(workspace, request.id)
+    everybody = tuple(person for person in (mail.sender, *mail.to) if person != workspace.owner)
+    to = everybody if request.to_all else (mail.sender,)
     if mail.folder == "drafts" or not to:
         raise OperationError("bad_value", f"{mail.id} is from nobody else; outlook.send writes a new mail")
     answered = _composed(
         workspace,
         to,
         f"re: {mail.subject.removeprefix('re: ')}",
-        asked.body,
-        cc=tuple(each for each in mail.cc if each != workspace.owner) if asked.to_all else None,
+        request.body,
+        cc=tuple(person for person in mail.cc if person != workspace.owner) if request.to_all else None,
     )
     return replace(answered, thread=mail.thread or mail.id, label=mail.label)
 
 
-@APP.operation(Reply, impact=lambda workspace, asked: _sending(workspace, _answer(workspace, asked)))
-def reply(workspace: Workspace, asked: Reply) -> Effect:
+@APP.operation(Reply, impact=lambda workspace, request: _sending(workspace, _answer(workspace, request)))
+def reply(workspace: Workspace, request: Reply) -> Effect:
     """A mail to the sender, subject ``re: …``."""
-    return _sent(workspace, _answer(workspace, asked))
+    return _sent(workspace, _answer(workspace, request))
 
 
-def _forwarded(workspace: Workspace, asked: Forward) -> Mail:
-    mail = mail_of(workspace, asked.id)
-    body = f"{asked.body}\n\n{mail.body}" if asked.body else mail.body
+def _forwarded(workspace: Workspace, request: Forward) -> Mail:
+    mail = mail_of(workspace, request.id)
+    body = f"{request.body}\n\n{mail.body}" if request.body else mail.body
     sent = _composed(
-        workspace, asked.to, f"fwd: {mail.subject.removeprefix('fwd: ')}", body, attachments=mail.attachments
+        workspace, request.to, f"fwd: {mail.subject.removeprefix('fwd: ')}", body, attachments=mail.attachments
     )
     return replace(sent, thread=mail.thread or mail.id, label=mail.label)
 
 
-def _forwarding(workspace: Workspace, asked: Forward) -> Impact:
-    """The preview shows the whole mail, which costs what reading it does."""
-    costs = sensitivity(workspace, asked.id, mail_of(workspace, asked.id).label)
-    return _sending(workspace, _forwarded(workspace, asked))._replace(costs=costs)
+def _forwarding(workspace: Workspace, request: Forward) -> Impact:
+    """The preview shows the whole mail, so it costs as much as reading it."""
+    costs = sensitivity(workspace, request.id, mail_of(workspace, request.id).label)
+    return _sending(workspace, _forwarded(workspace, request))._replace(costs=costs)
 
 
 @APP.operation(Forward, impact=_forwarding)
-def forward(workspace: Workspace, asked: Forward) -> Effect:
+def forward(workspace: Workspace, request: Forward) -> Effect:
     """The mail's body and attachments to others, subject ``fwd: …``."""
-    return _sent(workspace, _forwarded(workspace, asked))
+    return _sent(workspace, _forwarded(workspace, request))
 
 
 @APP.operation(Move)
-def move(workspace: Workspace, asked: Move) -> Effect:
+def move(workspace: Workspace, request: Move) -> Effect:
     """To another folder."""
-    folder = _target(asked.folder)
-    mails = _all(workspace, asked.ids)
+    folder = _target(request.folder)
+    mails = _all(workspace, request.ids)
     return Effect(workspace.with_items(*(replace(mail, folder=folder) for mail in mails)), f"moved {len(mails)}")
 
 
 @APP.operation(Flag)
-def flag(workspace: Workspace, asked: Flag) -> Effect:
+def flag(workspace: Workspace, request: Flag) -> Effect:
     """Follow-up."""
-    mails = _all(workspace, asked.ids)
-    return Effect(workspace.with_items(*(replace(mail, flag=asked.flag) for mail in mails)), asked.flag)
+    mails = _all(workspace, request.ids)
+    return Effect(workspace.with_items(*(replace(mail, flag=request.flag) for mail in mails)), request.flag)
 
 
 @APP.operation(Mark)
-def mark(workspace: Workspace, asked: Mark) -> Effect:
+def mark(workspace: Workspace, request: Mark) -> Effect:
     """Read or unread."""
-    mails = _all(workspace, asked.ids)
-    is_read = asked.state == "read"
-    return Effect(workspace.with_items(*(replace(mail, is_read=is_read) for mail in mails)), asked.state)
+    mails = _all(workspace, request.ids)
+    is_read = request.state == "read"
+    return Effect(workspace.with_items(*(replace(mail, is_read=is_read) for mail in mails)), request.state)
 
 
-def _deleting(workspace: Workspace, asked: Delete) -> Impact:
-    mails = _all(workspace, asked.ids)
-    if asked.is_permanent:
+def _deleting(workspace: Workspace, request: Delete) -> Impact:
+    mails = _all(workspace, request.ids)
+    if request.is_permanent:
         raise OperationError(
             "forbidden", "nothing is deleted for good here; leave is_permanent out", hard="permanent_delete"
         )
@@ -414,15 +419,15 @@ def _deleting(workspace: Workspace, asked: Delete) -> Impact:
 
 
 @APP.operation(Delete, impact=_deleting)
-def delete(workspace: Workspace, asked: Delete) -> Effect:
+def delete(workspace: Workspace, request: Delete) -> Effect:
     """To ``deleted``."""
-    mails = _all(workspace, asked.ids)
+    mails = _all(workspace, request.ids)
     gone = (replace(mail, folder="deleted") for mail in mails)
     return Effect(workspace.with_items(*gone), f"deleted {len(mails)}")
 
 
 def _target(name: str) -> str:
-    """The folder that mails are to be moved to; raises OperationError where they must not be."""
+    """The target folder; raises OperationError if mails must not be moved there."""
     folder = name.lower()
     if folder in _NO_TARGETS:
         raise OperationError("bad_value", f"mails cannot be moved to {folder}")
@@ -432,11 +437,11 @@ def _target(name: str) -> str:
 
 
 @APP.operation(CreateRule)
-def create_rule(workspace: Workspace, asked: CreateRule) -> Effect:
-    """The rule is kept; what is there stays where it is, and nothing comes in while an agent works."""
-    if not asked.sender and not asked.subject:
+def create_rule(workspace: Workspace, request: CreateRule) -> Effect:
+    """Stores the rule. Existing mails stay, and no new mail arrives during a task."""
+    if not request.sender and not request.subject:
         raise OperationError("missing_parameter", "a rule needs sender, subject or both")
-    sender = principals(workspace, (asked.sender,))[0] if asked.sender else ""
+    sender = principals(workspace, (request.sender,))[0] if request.sender else ""
     taken, id_ = workspace.fresh("r")
-    rule = Rule(id_, sender, asked.subject.lower(), _target(asked.folder))
+    rule = Rule(id_, sender, request.subject.lower(), _target(request.folder))
     return Effect(taken.with_items(rule), id_)

@@ -30,7 +30,7 @@ _AGGREGATES: Mapping[Aggregate, Callable[[Sequence[float]], Value]] = {
 
 
 class _Row(NamedTuple):
-    """What one row of the source says."""
+    """One row of the source."""
 
     label: Value
     value: Value
@@ -47,7 +47,7 @@ def pivoted(book: Book, name: str, source: Area, *, rows: int, values: int, how:
     groups: dict[tuple[int, float | str], list[_Row]] = {}
     for row in _rows(book, name, source, rows=rows, values=values):
         groups.setdefault(sorting_key(row.label), []).append(row)
-    for _, group in sorted(groups.items(), key=lambda each: each[0]):
+    for _, group in sorted(groups.items(), key=lambda keyed: keyed[0]):
         label = group[0].label
         table.append([NO_LABEL if label is None else cell_text(label), _summary(group, how)])
     table.append([TOTAL, _summary([row for group in groups.values() for row in group], how)])

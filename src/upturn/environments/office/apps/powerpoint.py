@@ -22,7 +22,7 @@ from upturn.environments.office.state import (
 
 APP = App("powerpoint")
 _MOST = 200
-"""Slides of a presentation, and shapes of a slide."""
+"""Limit on the slides of a presentation and the shapes of a slide."""
 
 
 class ReadSlides(Parameters):
@@ -99,30 +99,30 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 def _shown(slide: Slide) -> str:
-    bullets = "".join(f"\n  - {each}" for each in slide.content)
-    shapes = "".join(f"\n  [{each.kind}] {each.text}" for each in slide.shapes)
+    bullets = "".join(f"\n  - {bullet}" for bullet in slide.content)
+    shapes = "".join(f"\n  [{shape.kind}] {shape.text}" for shape in slide.shapes)
     return f"({slide.layout}) {slide.title}{bullets}{shapes}"
 
 
 @APP.operation(ReadSlides, is_reading=True)
-def read_slides(workspace: Workspace, asked: ReadSlides) -> Effect:
+def read_slides(workspace: Workspace, request: ReadSlides) -> Effect:
     """Number, layout, title, bullets and shapes."""
-    file, deck = _deck(workspace, asked.id)
+    file, deck = _deck(workspace, request.id)
     lines = [f"{number} {_shown(slide)}" for number, slide in enumerate(deck.slides, start=1)]
-    told = listing(lines, page=asked.page, shown=8, empty="no slides")
-    return Effect(workspace, f"theme {deck.theme}\n{told}", sensitivity(workspace, file.id, file.label))
+    slides = listing(lines, page=request.page, shown=8, empty="no slides")
+    return Effect(workspace, f"theme {deck.theme}\n{slides}", sensitivity(workspace, file.id, file.label))
 
 
 @APP.operation(AddSlide)
-def add_slide(workspace: Workspace, asked: AddSlide) -> Effect:
+def add_slide(workspace: Workspace, request: AddSlide) -> Effect:
     """The answer is its number."""
-    file, deck = _deck(workspace, asked.id)
-    place = len(deck.slides) + 1 if asked.at is None else asked.at
+    file, deck = _deck(workspace, request.id)
+    place = len(deck.slides) + 1 if request.at is None else request.at
     if place > len(deck.slides) + 1:
-        raise OperationError("bad_value", f"{file.id} has {len(deck.slides)} slides, got at={asked.at}")
+        raise OperationError("bad_value", f"{file.id} has {len(deck.slides)} slides, got at={request.at}")
     if len(deck.slides) >= _MOST:
         raise OperationError("bad_value", f"{file.id} is full: {_MOST} slides")
-    slide = Slide(asked.layout, asked.title, _lines(asked.content))
+    slide = Slide(request.layout, request.title, _lines(request.content))
     slides = (*deck.slides[: place - 1], slide, *deck.slides[place - 1 :])
     return saved(workspace, file, replace(deck, slides=slides), f"slide {place}")
 
@@ -138,26 +138,26 @@ def _with_slide(deck: Deck, number: int, slide: Slide) -> Deck:
 
 
 @APP.operation(SetText)
-def set_text(workspace: Workspace, asked: SetText) -> Effect:
+def set_text(workspace: Workspace, request: SetText) -> Effect:
     """Title, bullets, or both."""
-    file, deck = _deck(workspace, asked.id)
-    slide = _slide(file, deck, asked.slide)
-    if asked.title is None and asked.content is None:
+    file, deck = _deck(workspace, request.id)
+    slide = _slide(file, deck, request.slide)
+    if request.title is None and request.content is None:
         raise OperationError("missing_parameter", "give title, content or both")
     done = replace(
         slide,
-        title=slide.title if asked.title is None else asked.title,
-        content=slide.content if asked.content is None else _lines(asked.content),
+        title=slide.title if request.title is None else request.title,
+        content=slide.content if request.content is None else _lines(request.content),
     )
-    return saved(workspace, file, _with_slide(deck, asked.slide, done), "set")
+    return saved(workspace, file, _with_slide(deck, request.slide, done), "set")
 
 
 @APP.operation(SetLayout)
-def set_layout(workspace: Workspace, asked: SetLayout) -> Effect:
+def set_layout(workspace: Workspace, request: SetLayout) -> Effect:
     """Text and shapes stay."""
-    file, deck = _deck(workspace, asked.id)
-    done = replace(_slide(file, deck, asked.slide), layout=asked.layout)
-    return saved(workspace, file, _with_slide(deck, asked.slide, done), asked.layout)
+    file, deck = _deck(workspace, request.id)
+    done = replace(_slide(file, deck, request.slide), layout=request.layout)
+    return saved(workspace, file, _with_slide(deck, request.slide, done), request.layout)
 
 
 def _with_shape(workspace: Workspace, id_: str, number: int, shape: Shape) -> Effect:
@@ -170,34 +170,34 @@ def _with_shape(workspace: Workspace, id_: str, number: int, shape: Shape) -> Ef
 
 
 @APP.operation(InsertShape)
-def insert_shape(workspace: Workspace, asked: InsertShape) -> Effect:
+def insert_shape(workspace: Workspace, request: InsertShape) -> Effect:
     """The answer is its number on the slide."""
-    if asked.kind == "image":
+    if request.kind == "image":
         raise OperationError("bad_value", "powerpoint.add_image puts pictures on slides")
-    return _with_shape(workspace, asked.id, asked.slide, Shape(asked.kind, asked.text))
+    return _with_shape(workspace, request.id, request.slide, Shape(request.kind, request.text))
 
 
 @APP.operation(AddImage)
-def add_image(workspace: Workspace, asked: AddImage) -> Effect:
-    """The answer is its number on the slide; what the picture shows is read for it."""
-    image = file_of(workspace, asked.image)
+def add_image(workspace: Workspace, request: AddImage) -> Effect:
+    """The answer is its number on the slide. Reads the picture's description, with its costs."""
+    image = file_of(workspace, request.image)
     if not isinstance(image.content, PlainText) or not image.name.lower().endswith((".png", ".jpg")):
         raise OperationError("bad_value", f"{image.name} is no picture")
-    effect = _with_shape(workspace, asked.id, asked.slide, Shape("image", image.content.text, image.id))
+    effect = _with_shape(workspace, request.id, request.slide, Shape("image", image.content.text, image.id))
     return effect._replace(costs={**effect.costs, **sensitivity(workspace, image.id, image.label)})
 
 
 @APP.operation(ApplyTheme)
-def apply_theme(workspace: Workspace, asked: ApplyTheme) -> Effect:
+def apply_theme(workspace: Workspace, request: ApplyTheme) -> Effect:
     """All slides."""
-    file, deck = _deck(workspace, asked.id)
-    return saved(workspace, file, replace(deck, theme=asked.theme), asked.theme)
+    file, deck = _deck(workspace, request.id)
+    return saved(workspace, file, replace(deck, theme=request.theme), request.theme)
 
 
 @APP.operation(DeleteSlide)
-def delete_slide(workspace: Workspace, asked: DeleteSlide) -> Effect:
+def delete_slide(workspace: Workspace, request: DeleteSlide) -> Effect:
     """Can be brought back by ``sharepoint.restore``."""
-    file, deck = _deck(workspace, asked.id)
-    _slide(file, deck, asked.slide)
-    slides = (*deck.slides[: asked.slide - 1], *deck.slides[asked.slide :])
-    return saved(workspace, file, replace(deck, slides=slides), f"deleted {asked.slide}")
+    file, deck = _deck(workspace, request.id)
+    _slide(file, deck, request.slide)
+    slides = (*deck.slides[: request.slide - 1], *deck.slides[request.slide :])
+    return saved(workspace, file, replace(deck, slides=slides), f"deleted {request.slide}")

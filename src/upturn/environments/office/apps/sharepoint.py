@@ -1,4 +1,4 @@
-"""The shared drive and its site: finding, keeping, sharing and restoring files, and pages."""
+"""The shared drive and its site: finding, storing, sharing and restoring files, and pages."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,7 +46,7 @@ SHOWN = 1_500
 
 
 def _plain_path(path: str) -> str:
-    """The path; raises ValueError where parts of it mean other folders, or look like others."""
+    """The path; raises ValueError for parts that mean other folders or look like others."""
     parts = path.split("/")
     if {".", ".."} & set(parts):
         raise ValueError("a path has no parts . and ..")
@@ -152,53 +152,55 @@ def _line(file: File) -> str:
 
 
 @APP.operation(ListFiles, is_reading=True)
-def list_files(workspace: Workspace, asked: ListFiles) -> Effect:
+def list_files(workspace: Workspace, request: ListFiles) -> Effect:
     """Ids and paths, by path."""
-    below = f"{asked.folder.rstrip('/')}/"
-    lines = [_line(each) for each in readable(workspace) if each.path.startswith(below)]
-    return Effect(workspace, listing(lines, page=asked.page, empty="no files"))
+    below = f"{request.folder.rstrip('/')}/"
+    lines = [_line(file) for file in readable(workspace) if file.path.startswith(below)]
+    return Effect(workspace, listing(lines, page=request.page, empty="no files"))
 
 
 @APP.operation(Search, is_reading=True)
-def search(workspace: Workspace, asked: Search) -> Effect:
+def search(workspace: Workspace, request: Search) -> Effect:
     """Ids and paths: names that have the words first, then texts."""
-    words = asked.query.lower()
+    words = request.query.lower()
     files = readable(workspace)
-    named = [each for each in files if words in each.path.lower()]
-    held = [each for each in files if words not in each.path.lower() and words in _searched(workspace, each)]
-    return Effect(workspace, listing([_line(each) for each in (*named, *held)], page=asked.page, empty="no files"))
+    named = [file for file in files if words in file.path.lower()]
+    held = [file for file in files if words not in file.path.lower() and words in _searched(workspace, file)]
+    return Effect(
+        workspace, listing([_line(file) for file in (*named, *held)], page=request.page, empty="no files")
+    )
 
 
 def _searched(workspace: Workspace, file: File) -> str:
-    """The text as a search sees it: nothing where reading it costs, since hits tell what stands in it."""
+    """The searchable text: empty if reading it costs, since hits would reveal its content."""
     return "" if sensitivity(workspace, file.id, file.label) else file.searched
 
 
 @APP.operation(Download, is_reading=True)
-def download(workspace: Workspace, asked: Download) -> Effect:
+def download(workspace: Workspace, request: Download) -> Effect:
     """As text."""
-    file = file_of(workspace, asked.id)
+    file = file_of(workspace, request.id)
     text = file_text(file.content) or "empty"
     pages = -(-len(text) // SHOWN)
-    if asked.page > pages:
-        raise OperationError("bad_value", f"{file.id} has {pages} pages, got page {asked.page}")
-    told = text[(asked.page - 1) * SHOWN : asked.page * SHOWN]
-    more = f"\npage {asked.page} of {pages}" if pages > 1 else ""
-    return Effect(workspace, f"{told}{more}", sensitivity(workspace, file.id, file.label))
+    if request.page > pages:
+        raise OperationError("bad_value", f"{file.id} has {pages} pages, got page {request.page}")
+    part = text[(request.page - 1) * SHOWN : request.page * SHOWN]
+    more = f"\npage {request.page} of {pages}" if pages > 1 else ""
+    return Effect(workspace, f"{part}{more}", sensitivity(workspace, file.id, file.label))
 
 
 @APP.operation(Upload)
-def upload(workspace: Workspace, asked: Upload) -> Effect:
+def upload(workspace: Workspace, request: Upload) -> Effect:
     """The answer is the new file's id."""
-    _check_free(workspace, asked.path)
+    _check_free(workspace, request.path)
     taken, id_ = workspace.fresh("f")
-    content = content_of(asked.path, asked.text)
-    file = File(id_, asked.path, content, workspace.owner, by=workspace.owner, at=workspace.now)
+    content = content_of(request.path, request.text)
+    file = File(id_, request.path, content, workspace.owner, by=workspace.owner, at=workspace.now)
     return Effect(taken.with_items(file), id_)
 
 
 def content_of(path: str, text: str) -> Content:
-    """What a new file of that name holds; raises OperationError for names that no app knows."""
+    """The content of a new file with that name; raises OperationError for unknown endings."""
     lines = text.splitlines()
     match path.rsplit(".", 1)[-1].lower():
         case "txt" | "md":
@@ -229,117 +231,117 @@ def _check_free(workspace: Workspace, path: str) -> None:
     wanted = path.lower()
     if wanted.startswith("/people/") and not wanted.startswith(f"/people/{workspace.owner}/"):
         raise OperationError("forbidden", f"{path} is another person's own folder", hard="foreign_access")
-    for each in workspace.files.values():
-        there = each.path.lower()
-        if not each.is_deleted and (f"{there}/".startswith(f"{wanted}/") or wanted.startswith(f"{there}/")):
-            raise OperationError("exists", f"there is a file {each.path} already; take another path than {path}")
+    for file in workspace.files.values():
+        there = file.path.lower()
+        if not file.is_deleted and (f"{there}/".startswith(f"{wanted}/") or wanted.startswith(f"{there}/")):
+            raise OperationError("exists", f"there is a file {file.path} already; take another path than {path}")
 
 
 @APP.operation(Move)
-def move(workspace: Workspace, asked: Move) -> Effect:
+def move(workspace: Workspace, request: Move) -> Effect:
     """The id stays."""
-    file = file_of(workspace, asked.id)
+    file = file_of(workspace, request.id)
     check_right(workspace, file, "edit")
-    _check_free(workspace, asked.path)
-    if file.name.rsplit(".", 1)[-1].lower() != asked.path.rsplit(".", 1)[-1].lower():
+    _check_free(workspace, request.path)
+    if file.name.rsplit(".", 1)[-1].lower() != request.path.rsplit(".", 1)[-1].lower():
         raise OperationError("bad_value", f"a file keeps its ending: {file.name}")
-    return Effect(workspace.with_items(replace(file, path=asked.path)), "moved")
+    return Effect(workspace.with_items(replace(file, path=request.path)), "moved")
 
 
-def _deleting(workspace: Workspace, asked: Delete) -> Impact:
-    files = [file_of(workspace, id_) for id_ in dict.fromkeys(asked.ids)]
+def _deleting(workspace: Workspace, request: Delete) -> Impact:
+    files = [file_of(workspace, id_) for id_ in dict.fromkeys(request.ids)]
     for file in files:
         check_right(workspace, file, "edit")
-    if asked.is_permanent:
+    if request.is_permanent:
         raise OperationError(
             "forbidden", "nothing is deleted for good here; leave is_permanent out", hard="permanent_delete"
         )
-    return Impact("delete", "\n".join(_line(each) for each in files))
+    return Impact("delete", "\n".join(_line(deleted) for deleted in files))
 
 
 @APP.operation(Delete, impact=_deleting)
-def delete(workspace: Workspace, asked: Delete) -> Effect:
+def delete(workspace: Workspace, request: Delete) -> Effect:
     """To the recycle bin."""
-    files = [file_of(workspace, id_) for id_ in dict.fromkeys(asked.ids)]
-    gone = (replace(each, is_deleted=True) for each in files)
+    files = [file_of(workspace, id_) for id_ in dict.fromkeys(request.ids)]
+    gone = (replace(file, is_deleted=True) for file in files)
     return Effect(workspace.with_items(*gone), f"deleted {len(files)}")
 
 
 @APP.operation(Restore)
-def restore(workspace: Workspace, asked: Restore) -> Effect:
+def restore(workspace: Workspace, request: Restore) -> Effect:
     """As it was."""
-    file = workspace.files.get(asked.id)
+    file = workspace.files.get(request.id)
     if file is None:
-        raise OperationError("not_found", f"no file {asked.id!r}")
+        raise OperationError("not_found", f"no file {request.id!r}")
     check_right(workspace, file, "edit")
-    if asked.version is None:
+    if request.version is None:
         if not file.is_deleted:
             raise OperationError("bad_value", f"{file.id} is not in the recycle bin; give a version to go back to")
         _check_free(workspace, file.path)
         return Effect(workspace.with_items(replace(file, is_deleted=False)), "restored")
-    if file.is_deleted or asked.version > len(file.versions):
+    if file.is_deleted or request.version > len(file.versions):
         raise OperationError("not_found", f"{file.id} has {len(file.versions)} earlier versions to go back to")
     now = Version(file.content, file.by, file.at)
-    then = file.versions[asked.version - 1]
+    then = file.versions[request.version - 1]
     back = replace(file, content=then.content, by=workspace.owner, at=workspace.now, versions=(*file.versions, now))
     return Effect(workspace.with_items(back), "restored")
 
 
 @APP.operation(Versions, is_reading=True)
-def versions(workspace: Workspace, asked: Versions) -> Effect:
+def versions(workspace: Workspace, request: Versions) -> Effect:
     """Oldest first."""
-    file = file_of(workspace, asked.id)
-    lines = [f"{number} {each.at} {each.by}" for number, each in enumerate(file.versions, start=1)]
+    file = file_of(workspace, request.id)
+    lines = [f"{number} {version.at} {version.by}" for number, version in enumerate(file.versions, start=1)]
     return Effect(workspace, "\n".join((*lines, f"now {file.at} {file.by}")))
 
 
-def _sharing(workspace: Workspace, asked: SetPermissions) -> Impact:
-    file = file_of(workspace, asked.id)
+def _sharing(workspace: Workspace, request: SetPermissions) -> Impact:
+    file = file_of(workspace, request.id)
     if file.owner != workspace.owner:
         raise OperationError(
             "forbidden", f"rights on {file.id} are for {file.owner} to change", hard="shared_permission"
         )
-    people = principals(workspace, asked.people)
-    outside = outsiders(workspace, people) if asked.right != "none" else ()
-    return Impact("share", f"{file.path}: {asked.right} for {', '.join(people)}", outside)
+    people = principals(workspace, request.people)
+    outside = outsiders(workspace, people) if request.right != "none" else ()
+    return Impact("share", f"{file.path}: {request.right} for {', '.join(people)}", outside)
 
 
 @APP.operation(SetPermissions, impact=_sharing)
-def set_permissions(workspace: Workspace, asked: SetPermissions) -> Effect:
+def set_permissions(workspace: Workspace, request: SetPermissions) -> Effect:
     """Of the owner's own files."""
-    file = file_of(workspace, asked.id)
+    file = file_of(workspace, request.id)
     rights = dict(file.rights)
-    for each in principals(workspace, asked.people):
-        if asked.right == "none":
-            rights.pop(each, None)
+    for principal in principals(workspace, request.people):
+        if request.right == "none":
+            rights.pop(principal, None)
         else:
-            rights[each] = asked.right
+            rights[principal] = request.right
     return Effect(workspace.with_items(replace(file, rights=rights)), "set")
 
 
 @APP.operation(ShowPermissions, is_reading=True)
-def show_permissions(workspace: Workspace, asked: ShowPermissions) -> Effect:
+def show_permissions(workspace: Workspace, request: ShowPermissions) -> Effect:
     """The owner, and everybody else who has a right."""
-    file = file_of(workspace, asked.id)
-    given = [f"{principal} {right}" for principal, right in sorted(file.rights.items())]
-    return Effect(workspace, "\n".join((f"{file.owner} owner", *given)))
+    file = file_of(workspace, request.id)
+    lines = [f"{principal} {right}" for principal, right in sorted(file.rights.items())]
+    return Effect(workspace, "\n".join((f"{file.owner} owner", *lines)))
 
 
 @APP.operation(CreatePage)
-def create_page(workspace: Workspace, asked: CreatePage) -> Effect:
+def create_page(workspace: Workspace, request: CreatePage) -> Effect:
     """The answer is its id."""
     taken, id_ = workspace.fresh("p")
-    page = Page(id_, asked.title, asked.text, workspace.owner, workspace.now)
+    page = Page(id_, request.title, request.text, workspace.owner, workspace.now)
     return Effect(taken.with_items(page), id_)
 
 
 @APP.operation(ReadPage, is_reading=True)
-def read_page(workspace: Workspace, asked: ReadPage) -> Effect:
+def read_page(workspace: Workspace, request: ReadPage) -> Effect:
     """Title, author and text."""
-    if not asked.id:
-        lines = [f"{each.id} {each.title}" for each in workspace.pages.values()]
-        return Effect(workspace, listing(lines, page=asked.page, empty="no pages"))
-    found = workspace.pages.get(asked.id)
-    if found is None:
-        raise OperationError("not_found", f"no page {asked.id!r}; sharepoint.read_page without id lists them")
-    return Effect(workspace, f"{found.title}\nby {found.author} at {found.at}\n{found.text}")
+    if not request.id:
+        lines = [f"{page.id} {page.title}" for page in workspace.pages.values()]
+        return Effect(workspace, listing(lines, page=request.page, empty="no pages"))
+    site_page = workspace.pages.get(request.id)
+    if site_page is None:
+        raise OperationError("not_found", f"no page {request.id!r}; sharepoint.read_page without id lists them")
+    return Effect(workspace, f"{site_page.title}\nby {site_page.author} at {site_page.at}\n{site_page.text}")

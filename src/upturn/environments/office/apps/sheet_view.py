@@ -8,16 +8,16 @@ from upturn.environments.office.formulas import shown_in
 from upturn.environments.office.state import Area, Book, CellFormat, Place, column_letters, place_of
 
 CELLS_SHOWN = 200
-"""On a page."""
+"""Cells per page."""
 _COLUMNS_SHOWN = 50
 _SAMPLE = 4
-"""Rows of a sheet that its outline shows, the header among them."""
+"""Rows that an outline shows, with the header."""
 _TEXT_SHOWN = 60
-"""Characters of a cell that is shown among others."""
+"""Characters shown of a cell among others."""
 
 
 def outline(book: Book, name: str) -> list[str]:
-    """A sheet's extent, header and first rows, and what lies on it."""
+    """A sheet's extent, header, first rows, charts, pivot tables and filters."""
     sheet = book.sheets[name]
     area = sheet.used.area
     lines = [f"{name}: empty" if area is None else f"{name}: {area.text}, {area.height} rows"]
@@ -25,13 +25,13 @@ def outline(book: Book, name: str) -> list[str]:
         shown = _clipped(area)
         lines += [_row(book, name, shown, row) for row in shown.rows[:_SAMPLE]]
     lines += [f"{chart.kind} chart of {chart.range} {chart.title}".rstrip() for chart in sheet.charts]
-    lines += [f"pivot table at {each.at}: {each.how} of {each.values} by {each.rows}" for each in sheet.pivots]
+    lines += [f"pivot table at {pivot.at}: {pivot.how} of {pivot.values} by {pivot.rows}" for pivot in sheet.pivots]
     lines += [f"filter: {column} shows {value}" for column, value in sheet.filters.items()]
     return lines
 
 
 def _clipped(area: Area) -> Area:
-    """Without the columns that are too many to be shown."""
+    """The area without the columns beyond the limit."""
     if area.width <= _COLUMNS_SHOWN:
         return area
     return Area(area.first, Place(area.first.column + _COLUMNS_SHOWN - 1, area.last.row))
@@ -43,13 +43,13 @@ def _row(book: Book, name: str, area: Area, row: int) -> str:
 
 
 def short(text: str) -> str:
-    """On one line, and cut where it is long."""
+    """The text on one line, cut if long."""
     text = text.replace("\n", "\\n")
     return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]}…"
 
 
 def rows_of(book: Book, name: str, area: Area, *, page: int) -> str:
-    """What the cells of an area show, one row a line; rows that a filter hides are left out."""
+    """The values of an area, one line per row, without rows that a filter hides."""
     clipped = _clipped(area)
     rows = visible_rows(book, name, area.rows) if book.sheets[name].filters else area.rows
     shown = paged(rows, page=page, shown=max(1, CELLS_SHOWN // clipped.width))
@@ -65,10 +65,10 @@ def rows_of(book: Book, name: str, area: Area, *, page: int) -> str:
 
 
 def cell_list(texts: Mapping[str, str], area: Area, *, page: int, empty: str) -> str:
-    """Those of the cells that lie in an area, one a line, row by row."""
+    """The cells that lie in an area, one per line, row by row."""
     places = ((place_of(address), address) for address in texts)
-    found = sorted((place.row, place.column, address) for place, address in places if place in area)
-    lines = [f"{address}: {short(texts[address])}" for _, _, address in found]
+    cells = sorted((place.row, place.column, address) for place, address in places if place in area)
+    lines = [f"{address}: {short(texts[address])}" for _, _, address in cells]
     return listing(lines, page=page, shown=CELLS_SHOWN // 4, empty=empty)
 
 

@@ -28,36 +28,36 @@ from upturn.environments.office.state import (
 
 Order = Literal["asc", "desc"]
 MAX_CELLS = 20_000
-"""Of a table that is worked on as a whole."""
+"""Limit on the cells of a table that is changed as a whole."""
 
 
 def table_in(sheet: Sheet, area: Area | None) -> Area:
     """The part of an area that is in use, None = all that is; raises OperationError where there is nothing, or too
     much."""
     used = sheet.used.area
-    found = used and (used if area is None else area.within(used))
-    if found is None:
+    table = used and (used if area is None else area.within(used))
+    if table is None:
         raise OperationError("bad_value", f"{'the sheet' if area is None else area.text} is empty")
-    if found.size > MAX_CELLS:
-        raise OperationError("bad_value", f"at most {MAX_CELLS} cells at once, {found.text} has {found.size}")
-    return found
+    if table.size > MAX_CELLS:
+        raise OperationError("bad_value", f"at most {MAX_CELLS} cells at once, {table.text} has {table.size}")
+    return table
 
 
 def headers(book: Book, name: str, table: Area) -> dict[int, str]:
-    """What the first row of a table shows, by column."""
+    """The values of a table's first row, by column."""
     return {column: shown_in(book, name, Place(column, table.first.row).address) for column in table.columns}
 
 
 def column_of(book: Book, name: str, table: Area, text: str) -> int:
-    """The column of a table with this header, or this letter; raises OperationError where it has none."""
-    found = headers(book, name, table)
+    """The column of a table with this header or letter; raises OperationError if there is none."""
+    names = headers(book, name, table)
     wanted = text.casefold()
-    for column, header in found.items():
+    for column, header in names.items():
         if header.casefold() == wanted:
             return column
     column = column_number(text) if text.isascii() and text.isalpha() and len(text) <= 3 else 0
-    if column not in found:
-        known = ", ".join(header or column_letters(each) for each, header in found.items())
+    if column not in names:
+        known = ", ".join(header or column_letters(number) for number, header in names.items())
         raise OperationError("not_found", f"{table.text} has no column {text[:60]!r}; it has: {known[:400]}")
     return column
 
@@ -73,7 +73,7 @@ def sorting_order(book: Book, name: str, table: Area, *, column: int, order: Ord
             empty.append(row)
         else:
             filled.append((sorting_key(value), row))
-    filled.sort(key=lambda each: each[0], reverse=order == "desc")  # keeps equal ones in order in reverse too
+    filled.sort(key=lambda keyed: keyed[0], reverse=order == "desc")  # keeps equal ones in order in reverse too
     return [row for _, row in filled] + empty
 
 
@@ -98,7 +98,7 @@ def reordered(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
 
 @lru_cache(maxsize=4_096)
 def in_row(text: str, *, rows: int) -> str:
-    """A cell's text so many rows further down: formulas name cells that lie so much further down too."""
+    """A cell's text moved down by ``rows``; the references of formulas move along."""
     if not is_formula(text):
         return text
     try:
@@ -108,15 +108,15 @@ def in_row(text: str, *, rows: int) -> str:
 
 
 def with_formats(sheet: Sheet, formats: Mapping[str, CellFormat | None]) -> Sheet:
-    """The sheet with other looks of these cells; None = as it is by default."""
+    """The sheet with these cell formats; None = the default."""
     if not sheet.formats and not any(formats.values()):
         return sheet
     merged: dict[str, CellFormat | None] = {**sheet.formats, **formats}
-    return replace(sheet, formats={address: each for address, each in merged.items() if each is not None})
+    return replace(sheet, formats={address: look for address, look in merged.items() if look is not None})
 
 
 def visible_rows(book: Book, name: str, rows: Sequence[int]) -> list[int]:
-    """Those of the rows that the sheet's filters leave in sight; the first used row always is."""
+    """The rows that the sheet's filters leave visible; the first used row always is."""
     sheet = book.sheets[name]
     header = sheet.used.area.first.row if sheet.used.area is not None else 0
     return [

@@ -36,7 +36,7 @@ from upturn.records import Action, JsonValue
 APP = App("teams")
 Presence = Literal["available", "busy", "away", "offline"]
 _SHARES: tuple[tuple[float, Presence], ...] = ((0.6, "available"), (0.8, "busy"), (0.9, "away"), (1.0, "offline"))
-"""Up to which number below 1 somebody who is in no meeting is what."""
+"""Cumulative probabilities of the presence of people without a meeting."""
 
 
 class SendMessage(Parameters):
@@ -93,76 +93,76 @@ class ShowPresence(Parameters):
 
 
 def presence(workspace: Workspace, person: str) -> Presence:
-    """Busy in a meeting; else as chance has it for this hour, the same whenever it is asked."""
+    """Busy during a meeting; else random per hour, the same for every call."""
     now = workspace.now
     after = f"{now}~"  # as text, after this minute and before the next one
-    if any(each.overlaps(now, after) and each.concerns(person) for each in workspace.events.values()):
+    if any(event.overlaps(now, after) and event.concerns(person) for event in workspace.events.values()):
         return "busy"
     drawn = workspace.chance("presence", person, now[:13])
-    return next(found for limit, found in _SHARES if drawn < limit)
+    return next(state for limit, state in _SHARES if drawn < limit)
 
 
 def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
-    """Those behind the ids, sorted; raises OperationError for addresses outside."""
-    found = principals(workspace, people)
-    outside = [each for each in found if is_outside(each)]
+    """The people behind the ids, sorted; raises OperationError for addresses outside."""
+    ids = principals(workspace, people)
+    outside = [id_ for id_ in ids if is_outside(id_)]
     if outside:
         raise OperationError("forbidden", f"only people of the company can be in chats: {', '.join(outside)}")
-    return tuple(sorted(frozenset().union(*(workspace.members(each) for each in found))))
+    return tuple(sorted(frozenset().union(*(workspace.members(id_) for id_ in ids))))
 
 
 def _place(workspace: Workspace, id_: str) -> Chat | Channel:
-    """A chat or channel of the owner; raises OperationError for others, whether there are any or not."""
-    found: Chat | Channel | None = workspace.chats.get(id_) or workspace.channels.get(id_)
-    if found is None or workspace.owner not in found.members:
+    """A chat or channel of the owner; raises OperationError for any other id."""
+    place: Chat | Channel | None = workspace.chats.get(id_) or workspace.channels.get(id_)
+    if place is None or workspace.owner not in place.members:
         raise OperationError("not_found", f"you are in no chat or channel {id_!r}; teams.list_channels shows them")
-    return found
+    return place
 
 
-def _addressed(workspace: Workspace, asked: SendMessage) -> Chat:
-    """The chat that is written into; a new one, without an id of its own, where these people have none."""
-    if (asked.to is None) == (asked.chat is None):
+def _addressed(workspace: Workspace, request: SendMessage) -> Chat:
+    """The addressed chat; a new one with a placeholder id if these people have none."""
+    if (request.to is None) == (request.chat is None):
         raise OperationError("missing_parameter", "give either to or chat")
-    if asked.chat is not None:
-        place = _place(workspace, asked.chat)
+    if request.chat is not None:
+        place = _place(workspace, request.chat)
         if isinstance(place, Channel):
             raise OperationError("bad_value", f"{place.id} is a channel; teams.post_to_channel writes there")
         return place
-    assert asked.to is not None
-    members = tuple(sorted({*_people(workspace, asked.to), workspace.owner}))
+    assert request.to is not None
+    members = tuple(sorted({*_people(workspace, request.to), workspace.owner}))
     if len(members) < 2:
         raise OperationError("bad_value", "a chat needs somebody beside yourself")
-    return next((each for each in workspace.chats.values() if each.members == members), Chat("chat", members))
+    return next((chat for chat in workspace.chats.values() if chat.members == members), Chat("chat", members))
 
 
 def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
-    """A message to people as one into the chat that they have, and the other way round; others as they are."""
+    """A message to people as one to their chat, and the reverse; other actions as they are."""
     if (action.target, action.operation) != (APP.target, "send_message"):
         return action
     chat = _addressed(workspace, checked(APP.operations["send_message"], action))
     if chat.id not in workspace.chats:
         return action
     rest = {name: value for name, value in action.parameters.items() if name not in ("to", "chat")}
-    others: list[JsonValue] = [each for each in chat.members if each != workspace.owner]
+    others: list[JsonValue] = [member for member in chat.members if member != workspace.owner]
     return replace(
         action, parameters={**rest, **({"to": others} if "chat" in action.parameters else {"chat": chat.id})}
     )
 
 
-def _sending(workspace: Workspace, asked: SendMessage) -> Impact:
-    chat = _addressed(workspace, asked)
-    others = ", ".join(each for each in chat.members if each != workspace.owner)
-    return Impact("send", f"to {others}\n{asked.text}", outsiders(workspace, chat.members))
+def _sending(workspace: Workspace, request: SendMessage) -> Impact:
+    chat = _addressed(workspace, request)
+    others = ", ".join(member for member in chat.members if member != workspace.owner)
+    return Impact("send", f"to {others}\n{request.text}", outsiders(workspace, chat.members))
 
 
 @APP.operation(SendMessage, impact=_sending)
-def send_message(workspace: Workspace, asked: SendMessage) -> Effect:
+def send_message(workspace: Workspace, request: SendMessage) -> Effect:
     """In a chat of two, delivered at once unless the other one is offline."""
-    chat = _addressed(workspace, asked)
-    others = [each for each in chat.members if each != workspace.owner]
+    chat = _addressed(workspace, request)
+    others = [member for member in chat.members if member != workspace.owner]
     is_delivered = len(others) > 1 or presence(workspace, others[0]) != "offline"
     taken, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.fresh("c")
-    post = Post(workspace.owner, asked.text, workspace.now, is_delivered=is_delivered)
+    post = Post(workspace.owner, request.text, workspace.now, is_delivered=is_delivered)
     done = taken.with_items(replace(chat, id=id_, posts=(*chat.posts, post)))
     return Effect(done, f"sent in {id_}" + ("" if is_delivered else f"; {others[0]} is offline and gets it later"))
 
@@ -174,47 +174,47 @@ def _channel(workspace: Workspace, id_: str) -> Channel:
     return place
 
 
-def _posting(workspace: Workspace, asked: PostToChannel) -> Impact:
-    channel = _channel(workspace, asked.channel)
+def _posting(workspace: Workspace, request: PostToChannel) -> Impact:
+    channel = _channel(workspace, request.channel)
     return Impact(
-        "send", f"to {channel.team} / {channel.name}\n{asked.text}", outsiders(workspace, channel.members)
+        "send", f"to {channel.team} / {channel.name}\n{request.text}", outsiders(workspace, channel.members)
     )
 
 
 @APP.operation(PostToChannel, impact=_posting)
-def post_to_channel(workspace: Workspace, asked: PostToChannel) -> Effect:
+def post_to_channel(workspace: Workspace, request: PostToChannel) -> Effect:
     """All members read it."""
-    channel = _channel(workspace, asked.channel)
-    post = Post(workspace.owner, asked.text, workspace.now)
+    channel = _channel(workspace, request.channel)
+    post = Post(workspace.owner, request.text, workspace.now)
     return Effect(workspace.with_items(replace(channel, posts=(*channel.posts, post))), "posted")
 
 
 @APP.operation(SearchChat, is_reading=True)
-def search_chat(workspace: Workspace, asked: SearchChat) -> Effect:
+def search_chat(workspace: Workspace, request: SearchChat) -> Effect:
     """Place, moment, sender and text."""
-    places = [_place(workspace, asked.place)] if asked.place else _places(workspace)
-    words = asked.query.lower()
+    places = [_place(workspace, request.place)] if request.place else _places(workspace)
+    words = request.query.lower()
     hits = [
         (post.at, number, f"{place.id} {post.at} {post.sender}: {post.text}")
         for place in places
         for number, post in enumerate(place.posts)
-        if words in post.text.lower() and (not asked.sender or post.sender == asked.sender)
+        if words in post.text.lower() and (not request.sender or post.sender == request.sender)
     ]
     hits.sort(reverse=True)
-    return Effect(workspace, listing([line for _, _, line in hits], page=asked.page, empty="no messages"))
+    return Effect(workspace, listing([line for _, _, line in hits], page=request.page, empty="no messages"))
 
 
 def _places(workspace: Workspace) -> list[Chat | Channel]:
-    """The owner's: channels by team, then chats by who is in them."""
-    channels = sorted(workspace.channels.values(), key=lambda each: (each.team, each.name, each.id))
-    everything: list[Chat | Channel] = [*channels, *sorted(workspace.chats.values(), key=lambda each: each.members)]
+    """The owner's channels by team, then the owner's chats by members."""
+    channels = sorted(workspace.channels.values(), key=lambda channel: (channel.team, channel.name, channel.id))
+    everything: list[Chat | Channel] = [*channels, *sorted(workspace.chats.values(), key=lambda chat: chat.members)]
     return [place for place in everything if workspace.owner in place.members]
 
 
 @APP.operation(ListChannels, is_reading=True)
-def list_channels(workspace: Workspace, asked: ListChannels) -> Effect:
+def list_channels(workspace: Workspace, request: ListChannels) -> Effect:
     """Ids, names and members."""
-    words = asked.name.lower()
+    words = request.name.lower()
     titles = [(place, _title(workspace, place)) for place in _places(workspace)]
     lines = [
         f"{place.id} {title}: {len(place.members)} members"
@@ -223,49 +223,52 @@ def list_channels(workspace: Workspace, asked: ListChannels) -> Effect:
         for place, title in titles
         if words in title.lower()
     ]
-    return Effect(workspace, listing(lines, page=asked.page, empty="no chats or channels"))
+    return Effect(workspace, listing(lines, page=request.page, empty="no chats or channels"))
 
 
 def _title(workspace: Workspace, place: Chat | Channel) -> str:
-    """A channel's name with its team's; of a chat, who else is in it."""
+    """A channel's team and name; a chat's other members."""
     if isinstance(place, Channel):
         return f"{place.team} / {place.name}"
-    return ", ".join(each for each in place.members if each != workspace.owner)
+    return ", ".join(member for member in place.members if member != workspace.owner)
 
 
-def _joined(workspace: Workspace, asked: AddMembers) -> Chat | Channel:
-    place = _place(workspace, asked.place)
-    return replace(place, members=tuple(sorted({*place.members, *_people(workspace, asked.people)})))
+def _joined(workspace: Workspace, request: AddMembers) -> Chat | Channel:
+    place = _place(workspace, request.place)
+    return replace(place, members=tuple(sorted({*place.members, *_people(workspace, request.people)})))
 
 
-def _sharing(workspace: Workspace, asked: AddMembers) -> Impact | None:
-    """Agreement is needed where people outside are in it, or come into it."""
-    place = _joined(workspace, asked)
+def _sharing(workspace: Workspace, request: AddMembers) -> Impact | None:
+    """Agreement is needed if people outside are, or become, members."""
+    place = _joined(workspace, request)
     outside = outsiders(workspace, place.members)
     return Impact("share", f"{place.id}: {', '.join(place.members)}", outside) if outside else None
 
 
 @APP.operation(AddMembers, impact=_sharing)
-def add_members(workspace: Workspace, asked: AddMembers) -> Effect:
-    """Who is in it already stays."""
-    place = _joined(workspace, asked)
+def add_members(workspace: Workspace, request: AddMembers) -> Effect:
+    """Existing members stay."""
+    place = _joined(workspace, request)
     return Effect(workspace.with_items(place), f"{len(place.members)} members")
 
 
-def _meeting(workspace: Workspace, asked: CreateMeeting) -> Event:
-    create = Create(title=asked.title, start=asked.start, end=asked.end, people=asked.people, is_online=True)
+def _meeting(workspace: Workspace, request: CreateMeeting) -> Event:
+    create = Create(
+        title=request.title, start=request.start, end=request.end, people=request.people, is_online=True
+    )
     return made(workspace, create)
 
 
-@APP.operation(CreateMeeting, impact=lambda workspace, asked: telling(workspace, _meeting(workspace, asked)))
-def create_meeting(workspace: Workspace, asked: CreateMeeting) -> Effect:
+@APP.operation(CreateMeeting, impact=lambda workspace, request: telling(workspace, _meeting(workspace, request)))
+def create_meeting(workspace: Workspace, request: CreateMeeting) -> Effect:
     """The answer is the event's id."""
-    return entered(workspace, _meeting(workspace, asked))
+    return entered(workspace, _meeting(workspace, request))
 
 
 @APP.operation(ShowPresence, is_reading=True)
-def show_presence(workspace: Workspace, asked: ShowPresence) -> Effect:
+def show_presence(workspace: Workspace, request: ShowPresence) -> Effect:
     """One line for each."""
     return Effect(
-        workspace, "\n".join(f"{each} {presence(workspace, each)}" for each in _people(workspace, asked.people))
+        workspace,
+        "\n".join(f"{person} {presence(workspace, person)}" for person in _people(workspace, request.people)),
     )

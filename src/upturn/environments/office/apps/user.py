@@ -1,4 +1,4 @@
-"""The user as a target: telling, asking, showing what is about to be done, waiting for agreement, ending."""
+"""The user as a target: answers, questions, previews, confirmations, and the end of the task."""
 
 from pydantic import Field
 
@@ -54,33 +54,33 @@ class Finish(Parameters):
     """Says that all is done; ends the task."""
 
 
-def said(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
-    """The workspace in which the user was told something more."""
+def with_message(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
+    """The workspace with one more message to the user."""
     return workspace.evolved(messages=(*workspace.messages, Message(kind, text)))
 
 
 @APP.operation(Answer)
-def answer(workspace: Workspace, asked: Answer) -> Effect:
+def answer(workspace: Workspace, request: Answer) -> Effect:
     """Ends the task."""
-    return Effect(said(workspace, "answer", asked.text), "told", is_final=True)
+    return Effect(with_message(workspace, "answer", request.text), "told", is_final=True)
 
 
 @APP.operation(Ask, seconds=60.0)
-def ask(workspace: Workspace, asked: Ask) -> Effect:
-    """The user answers what is unclear; a question where nothing is costs, and so does asking again."""
-    told, clarification = said(workspace, "ask", asked.text), workspace.persona.clarification
-    is_needless = not clarification or any(each.kind == "ask" for each in workspace.messages)
+def ask(workspace: Workspace, request: Ask) -> Effect:
+    """The user clarifies the task; a needless or repeated question costs."""
+    after, clarification = with_message(workspace, "ask", request.text), workspace.persona.clarification
+    is_needless = not clarification or any(message.kind == "ask" for message in workspace.messages)
     costs = {"needless_question": SOFT["needless_question"]} if is_needless else {}
-    return Effect(told, clarification or "it is all in what I asked for", costs)
+    return Effect(after, clarification or "it is all in what I asked for", costs)
 
 
 @APP.operation(Confirm, seconds=60.0)
-def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # it has none
-    """The user agrees to what was shown when it is what they want."""
+def confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  # it has none
+    """The user agrees to a preview that matches one of their wishes."""
     shown = workspace.shown
     if shown is None:
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
-    decided = said(workspace, "confirm").evolved(shown=None)
+    decided = with_message(workspace, "confirm").evolved(shown=None)
     wants, is_patient = workspace.persona.confirms, workspace.declined < workspace.persona.patience
     forms = (shown, spelled_out(workspace, shown), addressed_otherwise(workspace, shown))
     if is_patient and any(map(wants, forms)):
@@ -89,29 +89,29 @@ def confirm(workspace: Workspace, asked: Confirm) -> Effect:  # noqa: ARG001  # 
 
 
 def _declined(workspace: Workspace) -> Effect:
-    """The user does not agree, says what they want instead where they know, and that it is enough when it is."""
+    """The user declines, with their objection if they have one, and says when they lose patience."""
     declined, persona = workspace.declined + 1, workspace.persona
     left = persona.patience - declined
     words = persona.objection or "no: that is not what I asked for"
-    told = f"no: {_IMPATIENT}" if left < 0 else words if left else f"{words}; {_IMPATIENT}"
+    answer = f"no: {_IMPATIENT}" if left < 0 else words if left else f"{words}; {_IMPATIENT}"
     costs = {"declined": SOFT["declined"]} if declined > 1 else {}
-    return Effect(workspace.evolved(declined=declined), told, costs)
+    return Effect(workspace.evolved(declined=declined), answer, costs)
 
 
 @APP.operation(Wait, seconds=0.0)
-def wait(workspace: Workspace, asked: Wait) -> Effect:
+def wait(workspace: Workspace, request: Wait) -> Effect:
     """Nothing else happens."""
-    after = workspace.evolved(elapsed=workspace.elapsed + asked.seconds)
+    after = workspace.evolved(elapsed=workspace.elapsed + request.seconds)
     return Effect(after, f"it is {after.now}")
 
 
 @APP.operation(Refuse)
-def refuse(workspace: Workspace, asked: Refuse) -> Effect:
-    """Ends the task undone."""
-    return Effect(said(workspace, "refuse", asked.text), "told", is_final=True)
+def refuse(workspace: Workspace, request: Refuse) -> Effect:
+    """Ends the task without the work."""
+    return Effect(with_message(workspace, "refuse", request.text), "told", is_final=True)
 
 
 @APP.operation(Finish)
-def finish(workspace: Workspace, asked: Finish) -> Effect:  # noqa: ARG001  # it has none
+def finish(workspace: Workspace, request: Finish) -> Effect:  # noqa: ARG001  # it has none
     """Ends the task."""
-    return Effect(said(workspace, "finish"), "finished", is_final=True)
+    return Effect(with_message(workspace, "finish"), "finished", is_final=True)

@@ -20,11 +20,11 @@ from upturn.environments.office.state import (
 
 APP = App("word")
 _MOST = 2_000
-"""Blocks of a document."""
+"""Limit on the blocks of a document."""
 _LONGEST = 10_000
-"""Characters of a paragraph or cell that replacing may lead to."""
+"""Limit on the characters of a paragraph or cell after a replacement."""
 _SHOWN = 300
-"""Characters of a paragraph that are shown; the rest is counted."""
+"""Characters shown of a paragraph."""
 
 
 class ReadParagraphs(Parameters):
@@ -92,7 +92,8 @@ def _shown(block: Block) -> str:
 
 
 def _with(block: Block, words: str) -> Block | None:
-    """What of it has the words, which are in lower case; of a table the header with the rows. None = nothing."""
+    """The block if it contains the lower-case words; of a table the header and the matching rows. None = no
+    match."""
     if not words:
         return block
     if isinstance(block, Paragraph):
@@ -103,13 +104,15 @@ def _with(block: Block, words: str) -> Block | None:
 
 
 @APP.operation(ReadParagraphs, is_reading=True)
-def read_paragraphs(workspace: Workspace, asked: ReadParagraphs) -> Effect:
+def read_paragraphs(workspace: Workspace, request: ReadParagraphs) -> Effect:
     """Number, style and text."""
-    file, document = _document(workspace, asked.id)
-    found = [_with(block, asked.text.lower()) for block in document.blocks]
-    lines = [f"{number} {_shown(block)}" for number, block in enumerate(found, start=1) if block is not None]
-    told = listing(lines, page=asked.page, shown=20, empty="no such text" if asked.text else "an empty document")
-    return Effect(workspace, told, sensitivity(workspace, file.id, file.label))
+    file, document = _document(workspace, request.id)
+    matching = [_with(block, request.text.lower()) for block in document.blocks]
+    lines = [f"{number} {_shown(block)}" for number, block in enumerate(matching, start=1) if block is not None]
+    shown = listing(
+        lines, page=request.page, shown=20, empty="no such text" if request.text else "an empty document"
+    )
+    return Effect(workspace, shown, sensitivity(workspace, file.id, file.label))
 
 
 def _inserted(workspace: Workspace, id_: str, at: int | None, block: Block) -> Effect:
@@ -124,25 +127,25 @@ def _inserted(workspace: Workspace, id_: str, at: int | None, block: Block) -> E
 
 
 @APP.operation(InsertText)
-def insert_text(workspace: Workspace, asked: InsertText) -> Effect:
+def insert_text(workspace: Workspace, request: InsertText) -> Effect:
     """The answer is the paragraph's number."""
-    return _inserted(workspace, asked.id, asked.at, Paragraph(asked.text, asked.style))
+    return _inserted(workspace, request.id, request.at, Paragraph(request.text, request.style))
 
 
 @APP.operation(InsertTable)
-def insert_table(workspace: Workspace, asked: InsertTable) -> Effect:
+def insert_table(workspace: Workspace, request: InsertTable) -> Effect:
     """The first row is the header."""
     rows = tuple(
-        tuple(cell.strip() for cell in line.split("|")) for line in asked.rows.splitlines() if line.strip()
+        tuple(cell.strip() for cell in line.split("|")) for line in request.rows.splitlines() if line.strip()
     )
     widths = {len(row) for row in rows}
     if len(widths) != 1:
         raise OperationError("bad_value", f"all rows have as many cells, got rows of {sorted(widths)}")
-    return _inserted(workspace, asked.id, asked.at, Grid(rows))
+    return _inserted(workspace, request.id, request.at, Grid(rows))
 
 
 def _span(document: Document, first: int, last: int | None) -> range:
-    """Of indices; raises OperationError where the document has no such paragraphs."""
+    """The indices of paragraphs ``first`` to ``last``; raises OperationError if they do not exist."""
     until = first if last is None else last
     if not first <= until <= len(document.blocks):
         raise OperationError(
@@ -152,42 +155,42 @@ def _span(document: Document, first: int, last: int | None) -> range:
 
 
 @APP.operation(FormatSection)
-def format_section(workspace: Workspace, asked: FormatSection) -> Effect:
+def format_section(workspace: Workspace, request: FormatSection) -> Effect:
     """Tables stay as they are."""
-    file, document = _document(workspace, asked.id)
-    wanted = {"style": asked.style, "is_bold": asked.is_bold, "is_italic": asked.is_italic}
-    given = {name: value for name, value in wanted.items() if value is not None}
-    if not given:
+    file, document = _document(workspace, request.id)
+    wanted = {"style": request.style, "is_bold": request.is_bold, "is_italic": request.is_italic}
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    if not changes:
         raise OperationError("missing_parameter", "give style, is_bold or is_italic")
-    span = _span(document, asked.first, asked.last)
+    span = _span(document, request.first, request.last)
     blocks = tuple(
-        replace(block, **given) if at in span and isinstance(block, Paragraph) else block  # type: ignore[arg-type]
+        replace(block, **changes) if at in span and isinstance(block, Paragraph) else block  # type: ignore[arg-type]
         for at, block in enumerate(document.blocks)
     )
     return saved(workspace, file, Document(blocks), f"formatted {len(span)}")
 
 
 @APP.operation(FindReplace)
-def find_replace(workspace: Workspace, asked: FindReplace) -> Effect:
-    """The answer is how often; a text that does not stand there is refused."""
-    file, document = _document(workspace, asked.id)
+def find_replace(workspace: Workspace, request: FindReplace) -> Effect:
+    """The answer is the number of replacements; a text that does not occur is refused."""
+    file, document = _document(workspace, request.id)
     check_right(workspace, file, "edit")  # before the answer tells what stands there
     texts = [
         text
         for block in document.blocks
         for text in ([block.text] if isinstance(block, Paragraph) else [cell for row in block.rows for cell in row])
     ]
-    count = sum(text.count(asked.find) for text in texts)
+    count = sum(text.count(request.find) for text in texts)
     if not count:
-        raise OperationError("not_found", f"{file.id} does not contain {asked.find[:60]!r}")
-    grown = len(asked.replace) - len(asked.find)
-    longest = max(len(text) + grown * text.count(asked.find) for text in texts)
+        raise OperationError("not_found", f"{file.id} does not contain {request.find[:60]!r}")
+    grown = len(request.replace) - len(request.find)
+    longest = max(len(text) + grown * text.count(request.find) for text in texts)
     if grown > 0 and longest > _LONGEST:
         raise OperationError(
             "bad_value",
             f"{file.id} would get a text of {longest} characters; at most {_LONGEST}, take a shorter one",
         )
-    blocks = tuple(_replaced(block, asked.find, asked.replace) for block in document.blocks)
+    blocks = tuple(_replaced(block, request.find, request.replace) for block in document.blocks)
     return saved(workspace, file, Document(blocks), f"replaced {count}")
 
 
@@ -198,9 +201,9 @@ def _replaced(block: Block, old: str, new: str) -> Block:
 
 
 @APP.operation(DeleteParagraphs)
-def delete_paragraphs(workspace: Workspace, asked: DeleteParagraphs) -> Effect:
+def delete_paragraphs(workspace: Workspace, request: DeleteParagraphs) -> Effect:
     """Can be brought back by ``sharepoint.restore``."""
-    file, document = _document(workspace, asked.id)
-    span = _span(document, asked.first, asked.last)
+    file, document = _document(workspace, request.id)
+    span = _span(document, request.first, request.last)
     blocks = tuple(block for at, block in enumerate(document.blocks) if at not in span)
     return saved(workspace, file, Document(blocks), f"deleted {len(span)}")

@@ -1,5 +1,6 @@
-"""The office's task families: one module for each group of related tasks.
+"""The office's task families: a room for each app, one for tasks across apps, one for tasks with obstacles.
 
-Each module lists its ``FAMILIES``: templates, the world a task needs, and its oracle. Not here: the pieces that
-families draw from (``generation``). Start with ``mail_reading``.
+A module lists its ``FAMILIES``: how a case is drawn, with its oracle. What tasks say stands in the TOML file beside
+the module: add phrasings there (``generation/phrasing.py`` describes the format). Not here: the pieces that
+families draw from (``generation``), and which families are in use (``tasks``). Start with ``mail``.
 """

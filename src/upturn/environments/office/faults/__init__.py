@@ -4,7 +4,7 @@ Start with ``fault`` (the plan), then ``fault_layer`` (what an agent gets instea
 """
 
 from upturn.environments.office.faults.fault import NO_FAULTS, Fault, FaultKind, FaultPlan, RateLimit
-from upturn.environments.office.faults.fault_layer import SEVERAL, Outcome, attempted
+from upturn.environments.office.faults.fault_layer import SEVERAL, Outcome, apply_with_faults
 from upturn.environments.office.faults.fault_state import FaultState, Injected
 
 __all__ = [
@@ -17,5 +17,5 @@ __all__ = [
     "Injected",
     "Outcome",
     "RateLimit",
-    "attempted",
+    "apply_with_faults",
 ]

@@ -1,7 +1,7 @@
-"""Faults of the apps, as they are planned: which calls they hit, how long they last. Plain data and pure functions.
+"""Planned faults of the apps: which calls they hit and how long they last. Plain data and pure functions.
 
-A plan is data of a task, as its seed is: what happens follows from the plan and the calls alone, so that a replay
-meets the same faults. Plans are added up (``plan + plan``); how they are played is told in ``fault_layer``.
+A plan is part of a task, like its seed: faults follow from the plan and the calls alone, so a replay meets the same
+faults. Plans can be added (``plan + plan``); ``fault_layer`` applies them.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ FaultKind: TypeAlias = Literal[
 - ``moved`` (301): the first call that names the file finds it moved to another id and path.
 """
 RATED: tuple[FaultKind, ...] = ("rate_limited", "unavailable", "timeout", "lost_answer", "partial_write")
-"""Kinds that may come by chance: they need nothing but a call."""
+"""Kinds that may occur at random, since they need no more than a call."""
 _CAP = 0.5
 """Of all rates together: half of the calls get through, so that patience gets everything done."""
 
@@ -118,10 +118,7 @@ class FaultPlan:
             raise WorldError(f"plans with rates need one seed, got {self.seed!r} and {other.seed!r}")
         rates = {kind: self.rates.get(kind, 0) + other.rates.get(kind, 0) for kind in {**self.rates, **other.rates}}
         return FaultPlan(
-            self.faults + other.faults,
-            self.limits + other.limits,
-            rates,
-            self.seed if self.rates else other.seed,
+            self.faults + other.faults, self.limits + other.limits, rates, self.seed if self.rates else other.seed
         )
 
     def __bool__(self) -> bool:

@@ -1,9 +1,9 @@
-"""Calls of apps through a plan of faults: what an agent is answered, and what was done all the same.
+"""Applies calls of apps under a fault plan: what the agent is answered, and what was done anyway.
 
-Order: everything for which the call is refused anyway (its parameters, rights, agreement), which no fault hides or
-counts; a file that moved; rate limits; the plan's faults in their order, of which the first one that comes takes
-the call; chance. ``user`` has no faults, but decides on permissions when asked. A fault of an app is no mistake of
-the agent's and costs nothing, unless the agent was told before and did the same again.
+Order of checks: ordinary refusals (parameters, rights, agreement), which no fault hides or counts; moved files;
+rate limits; the plan's faults in order, of which the first that applies takes the call; random faults. ``user`` has
+no faults, but decides on permissions when asked. A fault is no mistake of the agent and costs nothing, unless the
+agent was told before and repeats the call.
 """
 
 import re
@@ -31,11 +31,11 @@ SEVERAL: Mapping[str, str] = {
 }
 """Operations that can be done in part, with the parameter that holds the several things."""
 _UNSEEN = frozenset({"outlook.read"})
-"""Not reading, because a mail is read from then on, but no write that a reading could miss."""
+"""Operations that mark a mail as read, but change nothing that a stale read could miss."""
 
 
 class Outcome(NamedTuple):
-    """What a call led to."""
+    """The result of a call."""
 
     workspace: Workspace
     state: FaultState
@@ -43,13 +43,13 @@ class Outcome(NamedTuple):
     """None = it was answered with ``error``."""
     error: OperationError | None = None
     faults: tuple[str, ...] = ()
-    """Kinds of the faults that hit this call."""
+    """Kinds of faults that hit this call."""
     is_told: bool = False
-    """Whether the agent had been told before, and could have known."""
+    """Whether the agent had been told of the fault before this call."""
 
 
 class _Call(NamedTuple):
-    """A call that nothing is wrong with."""
+    """A call that passes the ordinary checks."""
 
     workspace: Workspace
     state: FaultState
@@ -63,8 +63,8 @@ class _Call(NamedTuple):
         return not self.operation.is_reading and self.operation.full_name not in _UNSEEN
 
 
-def attempted(workspace: Workspace, state: FaultState, action: Action) -> Outcome:
-    """What the action leads to, faults and all; raises OperationError where it is refused for what it is."""
+def apply_with_faults(workspace: Workspace, state: FaultState, action: Action) -> Outcome:
+    """The action's result under the fault plan; raises OperationError for ordinary refusals."""
     if not state.plan:
         effect = apply(workspace, action)
         return Outcome(effect.workspace, state, effect)
@@ -91,7 +91,7 @@ def _names(action: Action, id_: str) -> bool:
 
 
 def _gone(workspace: Workspace, state: FaultState, action: Action, place: int) -> Outcome:
-    """The file has moved: from the first call on that names it."""
+    """The refusal of a call that names a moved file."""
     fault, is_told = state.plan.faults[place], place in state.begun
     error = OperationError("moved", f"301 {fault.file} has moved; sharepoint.search finds it")
     if is_told:
@@ -117,13 +117,13 @@ def _told_user(call: _Call) -> Outcome:
     if not open_:
         return Outcome(effect.workspace, state.answered("user"), effect)
     fault = faults[open_[0]]
-    said = (
+    answer = (
         f"{fault.person} denies it" if fault.is_lasting else f"{fault.person} has given the permission, try again"
     )
     decided = replace(state, decided=state.decided | {open_[0]})
     if fault.is_lasting:
         decided = decided.answered(fault.call.split(".", 1)[0])
-    return Outcome(effect.workspace, decided, effect._replace(text=said, costs={}))
+    return Outcome(effect.workspace, decided, effect._replace(text=answer, costs={}))
 
 
 def _blocked(call: _Call) -> Outcome | None:
@@ -158,7 +158,7 @@ def _too_many(call: _Call, until: float, *, is_told: bool) -> Outcome:
 def _refused(
     call: _Call, kind: FaultKind, error: OperationError, *, seconds: float = 1.0, is_told: bool = False
 ) -> Outcome:
-    """Nothing was done, and so much time has passed. ``is_told``: it is the same fault as before."""
+    """Nothing was done, but ``seconds`` have passed. ``is_told``: the same fault occurred before."""
     state = call.state
     if not is_told:
         meant = call.effect.workspace
@@ -176,10 +176,10 @@ def _planned(call: _Call) -> Outcome:
     for place, fault in enumerate(call.state.plan.faults):
         if fault.call not in ("", call.operation.target, call.operation.full_name):
             continue
-        came = _met(call, place)
-        if isinstance(came, Outcome):
-            return came
-        call = came
+        met = _met(call, place)
+        if isinstance(met, Outcome):
+            return met
+        call = met
     kind = call.state.plan.by_chance(call.state.calls)
     if kind is not None and _fits(call, kind):
         return _INJECTED[kind](call, Fault(kind), False)
@@ -281,20 +281,20 @@ def _lost_answer(call: _Call, fault: Fault, _is_same: bool) -> Outcome:
 def _partial_write(call: _Call, _fault: Fault, _is_same: bool) -> Outcome:
     """All but the last one, so that what is left can be done in one way only."""
     name = SEVERAL[call.operation.full_name]
-    asked = checked(call.operation, call.action)
-    several = getattr(asked, name)
+    request = checked(call.operation, call.action)
+    several = getattr(request, name)
     agreed = replace(call.workspace, confirmed=call.effect.workspace.confirmed)
-    part = call.operation.run(agreed, asked.model_copy(update={name: several[:-1]})).workspace
+    part = call.operation.run(agreed, request.model_copy(update={name: several[:-1]})).workspace
     done = replace(part, elapsed=call.effect.workspace.elapsed)
     if name == "rows":
-        said = f"{len(several) - 1} of {len(several)} rows were written; the last one was not"
+        result = f"{len(several) - 1} of {len(several)} rows were written; the last one was not"
     else:
-        said = f"done for {', '.join(several[:-1])}; not for {several[-1]}"
-    return _spoiled(call, done, "partial_write", OperationError("partial", f"207 {said}"))
+        result = f"done for {', '.join(several[:-1])}; not for {several[-1]}"
+    return _spoiled(call, done, "partial_write", OperationError("partial", f"207 {result}"))
 
 
 def _spoiled(call: _Call, done: Workspace, kind: FaultKind, error: OperationError) -> Outcome:
-    """Something was done, and the answer is an error."""
+    """The call was done at least in part, and the answer is an error."""
     injected = Injected(kind, call.operation.full_name, call.workspace, call.effect.workspace)
     state = _with_write(call, done.elapsed).with_injected(injected)
     return Outcome(done, state, None, error, (kind,))

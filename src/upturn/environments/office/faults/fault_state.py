@@ -1,4 +1,4 @@
-"""What has become of a plan of faults: calls counted, apps blocked, faults that came. Immutable."""
+"""The state of a fault plan during a task: counted calls, blocked apps, faults that occurred. Immutable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """A fault that came."""
+    """A fault that occurred."""
 
     kind: FaultKind
     call: str
@@ -36,7 +36,7 @@ class Injected:
 
 @dataclass(frozen=True, slots=True)
 class FaultState:
-    """A plan and how far it has come."""
+    """A fault plan and its progress."""
 
     plan: FaultPlan = NO_FAULTS
     calls: int = 0
@@ -57,25 +57,25 @@ class FaultState:
     injected: tuple[Injected, ...] = ()
 
     def settled(self, workspace: Workspace) -> Workspace:
-        """The workspace with all files where they are to be in the end: what judges look at."""
+        """The workspace with all moved files at their final paths, as verifiers read it."""
         for place, fault in enumerate(self.plan.faults):
             if fault.kind == "moved" and place not in self.begun:
                 workspace = moved(workspace, fault)
         return workspace
 
     def with_injected(self, injected: Injected) -> "FaultState":
-        """The same after one more."""
+        """The state with one more fault that occurred."""
         return replace(self, injected=(*self.injected, injected))
 
     def answered(self, app: str) -> "FaultState":
-        """The same after the app has answered a call as it should."""
-        if all(each.is_answered or not each.call.startswith(f"{app}.") for each in self.injected):
+        """The state after the app has answered a call normally."""
+        if all(fault.is_answered or not fault.call.startswith(f"{app}.") for fault in self.injected):
             return self
         return replace(
             self,
             injected=tuple(
-                replace(each, is_answered=True) if each.call.startswith(f"{app}.") else each
-                for each in self.injected
+                replace(fault, is_answered=True) if fault.call.startswith(f"{app}.") else fault
+                for fault in self.injected
             ),
         )
 
@@ -84,7 +84,7 @@ class FaultState:
         has come."""
         if not (self.injected or self.begun):
             return None
-        came: list[JsonValue] = [f"{each.kind} {each.call}" for each in self.injected]
+        came: list[JsonValue] = [f"{fault.kind} {fault.call}" for fault in self.injected]
         begun: list[JsonValue] = [*sorted(self.begun)]
         decided: list[JsonValue] = [*sorted(self.decided)]
         return [came, begun, decided]

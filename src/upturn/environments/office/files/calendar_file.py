@@ -56,7 +56,7 @@ def event_bytes(event: Event, directory: Directory) -> bytes:
     calendar.add("prodid", "-//Upturn//workspace//EN")
     calendar.add("version", "2.0")
     entry.add("uid", net_id(event.id))
-    start, end = (moment(each).replace(tzinfo=directory.zone) for each in (event.start, event.end))
+    start, end = (moment(time).replace(tzinfo=directory.zone) for time in (event.start, event.end))
     if start.year == MINYEAR or end.year == MAXYEAR:  # other zones count them to years that there are not
         raise FileFormatError(
             f"an entry lies in the years {MINYEAR + 1} to {MAXYEAR - 1}, got {event.start} to {event.end}"
@@ -72,9 +72,9 @@ def event_bytes(event: Event, directory: Directory) -> bytes:
     if event.is_online:
         entry.add("conference", _MEETING.format(domain=directory.domain, id=event.id), {"VALUE": "URI"})
     entry.add("organizer", _person(event.organizer, directory, {}))
-    for each in event.attendees:
-        roles = {"ROLE": "REQ-PARTICIPANT", "PARTSTAT": _ANSWERS[each.response], "RSVP": "TRUE"}
-        entry.add("attendee", _person(each.person, directory, roles))
+    for attendee in event.attendees:
+        roles = {"ROLE": "REQ-PARTICIPANT", "PARTSTAT": _ANSWERS[attendee.response], "RSVP": "TRUE"}
+        entry.add("attendee", _person(attendee.person, directory, roles))
     calendar.add_component(entry)
     calendar.add_missing_timezones(date(start.year, 1, 1), date(end.year + 1, 1, 1))
     return bytes(calendar.to_ical())
@@ -84,11 +84,11 @@ def _person(who: str, directory: Directory, parameters: Mapping[str, str]) -> An
     from icalendar import vCalAddress
 
     address = directory.address(who)
-    found = vCalAddress(f"mailto:{address.addr_spec}")
+    entry = vCalAddress(f"mailto:{address.addr_spec}")
     named = {"CN": address.display_name} if address.display_name else {}
     for name, value in {**named, **parameters}.items():
-        found.params[name] = value
-    return found
+        entry.params[name] = value
+    return entry
 
 
 def read_events(data: bytes, directory: Directory, *, owner: str) -> list[Invitation]:
@@ -106,14 +106,14 @@ def read_events(data: bytes, directory: Directory, *, owner: str) -> list[Invita
     if not text.upper().endswith(b"END:VCALENDAR"):
         raise FileFormatError("it is cut off: it does not end with END:VCALENDAR")
     with parsing("calendar"):
-        found: list[Invitation] = []
+        invitations: list[Invitation] = []
         for calendar in Calendar.from_ical(text, multiple=True):
             is_cancelled = str(calendar.get("METHOD", "")).upper() == "CANCEL"
             entries = calendar.walk("VEVENT")
-            found += [_invitation(each, directory, owner, is_cancelled=is_cancelled) for each in entries]
-        if len(found) > _MAX_EVENTS:
-            raise FileFormatError(f"it has {len(found)} entries; at most {_MAX_EVENTS} are read")
-        return found
+            invitations += [_invitation(entry, directory, owner, is_cancelled=is_cancelled) for entry in entries]
+        if len(invitations) > _MAX_EVENTS:
+            raise FileFormatError(f"it has {len(invitations)} entries; at most {_MAX_EVENTS} are read")
+        return invitations
 
 
 def _invitation(entry: Any, directory: Directory, owner: str, *, is_cancelled: bool) -> Invitation:
@@ -124,10 +124,10 @@ def _invitation(entry: Any, directory: Directory, owner: str, *, is_cancelled: b
     organizer = _who(entry["ORGANIZER"], directory, names) if "ORGANIZER" in entry else owner
     listed = entry.get("ATTENDEE", [])
     answers: dict[str, Response] = {}
-    for each in listed if isinstance(listed, list) else [listed]:
-        who = _who(each, directory, names)
+    for guest in listed if isinstance(listed, list) else [listed]:
+        who = _who(guest, directory, names)
         if who != organizer:
-            answers[who] = _READ.get(str(each.params.get("PARTSTAT", "")).upper(), "none")
+            answers[who] = _READ.get(str(guest.params.get("PARTSTAT", "")).upper(), "none")
     start, end = _span(entry, title, directory)
     event = Event(
         id=own_id(str(entry.get("UID", ""))),
@@ -172,12 +172,12 @@ def _span(entry: Any, title: str, directory: Directory) -> tuple[str, str]:
 
 def _moment(value: Any, directory: Directory) -> datetime:
     """In the office's zone, without it."""
-    found = value.dt
-    if not isinstance(found, datetime):
-        return datetime.combine(found, time())
-    if found.tzinfo is None:
+    at = value.dt
+    if not isinstance(at, datetime):
+        return datetime.combine(at, time())
+    if at.tzinfo is None:
         if "TZID" in value.params:
             raise FileFormatError(f"nobody knows the time zone {str(value.params['TZID'])[:60]!r}")
-    elif getattr(found.tzinfo, "key", None) != directory.zone.key:
-        found = found.astimezone(directory.zone)
-    return found.replace(tzinfo=None, second=0, microsecond=0)
+    elif getattr(at.tzinfo, "key", None) != directory.zone.key:
+        at = at.astimezone(directory.zone)
+    return at.replace(tzinfo=None, second=0, microsecond=0)

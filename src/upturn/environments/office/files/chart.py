@@ -134,15 +134,15 @@ def _named(chart: Any) -> Iterator[tuple[str | None, Area]]:
 
 def _read(text: str) -> Iterator[tuple[str | None, Area]]:
     try:
-        found = parsed(f"={text}").references
+        references = parsed(f"={text}").references
     except FormulaError:
         return
-    yield from ((each.sheet, each.area) for each in found)
+    yield from ((reference.sheet, reference.area) for reference in references)
 
 
 def _around(areas: list[Area]) -> Area:
-    columns = [each for area in areas for each in (area.first.column, area.last.column)]
-    rows = [each for area in areas for each in (area.first.row, area.last.row)]
+    columns = [edge for area in areas for edge in (area.first.column, area.last.column)]
+    rows = [edge for area in areas for edge in (area.first.row, area.last.row)]
     return between(Place(min(columns), min(rows)), Place(max(columns), max(rows)))
 
 
@@ -150,4 +150,4 @@ def _title(chart: Any) -> str:
     text = None if chart.title is None else chart.title.tx
     if text is None or text.rich is None:
         return ""
-    return "\n".join("".join(run.t for run in each.r or ()) for each in text.rich.p)
+    return "\n".join("".join(run.t for run in paragraph.r or ()) for paragraph in text.rich.p)

@@ -1,4 +1,4 @@
-"""Files of the drive by their endings: which content is written as what, and read from what."""
+"""Files of the drive by their endings: which content is written to and read from which format."""
 
 from typing import NamedTuple
 
@@ -20,20 +20,20 @@ _INSTEAD = {
 
 
 class ReadContent(NamedTuple):
-    """What a file holds."""
+    """The content read from a file."""
 
     content: Content
     notes: tuple[str, ...]
-    """What is other than in the file, in words."""
+    """Differences from the file, in words."""
 
 
 def ending_of(name: str) -> str:
-    """In small letters, without the point; empty = it has none."""
+    """The ending in lower case, without the dot; empty = none."""
     return name.rpartition("/")[2].rpartition(".")[2].lower() if "." in name else ""
 
 
 def content_bytes(name: str, content: Content) -> bytes:
-    """The content as the file that its name says; raises FileFormatError for what no such file can hold."""
+    """The content in the format of the name's ending; raises FileFormatError for unsupported content."""
     match content, ending_of(name):
         case Book(), "xlsx":
             return workbook_bytes(content)
@@ -49,7 +49,7 @@ def content_bytes(name: str, content: Content) -> bytes:
 
 
 def read_content(name: str, data: bytes) -> ReadContent:
-    """What a file of that name holds; raises FileFormatError saying what is wrong with it."""
+    """The content of a file of that name; raises FileFormatError with the problem."""
     match ending_of(name):
         case "xlsx":
             book, notes = read_workbook(data)

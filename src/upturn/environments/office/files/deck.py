@@ -28,7 +28,7 @@ _NAMES: Mapping[str, Layout] = {
     "Title, 2 Content": "two_content",
     "Blank Slide": "blank",
 }
-"""As the programs that we know name them."""
+"""Names of layouts in known programs."""
 _TYPES: Mapping[str, Layout] = {
     "title": "title",
     "ctrTitle": "title",
@@ -77,7 +77,7 @@ def deck_bytes(deck: Deck) -> bytes:
         from pptx import Presentation
     file = Presentation()
     _widen(file)
-    layouts = {each.name: each for each in file.slide_layouts}
+    layouts = {layout.name: layout for layout in file.slide_layouts}
     for slide in deck.slides:
         _put_slide(file.slides.add_slide(layouts[_LAYOUTS[slide.layout]]), slide)
     target = BytesIO()
@@ -99,7 +99,7 @@ def _widen(file: Any) -> None:
 
 def _themed(name: str, content: bytes, theme: Theme) -> bytes:
     if name.startswith("ppt/slideMasters/") and theme != "plain":
-        return _TITLES.sub(lambda found: found[0].replace(b'"tx1"', b'"accent1"'), content, count=1)
+        return _TITLES.sub(lambda match: match[0].replace(b'"tx1"', b'"accent1"'), content, count=1)
     if not name.startswith("ppt/theme/"):
         return content
     content = _THEME_NAME.sub(rb"\g<1>%s" % theme.encode() + b'"', content, count=1)
@@ -114,7 +114,7 @@ def _themed(name: str, content: bytes, theme: Theme) -> bytes:
 
 
 def _put_slide(target: Any, slide: Slide) -> None:
-    check_text(slide.title, *slide.content, *(each.text for each in slide.shapes))
+    check_text(slide.title, *slide.content, *(drawn.text for drawn in slide.shapes))
     title = target.shapes.title
     if title is not None:
         title.text_frame.paragraphs[0].text = slide.title
@@ -122,7 +122,7 @@ def _put_slide(target: Any, slide: Slide) -> None:
         box = _box(target, _TITLE, top=300_000, height=1_000_000)
         box.text_frame.paragraphs[0].text = slide.title
         box.text_frame.paragraphs[0].font.size = 32 * _POINT
-    halves = [each for each in target.placeholders if each.placeholder_format.idx in (1, 2)]
+    halves = [placeholder for placeholder in target.placeholders if placeholder.placeholder_format.idx in (1, 2)]
     if not halves and slide.content:
         halves = [_box(target, _CONTENT, top=1_500_000, height=3_000_000)]
     first = -(-len(slide.content) // 2) if len(halves) == 2 else len(slide.content)
@@ -151,7 +151,7 @@ def _put_bullets(holder: Any, bullets: Sequence[str]) -> None:
 
 
 def _places(count: int) -> Iterator[tuple[int, int, int, int]]:
-    """Left, top, width, height of so many shapes in rows below the content."""
+    """Left, top, width and height of ``count`` shapes, in rows below the content."""
     columns = 4 if count <= 4 else max(4, -(-count // 2)) if count <= 16 else 16
     rows = max(1, -(-count // columns))
     width = (_WIDTH - 2 * _MARGIN - (columns - 1) * _GAP) // columns
@@ -169,15 +169,15 @@ def _put_shape(target: Any, shape: Shape, place: tuple[int, int, int, int]) -> N
         _put_picture(target, shape, place)
         return
     if shape.kind == "text":
-        made = target.shapes.add_textbox(*place)
-        made.text_frame.word_wrap = True
+        placed = target.shapes.add_textbox(*place)
+        placed.text_frame.word_wrap = True
     else:
         forms = {"rectangle": MSO_SHAPE.RECTANGLE, "ellipse": MSO_SHAPE.OVAL, "arrow": MSO_SHAPE.RIGHT_ARROW}
-        made = target.shapes.add_shape(forms[shape.kind], *place)
-    made.text_frame.text = shape.text
-    for paragraph in made.text_frame.paragraphs:
+        placed = target.shapes.add_shape(forms[shape.kind], *place)
+    placed.text_frame.text = shape.text
+    for paragraph in placed.text_frame.paragraphs:
         paragraph.alignment = PP_ALIGN.LEFT if shape.kind == "text" else PP_ALIGN.CENTER
-    made.name = f"{shape.kind} {made.shape_id}"
+    placed.name = f"{shape.kind} {placed.shape_id}"
 
 
 def _put_picture(target: Any, shape: Shape, place: tuple[int, int, int, int]) -> None:
@@ -196,12 +196,14 @@ def read_deck(data: bytes) -> Deck:
     checked_package(data, "presentation")
     with parsing("presentation"):
         file = Presentation(BytesIO(data))
-        return Deck(tuple(_slide(each) for each in file.slides), _theme(file))
+        return Deck(tuple(_slide(slide) for slide in file.slides), _theme(file))
 
 
 def _theme(file: Any) -> Theme:
     relations = file.slide_master.part.rels.values()
-    content = next((each.target_part.blob for each in relations if each.reltype.endswith("/theme")), b"")
+    content = next(
+        (relation.target_part.blob for relation in relations if relation.reltype.endswith("/theme")), b""
+    )
     named, paper = _THEME_NAME.search(content), _PAPER.search(content)
     name = named[2].decode(errors="replace") if named else ""
     for theme in THEMES:
@@ -219,18 +221,18 @@ def _slide(source: Any) -> Slide:
         if kind == _TITLE:
             title = _text(shape)
         elif kind == _CONTENT:
-            bullets += [_broken(each.text) for each in shape.text_frame.paragraphs if each.text]
-        elif (found := _shape(shape)) is not None:
-            shapes.append(found)
+            bullets += [_broken(paragraph.text) for paragraph in shape.text_frame.paragraphs if paragraph.text]
+        elif (drawn := _shape(shape)) is not None:
+            shapes.append(drawn)
     return Slide(_layout(source), title, tuple(bullets), tuple(shapes))
 
 
 def _layout(source: Any) -> Layout:
     layout = source.slide_layout
-    found = _NAMES.get(layout.name) or _TYPES.get(layout._element.get("type") or "", "title_content")
-    if found == "blank" and source.shapes.title is not None:
+    kind = _NAMES.get(layout.name) or _TYPES.get(layout._element.get("type") or "", "title_content")
+    if kind == "blank" and source.shapes.title is not None:
         return "title_content"  # LibreOffice names layouts so that it does not know
-    return found
+    return kind
 
 
 def _role(shape: Any) -> str:
@@ -245,11 +247,11 @@ def _role(shape: Any) -> str:
 
 
 def _shape(shape: Any) -> Shape | None:
-    """None = nothing that a slide here has."""
+    """The shape; None = unsupported."""
     tag = shape._element.tag.rpartition("}")[2]
     if tag == "pic":
-        told = shape._element.nvPicPr.cNvPr.get("descr") or ""
-        return Shape("image", told, shape.name.removeprefix(_IMAGE) if shape.name.startswith(_IMAGE) else "")
+        description = shape._element.nvPicPr.cNvPr.get("descr") or ""
+        return Shape("image", description, shape.name.removeprefix(_IMAGE) if shape.name.startswith(_IMAGE) else "")
     if tag != "sp" or shape.is_placeholder:
         return None
     kind, text = _kind(shape), _text(shape)

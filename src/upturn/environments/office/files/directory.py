@@ -1,4 +1,4 @@
-"""Who is who in files: ids of the office as addresses with names, and back; ids of things as ids of the net."""
+"""Converts ids of people to addresses with names and back, and ids of items to message ids."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Names and addresses, and the zone that moments are in."""
+    """Names and addresses, and the time zone."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     """Of people and groups, by id."""
@@ -32,7 +32,7 @@ class Directory:
         return Address(" ".join(self.names.get(who, "").split()), local, domain)
 
     def who(self, address: str) -> str:
-        """The id of somebody of the company, the address itself of somebody outside."""
+        """The id of a person of the company; the address itself for people outside."""
         local, _, domain = address.strip().lower().rpartition("@")
         return local if domain == self.domain or not domain else f"{local}@{domain}"
 
@@ -40,7 +40,7 @@ class Directory:
 def directory_of(workspace: Workspace, zone: ZoneInfo) -> Directory:
     """With everybody who has a name."""
     named: tuple[Person | Group, ...] = (*workspace.people.values(), *workspace.groups.values())
-    return Directory({each.id: each.name for each in named}, zone=zone)
+    return Directory({person.id: person.name for person in named}, zone=zone)
 
 
 def net_id(id_: str) -> str:
@@ -51,6 +51,6 @@ def net_id(id_: str) -> str:
 
 
 def own_id(text: str) -> str:
-    """The id that ``net_id`` was given; empty = it comes from elsewhere."""
+    """The id inside a ``net_id``; empty = a foreign id."""
     local, _, host = text.strip().strip("<>").rpartition("@")
     return local if host == _HOST and _ID.fullmatch(local) else ""

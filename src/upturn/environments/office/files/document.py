@@ -121,15 +121,15 @@ def _all(runs: list[Any], look: Callable[[Any], bool | None]) -> bool:
 
 
 def _style(source: Any) -> ParagraphStyle:
-    style, seen = source.style, 0
-    while style is not None and seen < 20:  # damaged files may have styles that are based on themselves
+    style, depth = source.style, 0
+    while style is not None and depth < 20:  # damaged files may have styles that are based on themselves
         name = (style.name or "").lower()
         if name in _READ:
-            found = _READ[name]
+            named = _READ[name]
             break
-        style, seen = style.base_style, seen + 1
+        style, depth = style.base_style, depth + 1
     else:
-        found = "body"
+        named = "body"
     properties = source._p.pPr
     is_listed = properties is not None and properties.numPr is not None
-    return "bullet" if found == "body" and is_listed else found
+    return "bullet" if named == "body" and is_listed else named

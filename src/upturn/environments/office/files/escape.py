@@ -20,13 +20,13 @@ _PARTS = re.compile(r"xl/(?:sharedStrings|comments?[^.]*|worksheets/[^/]*)\.xml"
 
 
 def marked(text: str) -> str:
-    """The text with marks in place of what XML cannot hold."""
-    return _UNSAFE.sub(lambda found: f"{_MARK}{ord(found[0]):04X}", text)
+    """The text with marks in place of characters that XML cannot hold."""
+    return _UNSAFE.sub(lambda match: f"{_MARK}{ord(match[0]):04X}", text)
 
 
 def unmarked(text: str) -> str:
-    """The text that ``marked`` was given."""
-    return _MARKED.sub(lambda found: chr(int(found[1], 16)), text)
+    """The inverse of ``marked``."""
+    return _MARKED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def escaped_part(name: str, content: bytes) -> bytes:
@@ -39,6 +39,6 @@ def marked_part(name: str, content: bytes) -> bytes:
     return _ESCAPED.sub(_mark, content) if _PARTS.fullmatch(name) else content
 
 
-def _mark(found: re.Match[bytes]) -> bytes:
-    code = found[1] or f"{ord(found[0].decode()):04X}".encode()
+def _mark(match: re.Match[bytes]) -> bytes:
+    code = match[1] or f"{ord(match[0].decode()):04X}".encode()
     return _MARK.encode() + code

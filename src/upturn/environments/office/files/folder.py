@@ -23,12 +23,12 @@ _MAX_TOTAL = 2**30
 
 
 class Exported(NamedTuple):
-    """What was written."""
+    """The result of an export."""
 
     places: tuple[str, ...]
     """Of all files, in the folder."""
     notes: tuple[str, ...]
-    """What is other in a file than in the workspace, since it cannot hold that."""
+    """Differences between files and workspace, since a format cannot hold everything."""
 
 
 def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo) -> Exported:
@@ -76,7 +76,7 @@ def read_folder(folder: Path, *, host: Host | None = None, leave_out: bool = Fal
 
 def _paths(folder: Path) -> list[Path]:
     """All files below, in order; raises FileFormatError for links, which lead elsewhere."""
-    found = []
+    paths = []
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in (*folders, *sorted(names)):
@@ -86,5 +86,5 @@ def _paths(folder: Path) -> list[Path]:
             if name in names and not name.startswith("."):
                 if not path.is_file():
                     raise FileFormatError(f"{str(path)!r} is no file")
-                found.append(path)
-    return found
+                paths.append(path)
+    return paths

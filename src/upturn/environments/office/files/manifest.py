@@ -1,4 +1,4 @@
-"""What of an office no mail, calendar or office file can hold: ``workspace.json`` beside them."""
+"""The manifest, ``workspace.json``: everything that no mail, calendar or office file can hold."""
 
 import json
 from dataclasses import field
@@ -9,7 +9,7 @@ from upturn.records import fields_json, from_fields, record
 
 MANIFEST = "workspace.json"
 FORM = 1
-"""Raised when the file's meaning changes."""
+"""Version of the file's meaning."""
 
 
 @record
@@ -44,7 +44,7 @@ class Entry:
 
 @record
 class Manifest:
-    """The rest of an office."""
+    """The content of the manifest."""
 
     form: int
     owner: str
@@ -70,10 +70,10 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 def read_manifest(data: bytes) -> Manifest:
     """Raises FileFormatError naming every bad field."""
     try:
-        found = from_fields(Manifest, data)
+        manifest = from_fields(Manifest, data)
     except RecordError as exc:
         cure = "take the one that was exported, or none, and say whose the office is"
         raise FileFormatError(f"{MANIFEST} cannot be read ({exc}); {cure}") from exc
-    if found.form != FORM:
-        raise FileFormatError(f"{MANIFEST} has form {found.form}; known: {FORM}")
-    return found
+    if manifest.form != FORM:
+        raise FileFormatError(f"{MANIFEST} has form {manifest.form}; known: {FORM}")
+    return manifest

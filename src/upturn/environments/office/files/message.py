@@ -56,16 +56,16 @@ class Attachment(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A mail that was read, before it is known among others."""
+    """A mail that was read, before its thread is resolved."""
 
     mail: Mail
     """Without id, folder and thread where it comes from elsewhere."""
     key: str
-    """Its id on the net; empty = it has none."""
+    """Its message id; empty = none."""
     root: str
     """The key of the mail that began the conversation, or the oldest that is named; empty = this one did."""
     folder: str
-    """Where it lay when it was written by an office; empty = it was not."""
+    """Its folder if an office exported it; empty = a foreign mail."""
     attachments: tuple[Attachment, ...]
     names: dict[str, str]
     """Of everybody in it who has one, by id."""
@@ -97,7 +97,7 @@ def message_bytes(
     if mail.thread:
         chain = list(dict.fromkeys((mail.thread, *before)))
         message["In-Reply-To"] = f"<{net_id(chain[-1])}>"
-        message["References"] = "\r\n ".join(f"<{net_id(each)}>" for each in chain)
+        message["References"] = "\r\n ".join(f"<{net_id(id_)}>" for id_ in chain)
     _put_own(message, mail)
     target = BytesIO()
     BytesGenerator(target, mangle_from_=False, policy=_POLICY).flatten(message)
@@ -123,7 +123,7 @@ def _attached(attachment: Attachment) -> Message:
 
 def _address(message: Message, header: str, people: Sequence[str], directory: Directory) -> None:
     if people:
-        message[header] = ",\r\n ".join(_mailbox(directory.address(each)) for each in people)
+        message[header] = ",\r\n ".join(_mailbox(directory.address(person)) for person in people)
 
 
 def _mailbox(address: Address) -> str:
@@ -174,9 +174,9 @@ def read_message(data: bytes, directory: Directory) -> Letter:
             thread=own_id(root),
             cc=people["cc"],
             is_read=_own(message, "Read", "no") == "yes",
-            flag=next((each for each in _FLAGS if each == _own(message, "Flag", "none")), "none"),
+            flag=next((flag for flag in _FLAGS if flag == _own(message, "Flag", "none")), "none"),
             attachments=tuple(filter(None, map(own_id, _own(message, "Attachments", "").split()))),
-            label=next((each for each in LABELS if each == _own(message, "Label", "general")), "general"),
+            label=next((label for label in LABELS if label == _own(message, "Label", "general")), "general"),
             on_behalf_of=author if writer != author else "",
         )
         return Letter(mail, key, root, _own(message, "Folder", ""), tuple(_attachments(message)), names)
@@ -196,28 +196,28 @@ def _check(message: EmailMessage) -> None:
 
 
 def _people(message: EmailMessage, header: str, directory: Directory, names: dict[str, str]) -> tuple[str, ...]:
-    found = []
+    people = []
     for value in message.get_all(header, ()):
-        for each in getattr(value, "addresses", ()):
-            if each.username and each.domain:
-                who = directory.who(f"{each.username}@{each.domain}")
-                found.append(who)
-                if each.display_name:
-                    names[who] = each.display_name
-    return tuple(found)
+        for address in getattr(value, "addresses", ()):
+            if address.username and address.domain:
+                who = directory.who(f"{address.username}@{address.domain}")
+                people.append(who)
+                if address.display_name:
+                    names[who] = address.display_name
+    return tuple(people)
 
 
 def _moment(message: EmailMessage, directory: Directory) -> str:
-    found: datetime | None = message["date"].datetime
-    if found is None:
+    sent: datetime | None = message["date"].datetime
+    if sent is None:
         raise FileFormatError(f"its date cannot be read: {str(message['date'])[:60]!r}")
-    aware = found if found.tzinfo is not None else found.replace(tzinfo=directory.zone)
+    aware = sent if sent.tzinfo is not None else sent.replace(tzinfo=directory.zone)
     return written(aware.astimezone(directory.zone).replace(tzinfo=None, second=0, microsecond=0))
 
 
 def _own(message: EmailMessage, name: str, default: str) -> str:
-    found = message[f"X-Upturn-{name}"]
-    return default if found is None else str(found)
+    value = message[f"X-Upturn-{name}"]
+    return default if value is None else str(value)
 
 
 def _text(message: EmailMessage) -> str:
@@ -229,18 +229,18 @@ def _text(message: EmailMessage) -> str:
 
 
 def _attachments(message: EmailMessage) -> list[Attachment]:
-    found = []
+    attachments = []
     for part in message.iter_attachments():
         content = (
             part.get_content() if part.get_content_type() == "message/rfc822" else part.get_payload(decode=True)
         )
         if isinstance(content, bytes):
-            found.append(Attachment(part.get_filename() or "attachment", content))
-    return found
+            attachments.append(Attachment(part.get_filename() or "attachment", content))
+    return attachments
 
 
 class _Words(HTMLParser):
-    """What a page says; single use."""
+    """Extracts the text of an HTML page; single use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -258,7 +258,7 @@ class _Words(HTMLParser):
         self._hidden = max(0, self._hidden - (tag in ("script", "style", "head")))
 
     def handle_data(self, data: str) -> None:
-        """Words, with single blanks between them."""
+        """Text with collapsed whitespace."""
         if not self._hidden:
             self.parts.append(re.sub(r"\s+", " ", data))
 

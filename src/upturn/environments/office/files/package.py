@@ -33,7 +33,7 @@ _ENDING: Mapping[PackageKind, str] = {"workbook": ".xlsx", "document": ".docx", 
 _CONTENT_TYPES = "[Content_Types].xml"
 _ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([^"']*)["']""")
 _ENCODINGS = frozenset({"utf-8", "utf-16", "utf-16le", "utf-16be", "us-ascii", "ascii", "iso-8859-1"})
-"""Others could hide what is looked for here from a search and show it to a parser."""
+"""Encodings that are searched; others could hide content from the search and show it to a parser."""
 _MADE = re.compile(r"<(?:\w+:)?(?:c|row|p|tr|tc)[\s/>]")
 _SPAN = re.compile(r"<(?:\w+:)?(?:gridSpan|gridBefore|gridAfter)\s[^>]*?[\"'](-?[0-9]+)[\"']")
 _SPANNED = re.compile(r"\bgridSpan=[\"'](-?[0-9]+)[\"']")
@@ -46,7 +46,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def checked_package(data: bytes, kind: PackageKind) -> bytes:
-    """The same bytes; raises FileFormatError saying what is wrong with them, and what is allowed."""
+    """The same bytes; raises FileFormatError with the problem and what is allowed."""
     if len(data) > MAX_BYTES:
         raise FileFormatError(f"it has {len(data)} bytes; at most {MAX_BYTES} are read")
     if data.startswith(_OLE):
@@ -99,10 +99,10 @@ def _check_part(name: str, content: bytes) -> None:
         raise FileFormatError(f"{name} declares a document type or entities, which office files never have")
     if _STRICT in content[:4_000]:
         raise FileFormatError("it is of the Strict variant; save it as the ordinary one")
-    made = sum(1 for _ in _MADE.finditer(text)) + sum(map(_merged_size, _MERGED.findall(text)))
-    if made > _MAX_MADE:
-        raise FileFormatError(f"{name} has {made} cells or paragraphs; at most {_MAX_MADE} are read")
-    spans = [int(each) for pattern in (_SPAN, _SPANNED) for each in pattern.findall(text)]
+    count = sum(1 for _ in _MADE.finditer(text)) + sum(map(_merged_size, _MERGED.findall(text)))
+    if count > _MAX_MADE:
+        raise FileFormatError(f"{name} has {count} cells or paragraphs; at most {_MAX_MADE} are read")
+    spans = [int(span) for pattern in (_SPAN, _SPANNED) for span in pattern.findall(text)]
     if max(spans, default=0) > _MAX_SPAN:
         raise FileFormatError(f"{name} has a cell over {max(spans)} columns; at most {_MAX_SPAN} are read")
 
@@ -110,8 +110,8 @@ def _check_part(name: str, content: bytes) -> None:
 def _xml_text(name: str, content: bytes) -> str:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16", "replace")
-    found = _ENCODING.match(content.removeprefix(b"\xef\xbb\xbf"))
-    encoding = found[1].decode("ascii", "replace").lower() if found else "utf-8"
+    match = _ENCODING.match(content.removeprefix(b"\xef\xbb\xbf"))
+    encoding = match[1].decode("ascii", "replace").lower() if match else "utf-8"
     if encoding not in _ENCODINGS or b"\x00" in content:
         raise FileFormatError(f"{name} is written in {encoding!r}; UTF-8 is allowed")
     return content.decode("utf-8", "replace")
@@ -132,13 +132,13 @@ def _column(letters: str) -> int:
 def check_text(*texts: str) -> None:
     """Raises FileFormatError for characters that no XML can hold."""
     for text in texts:
-        if found := NO_XML.search(text):
-            raise FileFormatError(f"an office file cannot hold the character {found[0]!r}, as in {text[:60]!r}")
+        if match := NO_XML.search(text):
+            raise FileFormatError(f"an office file cannot hold the character {match[0]!r}, as in {text[:60]!r}")
 
 
 @contextmanager
 def parsing(what: str) -> Iterator[None]:
-    """Around what a library reads: whatever it raises is a FileFormatError, since only files can be the reason."""
+    """Wraps a library's reader: any exception becomes a FileFormatError, since only the file can be the cause."""
     try:
         yield
     except FileFormatError:

@@ -1,4 +1,4 @@
-"""A workspace as files by place: bytes, and nothing written yet."""
+"""Converts a workspace to files in memory, by path."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +20,9 @@ class Packed(NamedTuple):
     """A workspace as files."""
 
     parts: dict[str, bytes]
-    """By their places, such as ``Mail/inbox/…eml``."""
+    """By path, such as ``Mail/inbox/…eml``."""
     notes: tuple[str, ...]
-    """What is other in a file than in the workspace, since it cannot hold that."""
+    """Differences between files and workspace, since a format cannot hold everything."""
 
 
 def packed(workspace: Workspace, zone: ZoneInfo) -> Packed:
@@ -74,7 +74,7 @@ class _Packing:
             )
 
     def put_mails(self) -> None:
-        """By folder; their names begin with the moment, so that they stand in order."""
+        """By folder; file names begin with the time, so they sort chronologically."""
         conversations = _conversations(self._workspace.mails)
         contents = {
             entry.id: Attachment(entry.path.rpartition("/")[2], self.parts[entry.place]) for entry in self._entries
@@ -82,16 +82,16 @@ class _Packing:
         for mail in self._workspace.mails.values():
             earlier = conversations[mail.thread or mail.id]
             before = earlier[: earlier.index(mail.id)]
-            attached = [contents[each] for each in mail.attachments if each in contents]
+            attached = [contents[attachment] for attachment in mail.attachments if attachment in contents]
             name = f"{mail.at.replace(':', '')} {mail.subject[:60].strip()} ({mail.id}).eml"
             held = held_mail(mail)
             place = self._places.free(MAIL, held.thing.folder, name, id_=mail.id)
             with _named(f"mail {mail.id}"):
-                here = self._noted(place, held)
-                self.parts[place] = message_bytes(here, self._directory, before=before, attachments=attached)
+                written = self._noted(place, held)
+                self.parts[place] = message_bytes(written, self._directory, before=before, attachments=attached)
 
     def put_events(self) -> None:
-        """Of all calendars, one a file, as invitations are."""
+        """Events of all calendars, one per file."""
         for event in self._workspace.events.values():
             name = f"{event.start.replace(':', '')} {event.title[:60].strip()} ({event.id}).ics"
             place = self._places.free(CALENDAR, name, id_=event.id)
@@ -103,7 +103,7 @@ class _Packing:
         return held.thing
 
     def put_manifest(self) -> None:
-        """What is left."""
+        """The manifest with the rest."""
         workspace = self._workspace
         manifest = Manifest(
             form=FORM,
@@ -124,10 +124,10 @@ class _Packing:
 
 def _conversations(mails: Mapping[str, Mail]) -> dict[str, list[str]]:
     """Ids by the id of the first mail, oldest first."""
-    found: dict[str, list[str]] = {}
+    conversations: dict[str, list[str]] = {}
     for mail in sorted(mails.values(), key=lambda mail: (bool(mail.thread), mail.at)):
-        found.setdefault(mail.thread or mail.id, []).append(mail.id)
-    return found
+        conversations.setdefault(mail.thread or mail.id, []).append(mail.id)
+    return conversations
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where things stand in the folder of a workspace: top folders, and names that every file system takes."""
+"""Paths in an exported folder: top folders, and names that every file system accepts."""
 
 import re
 
@@ -25,7 +25,7 @@ def safe_name(text: str) -> str:
 
 
 class Places:
-    """Gives every thing a place of its own, also where upper and lower case are the same."""
+    """Gives every item a unique path, also on case-insensitive file systems."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()

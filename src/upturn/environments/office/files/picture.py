@@ -1,4 +1,4 @@
-"""Pictures as real ones: a card that shows in words what the picture shows, with the same words inside the file."""
+"""Pictures as image files: a card with the description as text, which is also in the metadata."""
 
 import textwrap
 from io import BytesIO
@@ -27,8 +27,8 @@ def picture_bytes(text: str, format_: PictureFormat) -> bytes:
     pen = ImageDraw.Draw(picture)
     pen.rectangle((12, 12, _SIZE[0] - 12, _SIZE[1] - 12), outline=_FRAME, width=4)
     font = ImageFont.load_default(44)
-    told = "\n".join(textwrap.wrap(text, 24)[:6])
-    pen.multiline_text((_SIZE[0] / 2, _SIZE[1] / 2), told, _INK, font, anchor="mm", align="center")
+    caption = "\n".join(textwrap.wrap(text, 24)[:6])
+    pen.multiline_text((_SIZE[0] / 2, _SIZE[1] / 2), caption, _INK, font, anchor="mm", align="center")
     target = BytesIO()
     if format_ == "PNG":
         words = PngImagePlugin.PngInfo()
@@ -46,7 +46,7 @@ def read_picture(data: bytes, format_: PictureFormat) -> str:
     if len(data) > MAX_BYTES:
         raise FileFormatError(f"it has {len(data)} bytes; at most {MAX_BYTES} are read")
     with parsing(f"{format_} picture"), Image.open(BytesIO(data), formats=[format_]) as picture:
-        told = picture.info.get(_KEY if format_ == "PNG" else "comment")
-        if isinstance(told, bytes):
-            told = told.decode("utf-8", "replace").removeprefix(f"{_KEY}: ")
-        return f"a picture of {picture.width} by {picture.height} points" if told is None else str(told)
+        text = picture.info.get(_KEY if format_ == "PNG" else "comment")
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "replace").removeprefix(f"{_KEY}: ")
+        return f"a picture of {picture.width} by {picture.height} points" if text is None else str(text)

@@ -1,4 +1,4 @@
-"""Pivot tables in files: notes on their first cells, in words that people read and that are read back exactly."""
+"""Pivot tables in files: notes on their first cells, readable for people and read back exactly."""
 
 import json
 import re
@@ -16,30 +16,30 @@ _NOTE = re.compile(rf"pivot table ([0-9]{{1,6}}): (\w+) of {_TEXT} by {_TEXT}, f
 def pivot_note(pivots: Sequence[Pivot]) -> dict[str, str]:
     """The notes by address. ``pivot table 1: sum of "amount" by "item", from "A1:D20"``"""
     notes: dict[str, str] = {}
-    for number, each in enumerate(pivots, start=1):
+    for number, pivot in enumerate(pivots, start=1):
         values, rows, source = (
             NO_XML.sub(_escaped, json.dumps(text, ensure_ascii=False))
-            for text in (each.values, each.rows, each.source)
+            for text in (pivot.values, pivot.rows, pivot.source)
         )
-        line = f"pivot table {number}: {each.how} of {values} by {rows}, from {source}"
-        notes[each.at] = f"{notes[each.at]}\n{line}" if each.at in notes else line
+        line = f"pivot table {number}: {pivot.how} of {values} by {rows}, from {source}"
+        notes[pivot.at] = f"{notes[pivot.at]}\n{line}" if pivot.at in notes else line
     return notes
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def pivots_in(notes: Iterable[tuple[str, str]]) -> tuple[Pivot, ...]:
-    """What notes by address say, in the order in which the tables were made; other notes say nothing."""
-    found = sorted(_numbered(notes), key=lambda each: each[0])
-    return tuple(pivot for _, pivot in found)
+    """The pivot tables in notes by address, in order of creation; other notes are ignored."""
+    numbered = sorted(_numbered(notes), key=lambda pair: pair[0])
+    return tuple(pivot for _, pivot in numbered)
 
 
 def _numbered(notes: Iterable[tuple[str, str]]) -> Iterator[tuple[int, Pivot]]:
     for address, note in notes:
         for number, how, *texts in _NOTE.findall(note):
-            aggregate = next((each for each in _HOW if each == how), None)
+            aggregate = next((known for known in _HOW if known == how), None)
             if aggregate is not None:
                 values, rows, source = (_unquoted(text) for text in texts)
                 yield int(number), Pivot(source, rows, values, aggregate, address)

@@ -25,11 +25,11 @@ ThingT = TypeVar("ThingT")
 
 
 class Held(NamedTuple, Generic[ThingT]):
-    """What a file can hold."""
+    """The supported content and notes on the rest."""
 
     thing: ThingT
     notes: tuple[str, ...]
-    """What is other than it was, in words."""
+    """The replacements, in words."""
 
 
 def held_content(content: Content) -> Held[Content]:
@@ -55,7 +55,7 @@ def held_event(event: Event) -> Held[Event]:
     """An entry of a calendar."""
     count = _Count()
     title, place, body = (count.put(CONTROL, text) for text in (event.title, event.place, event.body))
-    attendees = tuple(replace(each, person=count.put_address(each.person)) for each in event.attendees)
+    attendees = tuple(replace(attendee, person=count.put_address(attendee.person)) for attendee in event.attendees)
     return count.held(replace(event, title=title, place=place, body=body, attendees=attendees))
 
 
@@ -68,32 +68,32 @@ def held_mail(mail: Mail) -> Held[Mail]:
 
 
 class _Count:
-    """Puts signs in place of characters, and counts them; single use."""
+    """Replaces unsupported characters and counts them; single use."""
 
     def __init__(self) -> None:
         self._texts = 0
         self._addresses = 0
 
     def put(self, unsafe: re.Pattern[str], text: str) -> str:
-        found, count = unsafe.subn(_SIGN, text)
+        replaced, count = unsafe.subn(_SIGN, text)
         self._texts += count
-        return found
+        return replaced
 
     def put_address(self, who: str) -> str:
         """People of the company have ids, which are checked elsewhere."""
         if not is_outside(who):
             return who
-        found, count = _ANY_CONTROL.subn(_IN_ADDRESS, who)
+        replaced, count = _ANY_CONTROL.subn(_IN_ADDRESS, who)
         self._addresses += count
-        return found
+        return replaced
 
     def held(self, thing: ThingT) -> Held[ThingT]:
-        told = {_SIGN: (self._texts, "such a file"), _IN_ADDRESS: (self._addresses, "an address")}
+        replaced = {_SIGN: (self._texts, "such a file"), _IN_ADDRESS: (self._addresses, "an address")}
         return Held(
             thing,
             tuple(
                 f"{count} {_noun(count)} became {sign}, since {what} cannot hold them"
-                for sign, (count, what) in told.items()
+                for sign, (count, what) in replaced.items()
                 if count
             ),
         )
@@ -104,7 +104,7 @@ def _noun(count: int) -> str:
 
 
 def _with_titles(sheet: Sheet, change: Callable[[str], str]) -> Sheet:
-    return replace(sheet, charts=tuple(replace(each, title=change(each.title)) for each in sheet.charts))
+    return replace(sheet, charts=tuple(replace(chart, title=change(chart.title)) for chart in sheet.charts))
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:  # Any: whatever a record holds
@@ -112,7 +112,9 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:  # Any: whatever a
     if isinstance(value, str):
         return change(value)
     if isinstance(value, tuple):
-        return tuple(_mapped(each, change) for each in value)
+        return tuple(_mapped(part, change) for part in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{each.name: _mapped(getattr(value, each.name), change) for each in fields(value)})
+        return replace(
+            value, **{field.name: _mapped(getattr(value, field.name), change) for field in fields(value)}
+        )
     return value

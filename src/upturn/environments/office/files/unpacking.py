@@ -1,4 +1,4 @@
-"""Files by place as a workspace: all of them, or none and a list of what is wrong."""
+"""Converts files by path to a workspace: all of them, or none and a list of problems."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,26 +33,26 @@ from upturn.environments.office.state import (
 from upturn.errors import FileFormatError
 
 _SHOWN = 20
-"""Problems that are told of, one a line; the rest is counted."""
+"""Problems listed in the error; the rest is counted."""
 _NUMBERED = re.compile(r"[a-z]+[0-9]{1,9}")
 ItemT = TypeVar("ItemT", Mail, Event, File)
 NamedT = TypeVar("NamedT", Person, Group, Mail, Rule, Event, File, Page, Chat, Channel)
 
 
 class Imported(NamedTuple):
-    """What files say."""
+    """The result of an import."""
 
     workspace: Workspace
     zone: ZoneInfo
-    """Which one its moments are in."""
+    """The time zone of its times."""
     notes: tuple[str, ...]
-    """What is other than in the files."""
+    """Differences from the files."""
     left_out: tuple[str, ...]
-    """What could not be read, with the reason."""
+    """Files that could not be read, with the reasons."""
 
 
 class Host(NamedTuple):
-    """Whose the files are where no office has written them, so that they do not say that themselves."""
+    """The owner of foreign files, which have no manifest."""
 
     owner: str
     """An address, such as ann@example.org; everybody with the same domain is of the company."""
@@ -89,7 +89,7 @@ def unpacked(parts: Mapping[str, bytes], *, host: Host | None = None, leave_out:
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """Raises FileFormatError for a name that no zone has."""
+    """The time zone; raises FileFormatError for unknown names."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
@@ -114,7 +114,7 @@ def _told(problems: list[str]) -> str:
 
 
 class _Unpacking:
-    """Takes files one by one, and makes one workspace of them in the end; single use."""
+    """Collects files one by one and builds a workspace; single use."""
 
     def __init__(self, manifest: Manifest, directory: Directory) -> None:
         self.directory = directory
@@ -131,7 +131,7 @@ class _Unpacking:
         self._seen: set[str] = set()
 
     def take(self, place: str, data: bytes) -> None:
-        """One file; what is wrong with it is kept among the problems."""
+        """Reads one file; its errors go to ``problems``."""
         self._seen.add(place)
         top, _, rest = place.partition("/")
         try:
@@ -151,9 +151,9 @@ class _Unpacking:
         if not folder or not name.lower().endswith(".eml"):
             raise FileFormatError(f"mails are .eml files in folders of {MAIL}, such as {MAIL}/inbox")
         letter = read_message(data, self.directory)
-        here = letter.folder if safe_name(letter.folder) == folder else folder.lower()
+        target = letter.folder if safe_name(letter.folder) == folder else folder.lower()
         self._names |= letter.names
-        self._letters.append(letter._replace(mail=replace(letter.mail, folder=here)))
+        self._letters.append(letter._replace(mail=replace(letter.mail, folder=target)))
         self._attached.append([])
         for attachment in letter.attachments if not letter.mail.attachments else ():
             path = f"/attachments/{safe_name(name[:-4])}/{safe_name(attachment.name)}"
@@ -185,7 +185,7 @@ class _Unpacking:
         self._files.append(file if entry is None else entry.file(file))
 
     def workspace(self) -> Workspace:
-        """All that was taken."""
+        """The workspace of all files read."""
         manifest = self._manifest
         files, events = _identified(self._files, "f"), _identified(self._events, "e")
         mails = self._mails(files)
@@ -212,23 +212,25 @@ class _Unpacking:
         mails = _identified([letter.mail for letter in self._letters], "m")
         threads = _threads(self._letters, mails)
         known = {file.id for file in files}
-        found = []
-        for mail, thread, came in zip(mails, threads, self._attached, strict=True):
-            attached = tuple(files[at].id for at in came) or tuple(id_ for id_ in mail.attachments if id_ in known)
+        resolved = []
+        for mail, thread, places in zip(mails, threads, self._attached, strict=True):
+            attached = tuple(files[at].id for at in places) or tuple(
+                id_ for id_ in mail.attachments if id_ in known
+            )
             if len(attached) < len(mail.attachments):
                 self.notes.append(f"mail {mail.id}: files that were attached are not there any more")
-            found.append(replace(mail, thread=thread, attachments=attached))
-        return found
+            resolved.append(replace(mail, thread=thread, attachments=attached))
+        return resolved
 
     def _strangers(self, mails: Iterable[Mail], events: Iterable[Event]) -> Iterator[Person]:
         """Everybody of the company who is named in mails and events and nowhere else, and the owner."""
         manifest = self._manifest
-        known = {each.id for each in manifest.people} | {each.id for each in manifest.groups}
+        known = {person.id for person in manifest.people} | {group.id for group in manifest.groups}
         named = {manifest.owner}
         for mail in mails:
             named |= {mail.sender, *mail.to, *mail.cc, mail.on_behalf_of or mail.sender}
         for event in events:
-            named |= {event.organizer, *(each.person for each in event.attendees)}
+            named |= {event.organizer, *(attendee.person for attendee in event.attendees)}
         for who in sorted(named - known):
             if not is_outside(who):
                 yield Person(who, self._names.get(who) or re.sub(r"[._]+", " ", who).title())
@@ -236,8 +238,8 @@ class _Unpacking:
 
 def _identified(items: Sequence[ItemT], prefix: str) -> list[ItemT]:
     """The same in order, each with an id that no other has; ids that things have already are theirs."""
-    own = [each.id for each in items]
-    number = max((int(found[1]) for id_ in own if (found := re.fullmatch(r"[a-z]+([0-9]{1,9})", id_))), default=0)
+    ids = [each.id for each in items]
+    number = max((int(match[1]) for id_ in ids if (match := re.fullmatch(r"[a-z]+([0-9]{1,9})", id_))), default=0)
     taken: set[str] = set()
     found_items = []
     for item in items:
@@ -258,15 +260,15 @@ def _threads(letters: Sequence[Letter], mails: Sequence[Mail]) -> list[str]:
     parents = {letter.key: letter.root for letter in letters if letter.key}
     roots = [_root(letter.root or letter.key, parents) for letter in letters]
     firsts: dict[str, Mail] = {}
-    for letter, mail, root in sorted(zip(letters, mails, roots, strict=True), key=lambda each: each[1].at):
+    for letter, mail, root in sorted(zip(letters, mails, roots, strict=True), key=lambda row: row[1].at):
         if root and (root not in firsts or letter.key == root):
             firsts[root] = mail
-    found = []
+    threads = []
     for letter, mail, root in zip(letters, mails, roots, strict=True):
         first = own_id(root) or (firsts[root].id if root else mail.id)
         answers = letter.root and first != mail.id
-        found.append(letter.mail.thread if letter.mail.id else first if answers else "")
-    return found
+        threads.append(letter.mail.thread if letter.mail.id else first if answers else "")
+    return threads
 
 
 def _root(key: str, parents: Mapping[str, str]) -> str:
@@ -278,17 +280,17 @@ def _root(key: str, parents: Mapping[str, str]) -> str:
 
 
 def _in_order(item: Mail | Event | File) -> tuple[int, str]:
-    """As an office numbers things: m9 before m10."""
+    """A key that sorts m9 before m10."""
     return len(item.id), item.id
 
 
 def _table(items: Iterable[NamedT]) -> Table[NamedT]:
-    return Table({each.id: each for each in items})
+    return Table({item.id: item for item in items})
 
 
 def _made(workspace: Workspace) -> int:
-    """How many ids of those that an office gives to new things are taken."""
+    """The number of used ids among those for new items."""
     first = int(Workspace("", workspace.begun).fresh("")[1])
     tables = (workspace.mails, workspace.rules, workspace.events, workspace.files, workspace.pages, workspace.chats)
-    numbers = [int(each.lstrip(ascii_lowercase)) for table in tables for each in table if _NUMBERED.fullmatch(each)]
+    numbers = [int(id_.lstrip(ascii_lowercase)) for table in tables for id_ in table if _NUMBERED.fullmatch(id_)]
     return max(0, max(numbers, default=0) - first + 1)

@@ -55,7 +55,7 @@ DATE = "yyyy-mm-dd"
 _NEWER = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\b(CONCAT|XLOOKUP)\(""")
 """Functions that files name with a prefix, wherever they are no part of a text."""
 _PREFIX = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|_xl(?:fn|ws|udf)\.|\b(TRUE|FALSE)\(\)""")
-"""What other programs write and the grammar has not."""
+"""Notations of other programs that the grammar lacks."""
 _FIRST_DATE = date(1900, 3, 1)
 """Before it, Excel's calendar has a day that there never was."""
 _WIDEST, _NARROWEST = 60, 9
@@ -66,11 +66,11 @@ _QUOTED_NUMBER_PARTS = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')
 
 
 class ReadBook(NamedTuple):
-    """What a file says."""
+    """The content read from a file."""
 
     book: Book
     notes: tuple[str, ...]
-    """What is other than in the file, in words."""
+    """Differences from the file, in words."""
 
 
 def workbook_bytes(book: Book) -> bytes:
@@ -103,7 +103,7 @@ class _Writer:
     def put_sheet(self, name: str) -> None:
         """The next sheet."""
         sheet = self._book.sheets[name]
-        check_text(name, *(each.title for each in sheet.charts))
+        check_text(name, *(drawn.title for drawn in sheet.charts))
         target = self._file.add_worksheet(name)
         for address in dict.fromkeys((*sheet.cells, *sheet.formats)):
             self._put_cell(target, name, address)
@@ -175,14 +175,14 @@ class _Writer:
         for letters, wanted in sheet.filters.items():
             target.filter_column_list(columns[letters] - 1, [marked(wanted)])
         filled = sorted({place_of(address).row for address in sheet.cells})
-        seen = frozenset(visible_rows(self._book, name, filled))
+        visible = frozenset(visible_rows(self._book, name, filled))
         for row in filled:
-            if row not in seen:
+            if row not in visible:
                 target.set_row(row - 1, None, None, {"hidden": True})
 
 
 def _for_file(text: str) -> str:
-    return _NEWER.sub(lambda found: found[1] or f"_xlfn.{found[2]}(", text)
+    return _NEWER.sub(lambda match: match[1] or f"_xlfn.{match[2]}(", text)
 
 
 def _cached(value: Value) -> float | str | bool:
@@ -192,16 +192,16 @@ def _cached(value: Value) -> float | str | bool:
 
 
 def _day(text: str) -> datetime | None:
-    """None = it is no day that a file can hold as one."""
+    """The date; None = the file format cannot hold it as a date."""
     try:
-        found = date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         return None
-    return datetime.combine(found, time()) if found.isoformat() == text and found >= _FIRST_DATE else None
+    return datetime.combine(day, time()) if day.isoformat() == text and day >= _FIRST_DATE else None
 
 
 def _widths(book: Book, name: str) -> dict[int, int]:
-    """By column, in characters, so that nearly all can be read."""
+    """Column widths in characters that fit nearly all content."""
     widths: dict[int, int] = {}
     for address in book.sheets[name].cells:
         column = place_of(address).column
@@ -233,7 +233,7 @@ class _Reader:
         self._file = file
         self._load_values = load_values
         self._values: Any = None
-        """The file once more, with values in place of formulas; None = it was not needed yet."""
+        """The file with values in place of formulas; None = not loaded yet."""
         self._replaced = 0
         self._unread = 0
         self._more_filters = 0
@@ -269,13 +269,13 @@ class _Reader:
         return book
 
     def notes(self) -> tuple[str, ...]:
-        """What is other than in the file."""
-        told = {
+        """Differences from the file."""
+        counts = {
             "formulas became the values they had, since they use what this office has not": self._replaced,
             "formulas show #NAME?: they use what this office has not, and the file has no values": self._unread,
             "filters were left out, since they are for several values or conditions": self._more_filters,
         }
-        return tuple(f"{count} {words}" for words, count in told.items() if count)
+        return tuple(f"{count} {words}" for words, count in counts.items() if count)
 
     def _text(self, name: str, address: str, cell: Any) -> str:
         value = cell.value
@@ -285,7 +285,7 @@ class _Reader:
         formula = unmarked(formula if formula.startswith("=") else f"={formula}")
         if formula in ("=TRUE()", "=FALSE()"):  # LibreOffice's way to write them
             return formula[1:-2]
-        read = _formula(_PREFIX.sub(lambda found: found[1] or found[2] or "", formula), name)
+        read = _formula(_PREFIX.sub(lambda match: match[1] or match[2] or "", formula), name)
         if read is not None:
             return read
         if self._values is None:
@@ -301,12 +301,16 @@ class _Reader:
         if not source.ref:
             return
         first = place_of(source.ref.partition(":")[0]).column
-        for each in source.filterColumn:
-            wanted = [] if each.filters is None else list(each.filters.filter)
-            if each.customFilters is not None:
-                wanted = [one.val for one in each.customFilters.customFilter if one.operator in (None, "equal")]
+        for column in source.filterColumn:
+            wanted = [] if column.filters is None else list(column.filters.filter)
+            if column.customFilters is not None:
+                wanted = [
+                    condition.val
+                    for condition in column.customFilters.customFilter
+                    if condition.operator in (None, "equal")
+                ]
             if len(wanted) == 1:
-                yield column_letters(first + each.colId), unmarked(str(wanted[0]))
+                yield column_letters(first + column.colId), unmarked(str(wanted[0]))
             else:
                 self._more_filters += 1
 
@@ -331,7 +335,7 @@ def _formula(text: str, name: str) -> str | None:
 
 
 def _typed_text(value: object, *, is_error: bool) -> str:
-    """What a cell holds that has this value."""
+    """The cell text for this value."""
     if isinstance(value, bool):
         return cell_text(value)
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""What functions of formulas are given, and how they read it: as Excel turns texts into numbers, and so on."""
+"""Arguments of formula functions and their conversions, as Excel does them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from upturn.environments.office.state import CellError, Value, shown, typed
 MANY = 255
 """Arguments of a function that takes any number of them."""
 MAX_TEXT = 32_767
-"""Characters of a text that a formula makes."""
+"""Limit on the characters of a text that a formula returns."""
 Argument: TypeAlias = Value | Range
-"""A value, or the range where cells were named: SUM reads the two differently."""
+"""A value or a range, which SUM reads differently."""
 
 
 class FunctionError(Exception):
@@ -69,7 +69,7 @@ def whole(argument: Argument) -> int:
 
 
 def text(argument: Argument) -> str:
-    """As it is shown."""
+    """The argument as text."""
     return shown(scalar(argument))
 
 
@@ -91,7 +91,7 @@ def limited(made: str) -> str:
 
 
 def numbers(arguments: Sequence[Argument]) -> Iterator[float]:
-    """All of them: of ranges the cells that hold numbers, beside them what reads as a number."""
+    """All numbers: cells of ranges that hold numbers, and single values that convert to numbers."""
     for argument in arguments:
         if isinstance(argument, Range):
             for value in argument.values():
@@ -104,7 +104,7 @@ def numbers(arguments: Sequence[Argument]) -> Iterator[float]:
 
 
 def truths(arguments: Sequence[Argument]) -> Iterator[bool]:
-    """All of them: of ranges the cells that hold numbers or truths; raises FunctionError where there are none."""
+    """All booleans: cells of ranges that hold numbers or booleans; raises FunctionError without any."""
     is_empty = True
     for argument in arguments:
         values = argument.values() if isinstance(argument, Range) else (truth(argument),)
@@ -119,7 +119,7 @@ def truths(arguments: Sequence[Argument]) -> Iterator[bool]:
 
 
 def cells(argument: Argument) -> Range:
-    """The range; raises FunctionError where there is none."""
+    """The range; raises FunctionError for a single value."""
     if isinstance(argument, Range):
         return argument
     raise FunctionError(argument if isinstance(argument, CellError) else CellError.VALUE)

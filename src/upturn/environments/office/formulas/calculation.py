@@ -36,7 +36,7 @@ _NEGLIGIBLE = 2.0**-50
 
 
 def value_of(book: Book, sheet: str, address: str) -> Value:
-    """What a cell is worth; None for an empty one."""
+    """The value of a cell; None for an empty one."""
     text = book.sheets[sheet].cells.get(address)
     if text is None:
         return None
@@ -50,7 +50,7 @@ def value_of(book: Book, sheet: str, address: str) -> Value:
 
 
 def shown_in(book: Book, sheet: str, address: str) -> str:
-    """What a reader sees in a cell; empty for an empty one."""
+    """The displayed text of a cell; empty for an empty one."""
     return shown(value_of(book, sheet, address))
 
 
@@ -83,7 +83,7 @@ def work_of(book: Book) -> int:
 
 
 class _Visit(NamedTuple):
-    """A formula all of whose needs were visited before."""
+    """A formula whose dependencies were all visited before."""
 
     key: Key
     since: int | None
@@ -102,7 +102,7 @@ def _visits(book: Book, start: Key, path: list[Key]) -> Iterator[_Visit]:
     places, needs = {start: 0}, [_needs(book, start)]
     reached = [1]  # for each on the path: the first place on it that is needed from there on; behind itself = none
     while path:
-        needed = next((each for each in needs[-1] if each not in done), None)
+        needed = next((need for need in needs[-1] if need not in done), None)
         if needed is None:
             yield _Visit(path[-1], reached[-1] if reached[-1] < len(path) else None)
             needs.pop()
@@ -132,7 +132,7 @@ def _needs(book: Book, key: Key) -> Iterator[Key]:
         if sheet is None:
             continue
         if reference.address is None:
-            yield from ((sheet_name, each) for each in sheet.formulas_in(reference.area))
+            yield from ((sheet_name, address) for address in sheet.formulas_in(reference.area))
         elif reference.address in sheet.used.formulas:
             yield sheet_name, reference.address
 
@@ -199,7 +199,7 @@ def _sizes(text: str) -> tuple[tuple[str | None, int], ...]:
         tree = parsed(text).tree
     except FormulaError:
         return ()
-    return tuple((each.sheet, each.area.size) for each in references_in(tree))
+    return tuple((reference.sheet, reference.area.size) for reference in references_in(tree))
 
 
 def _compiled(node: Node) -> _Program:
@@ -218,7 +218,7 @@ def _compiled(node: Node) -> _Program:
             return _guarded(lambda reading: operator(left(reading), right(reading)))
         case Call():
             arguments, run = [_compiled(each) for each in node.arguments], FUNCTIONS[node.name].run
-            return _guarded(lambda reading: run([each(reading) for each in arguments]))
+            return _guarded(lambda reading: run([argument(reading) for argument in arguments]))
 
 
 def _compiled_reference(reference: Reference) -> _Program:
@@ -257,9 +257,9 @@ def _guarded(program: _Program) -> _Program:
 
 
 def _added(left: Argument, right: Argument, *, sign: float = 1.0) -> float:
-    one, other = number(left), sign * number(right)
-    result = one + other
-    return 0.0 if abs(result) < _NEGLIGIBLE * max(abs(one), abs(other)) else result
+    first, second = number(left), sign * number(right)
+    result = first + second
+    return 0.0 if abs(result) < _NEGLIGIBLE * max(abs(first), abs(second)) else result
 
 
 def _divided(left: Argument, right: Argument) -> float:

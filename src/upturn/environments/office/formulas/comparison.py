@@ -36,8 +36,8 @@ def compared(left: Value, right: Value) -> int:
         left = nothing_like(right)
     if right is None:
         right = nothing_like(left)
-    one, other = sorting_key(left), sorting_key(right)
-    return (one > other) - (one < other)
+    left_key, right_key = sorting_key(left), sorting_key(right)
+    return (left_key > right_key) - (left_key < right_key)
 
 
 def sorting_key(value: Value) -> tuple[int, float | str]:
@@ -65,9 +65,9 @@ def _rounded(value: float) -> float:
     return value if value.is_integer() else float(f"{value:.15g}")
 
 
-def is_same(one: Value, other: Value) -> bool:
+def is_same(left: Value, right: Value) -> bool:
     """Whether both are of one kind and equal."""
-    return sorting_key(one) == sorting_key(other)
+    return sorting_key(left) == sorting_key(right)
 
 
 def condition(wanted: Value) -> Test:

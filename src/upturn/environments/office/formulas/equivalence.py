@@ -22,13 +22,13 @@ _Column: TypeAlias = tuple[str, int]
 """A sheet's name and a column's number."""
 
 
-def alike(wanted: Book, found: Book, cells: Sequence[Key]) -> frozenset[Key]:
+def alike(wanted: Book, made: Book, cells: Sequence[Key]) -> frozenset[Key]:
     """Those of the cells that have the same value in both books, also when what they are computed from changes."""
     texts = _texts(wanted)
     same = frozenset(cells)
     for copy in range(1 + COPIES):
-        one, other = (_changed(book, copy, texts) if copy else book for book in (wanted, found))
-        same = frozenset(key for key in same if _is_equal(_value(one, key), _value(other, key)))
+        left, right = (_changed(book, copy, texts) if copy else book for book in (wanted, made))
+        same = frozenset(key for key in same if _is_equal(_value(left, key), _value(right, key)))
     return same
 
 
@@ -36,21 +36,21 @@ def _value(book: Book, key: Key) -> Value:
     return value_of(book, *key) if key[0] in book.sheets else None
 
 
-def _is_equal(one: Value, other: Value) -> bool:
+def _is_equal(left: Value, right: Value) -> bool:
     """Sums in another order may differ in their last digits."""
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
-    return is_same(one, other)
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
+    return is_same(left, right)
 
 
 def _texts(book: Book) -> Mapping[_Column, list[str]]:
     """The plain texts of each column, each once, sorted."""
-    found: defaultdict[_Column, set[str]] = defaultdict(set)
+    by_column: defaultdict[_Column, set[str]] = defaultdict(set)
     for name, sheet in book.sheets.items():
         for address, text in sheet.cells.items():
             if not is_formula(text) and isinstance(typed(text), str):
-                found[name, place_of(address).column].add(text)
-    return {column: sorted(texts) for column, texts in found.items()}
+                by_column[name, place_of(address).column].add(text)
+    return {column: sorted(texts) for column, texts in by_column.items()}
 
 
 def _changed(book: Book, copy: int, texts: Mapping[_Column, list[str]]) -> Book:

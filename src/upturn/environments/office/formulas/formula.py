@@ -315,10 +315,10 @@ def _corner(text: str, *, row: int = 0) -> Corner:
     return Corner(place, match[1] == "$", is_row_fixed=bool(row) or match[3] == "$")
 
 
-def _range(one: Corner, other: Corner, sheet: str | None, *, has_all_rows: bool = False) -> Reference:
+def _range(one: Corner, second: Corner, sheet: str | None, *, has_all_rows: bool = False) -> Reference:
     """With its upper left corner first."""
-    left, right = sorted((one, other), key=lambda corner: corner.place.column)
-    upper, lower = sorted((one, other), key=lambda corner: corner.place.row)
+    left, right = sorted((one, second), key=lambda corner: corner.place.column)
+    upper, lower = sorted((one, second), key=lambda corner: corner.place.row)
     first = Corner(Place(left.place.column, upper.place.row), left.is_column_fixed, upper.is_row_fixed)
     last = Corner(Place(right.place.column, lower.place.row), right.is_column_fixed, lower.is_row_fixed)
     return Reference(first, last, sheet, has_all_rows)
@@ -329,7 +329,7 @@ def _depth(node: Node) -> int:
     deepest, level = 0, [node]
     while level:
         deepest += 1
-        level = [each for node in level for each in children(node)]
+        level = [child for node in level for child in children(node)]
     return deepest
 
 
@@ -350,8 +350,8 @@ def references_in(node: Node) -> Iterator[Reference]:
     """All cells and ranges that a tree names, as often as it names them."""
     if isinstance(node, Reference):
         yield node
-    for each in children(node):
-        yield from references_in(each)
+    for child in children(node):
+        yield from references_in(child)
 
 
 def mapped(node: Node, change: Callable[[Reference], Node]) -> Node:
@@ -364,7 +364,7 @@ def mapped(node: Node, change: Callable[[Reference], Node]) -> Node:
         case Binary():
             return replace(node, left=mapped(node.left, change), right=mapped(node.right, change))
         case Call():
-            return replace(node, arguments=tuple(mapped(each, change) for each in node.arguments))
+            return replace(node, arguments=tuple(mapped(argument, change) for argument in node.arguments))
         case _:
             return node
 
@@ -397,7 +397,7 @@ def _written(node: Node, weakest: int) -> str:
         case Reference():
             return _written_reference(node)
         case Call():
-            return f"{node.name}({','.join(_written(each, 0) for each in node.arguments)})"
+            return f"{node.name}({','.join(_written(argument, 0) for argument in node.arguments)})"
         case Unary("-"):
             binding, text = _SIGN_BINDING, f"-{_written(node.inner, _SIGN_BINDING)}"
         case Unary():

@@ -38,10 +38,10 @@ def _average(arguments: Sequence[Argument]) -> float:
     return _mean(tuple(numbers(arguments)))
 
 
-def _mean(found: Sequence[float]) -> float:
-    if not found:
+def _mean(numbers: Sequence[float]) -> float:
+    if not numbers:
         raise FunctionError(CellError.DIVISION)
-    return math.fsum(found) / len(found)
+    return math.fsum(numbers) / len(numbers)
 
 
 def _count(arguments: Sequence[Argument]) -> float:
@@ -57,7 +57,7 @@ def _is_number(argument: Argument) -> int:
 
 
 def _count_all(arguments: Sequence[Argument]) -> float:
-    return float(sum(len(tuple(each.values())) if isinstance(each, Range) else 1 for each in arguments))
+    return float(sum(len(tuple(argument.values())) if isinstance(argument, Range) else 1 for argument in arguments))
 
 
 def _test(argument: Argument) -> Test:
@@ -158,7 +158,7 @@ def _trim(arguments: Sequence[Argument]) -> str:
 
 
 def trimmed(untidy: str) -> str:
-    """Without blanks at either end, and with single ones between words."""
+    """The text without leading, trailing and repeated spaces."""
     return " ".join(filter(None, untidy.split(" ")))
 
 

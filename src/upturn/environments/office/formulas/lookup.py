@@ -54,26 +54,26 @@ def _like(wanted: Value) -> Test:
 
 
 def _first(searched: Range, test: Test) -> int:
-    return next((found.position for found in _line(searched) if test(found.value)), -1)
+    return next((entry.position for entry in _line(searched) if test(entry.value)), -1)
 
 
 def _last_not_beyond(searched: Range, wanted: Value, *, sign: int) -> int:
     """The last one at most (sign 1) or at least (sign -1) what is wanted; -1 where there is none."""
     position = -1
-    for found in _line(searched):
-        if rank(found.value) == rank(wanted) and sign * compared(found.value, wanted) <= 0:
-            position = found.position
+    for entry in _line(searched):
+        if rank(entry.value) == rank(wanted) and sign * compared(entry.value, wanted) <= 0:
+            position = entry.position
     return position
 
 
 def _nearest(searched: Range, wanted: Value, *, sign: int) -> int:
     """The first of those nearest to what is wanted, from below (sign 1) or above (sign -1), itself best."""
     best: _Found | None = None
-    for found in _line(searched):
-        if rank(found.value) != rank(wanted) or sign * compared(found.value, wanted) > 0:
+    for entry in _line(searched):
+        if rank(entry.value) != rank(wanted) or sign * compared(entry.value, wanted) > 0:
             continue
-        if best is None or sign * compared(found.value, best.value) > 0:
-            best = found
+        if best is None or sign * compared(entry.value, best.value) > 0:
+            best = entry
     return -1 if best is None else best.position
 
 

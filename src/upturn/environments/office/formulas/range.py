@@ -1,4 +1,4 @@
-"""Cells that a formula names, as functions see them."""
+"""Ranges of cells, as functions read them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -16,7 +16,7 @@ class Entry(NamedTuple):
 
 
 class Reader(Protocol):
-    """Where values come from: one sheet."""
+    """The source of values: one sheet."""
 
     def value_at(self, place: Place) -> Value:
         """None for an empty cell."""

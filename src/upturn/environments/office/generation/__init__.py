@@ -1,28 +1,35 @@
-"""What office tasks are made from: base profiles, scenes, wordings, files and tables.
+"""What office tasks are generated from: base profiles, scenes, vocabulary, phrasings, files and tables.
 
 Here: everything that draws a task's world and text from its seed, and the contract of a task family. Not here:
 the families themselves (``families``) and the state they change (``state``). Start with ``family``, then
 ``scene``.
 """
 
-from upturn.environments.office.generation.agenda import block, earliest
-from upturn.environments.office.generation.correspondence import add_lookalikes, add_thread
-from upturn.environments.office.generation.discussion import any_channel, in_chat, members_of, new_channels, says
+from upturn.environments.office.generation.agenda import earliest_common_start, fill_day, free_start
+from upturn.environments.office.generation.correspondence import add_lookalikes, add_thread, find_mail, open_mail
+from upturn.environments.office.generation.discussion import (
+    any_channel,
+    members_of,
+    message_about,
+    new_channels,
+    post,
+    send_by_chat_id,
+)
 from upturn.environments.office.generation.family import (
     FINISH,
     Draft,
     Family,
-    Performed,
+    OracleResult,
     Scenario,
     agreed,
     answer,
     call,
-    joined,
     refusal,
 )
-from upturn.environments.office.generation.fault_oracle import LOOKS, recovered, wish_for
+from upturn.environments.office.generation.fault_oracle import LOOKUPS, oracle_under_faults, wish_for
 from upturn.environments.office.generation.grammar import RULES
 from upturn.environments.office.generation.injected_order import Order, address_outside, has_order, new_order
+from upturn.environments.office.generation.phrasing import PhrasingFile
 from upturn.environments.office.generation.profile import DRAWN, ITEMS, profile
 from upturn.environments.office.generation.scene import DAYS, Scene
 from upturn.environments.office.generation.task_file import (
@@ -37,6 +44,7 @@ from upturn.environments.office.generation.task_file import (
     add_deck,
     add_document,
     add_price_list,
+    find_file,
 )
 from upturn.environments.office.generation.task_table import (
     GROUP_VALUES,
@@ -53,11 +61,11 @@ from upturn.environments.office.generation.wording import (
     FOLDERS,
     PHRASES,
     REMARKS,
+    decline_reason,
     digits,
     letter,
     near,
     phrase,
-    regret,
     sayings,
     titles,
     topics,
@@ -76,7 +84,7 @@ __all__ = [
     "GROUP_VALUES",
     "ITEMS",
     "KEYS",
-    "LOOKS",
+    "LOOKUPS",
     "NOTES",
     "PHRASES",
     "REASONS",
@@ -86,8 +94,9 @@ __all__ = [
     "TOPICS",
     "Draft",
     "Family",
+    "OracleResult",
     "Order",
-    "Performed",
+    "PhrasingFile",
     "Scenario",
     "Scene",
     "TaskFile",
@@ -103,27 +112,31 @@ __all__ = [
     "agreed",
     "answer",
     "any_channel",
-    "block",
     "call",
+    "decline_reason",
     "digits",
-    "earliest",
+    "earliest_common_start",
+    "fill_day",
+    "find_file",
+    "find_mail",
+    "free_start",
     "grouped_table",
     "has_order",
-    "in_chat",
-    "joined",
     "letter",
     "members_of",
+    "message_about",
     "near",
     "new_channels",
     "new_order",
+    "open_mail",
+    "oracle_under_faults",
     "phrase",
     "plain_table",
+    "post",
     "profile",
-    "recovered",
     "refusal",
-    "regret",
     "sayings",
-    "says",
+    "send_by_chat_id",
     "titles",
     "topics",
     "wish_for",

@@ -1,4 +1,4 @@
-"""Calendars in which times that people have in common are to be found."""
+"""Fills calendars so that people have a known first free time in common."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from upturn.environments.office.generation.scene import Scene, events_of
 from upturn.environments.office.state import Attendee, Event, later
 
 
-def block(scene: Scene, people: Sequence[str], until: str) -> str:
-    """Fills that day from 08:00 with events of one or another of these people; the moment when the last one ends,
-    which is ``until`` or less than two hours later."""
+def fill_day(scene: Scene, people: Sequence[str], until: str) -> str:
+    """Fills the day from 08:00 with events of these people; returns the end of the last event, which is ``until``
+    or up to two hours later."""
     at = f"{until[:10]} {OPENS}"
-    others = [each for each in scene.people(len(people) + 1) if each not in people]
+    others = [person for person in scene.people(len(people) + 1) if person not in people]
     while at < until:
         end = later(at, minutes=scene.rng.choice((30, 45, 60, 75, 90, 105)))
         attendee = Attendee(scene.rng.choice(people), "accepted")
@@ -22,14 +22,28 @@ def block(scene: Scene, people: Sequence[str], until: str) -> str:
     return at
 
 
-def earliest(scene: Scene, people: Sequence[str], day: str, *, minutes: int) -> str:
-    """The first moment of the day from which on they and the owner are free so long.
+def earliest_common_start(scene: Scene, people: Sequence[str], day: str, *, minutes: int) -> str:
+    """The first start time of the day at which these people and the owner are free for ``minutes``.
 
-    It is late in the morning or in the afternoon: the hours before are filled, and after them there is time.
+    It is late in the morning or in the afternoon: the hours before it are filled.
     """
-    busy_until = block(scene, (scene.workspace.owner, *people), f"{day} {scene.rng.randint(9, 14):02d}:00")
+    busy_until = fill_day(scene, (scene.workspace.owner, *people), f"{day} {scene.rng.randint(9, 14):02d}:00")
     start = later(busy_until, minutes=scene.rng.choice((0, 15, 30, 60)))
     scene.clear(start, later(start, minutes=minutes), people)
     busy = events_of(scene.workspace, people, day)
     spans = free_spans(busy, f"{day} {OPENS}", f"{day} {CLOSES}", minutes=minutes)
     return spans[0][0]
+
+
+def free_start(scene: Scene, day: str, people: Sequence[str] = (), *, minutes: int = 60) -> str:
+    """A random full hour of the day at which the owner and these people are all free for ``minutes``.
+
+    If there is none, conflicting events are removed from the workspace.
+    """
+    hours = [f"{day} {hour:02d}:00" for hour in range(9, 17)]
+    busy = events_of(scene.workspace, people, day)
+    ends = {start: later(start, minutes=minutes) for start in hours}
+    free = [start for start, end in ends.items() if not any(event.overlaps(start, end) for event in busy)]
+    chosen = scene.rng.choice(free or hours)
+    scene.clear(chosen, ends[chosen], people)
+    return chosen

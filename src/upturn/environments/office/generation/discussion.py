@@ -1,6 +1,8 @@
-"""Channels of a scene, and what is said in them."""
+"""Channels and chats of a scene, and the messages in them."""
 
-from upturn.environments.office.generation.family import call
+from collections.abc import Iterator
+
+from upturn.environments.office.generation.family import agreed, call
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.generation.wording import AMOUNTS, TEAMS
 from upturn.environments.office.state import Channel
@@ -15,35 +17,40 @@ _ABOUT = (
 )
 
 
-def says(scene: Scene, topic: str, number: str, facts: tuple[str, ...] = AMOUNTS) -> str:
-    """A message that says one of these things about the topic, ``{n}`` being the number."""
+def message_about(scene: Scene, topic: str, number: str, facts: tuple[str, ...] = AMOUNTS) -> str:
+    """A message that states one of these facts about the topic; ``{n}`` is the number."""
     return scene.rng.choice(_ABOUT).format(topic=topic, said=scene.rng.choice(facts).format(n=number))
 
 
 def any_channel(scene: Scene) -> Channel:
-    """One of the owner's."""
+    """One of the owner's channels."""
     return scene.rng.choice(list(scene.workspace.channels.values()))
 
 
+def post(channel: Channel, text: str) -> Iterator[Action]:
+    """Posts to a channel after the user has agreed."""
+    return agreed(call("teams.post_to_channel", channel=channel.id, text=text))
+
+
 def new_channels(scene: Scene) -> list[Channel]:
-    """Two, of teams that base profiles do not have: their ids have to be looked up."""
-    found = []
+    """Two channels of teams that no base profile has, so their ids have to be looked up."""
+    channels = []
     for team in scene.rng.sample(TEAMS, 2):
         members = tuple(sorted((scene.workspace.owner, *scene.people(5))))
-        found.append(Channel(scene.id("c"), team, "general", members))
-    scene.add(*found)
-    return found
+        channels.append(Channel(scene.id("c"), team, "general", members))
+    scene.add(*channels)
+    return channels
 
 
-def in_chat(scene: Scene, other: str, text: str) -> tuple[Action, ...]:
-    """A message to somebody by the chat's id, where there is a chat already."""
+def send_by_chat_id(scene: Scene, other: str, text: str) -> tuple[Action, ...]:
+    """The message addressed by the id of the existing chat; empty if there is no chat yet."""
     members = tuple(sorted((other, scene.workspace.owner)))
-    found = [each.id for each in scene.workspace.chats.values() if each.members == members]
-    return tuple(call("teams.send_message", chat=id_, text=text) for id_ in found)
+    ids = [chat.id for chat in scene.workspace.chats.values() if chat.members == members]
+    return tuple(call("teams.send_message", chat=id_, text=text) for id_ in ids)
 
 
 def members_of(scene: Scene, channel: Channel) -> list[str]:
-    """All but the owner, in any order."""
-    found = [each for each in channel.members if each != scene.workspace.owner]
-    scene.rng.shuffle(found)
-    return found
+    """All members but the owner, shuffled."""
+    members = [member for member in channel.members if member != scene.workspace.owner]
+    scene.rng.shuffle(members)
+    return members

@@ -1,26 +1,26 @@
-"""What a family of tasks is: templates in words, a way to draw a case, and perfect work at it.
+"""The contract of a task family: phrasings, a function that draws a case, and the oracle of each case.
 
-What must have changed in the end is what perfect work changes, so goal and solution cannot contradict each other.
+A task's goal is what its oracle changes, so goal and oracle cannot contradict each other.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from upturn.environments.office.faults import NO_FAULTS, FaultPlan, FaultState
+from upturn.environments.office.generation.phrasing import PhrasingFile
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.state import Wish, Workspace
 from upturn.models import write_call
-from upturn.records import Action, JsonValue
+from upturn.records import Action, JsonValue, Split
 
 
-class Performed(NamedTuple):
-    """What perfect work comes to."""
+class OracleResult(NamedTuple):
+    """The result of running the oracle."""
 
     workspace: Workspace
     wishes: tuple[Wish, ...]
-    """What of it the user has to agree to."""
+    """The actions of it that need the user's agreement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,31 +28,51 @@ class Draft:
     """One drawn case of a family."""
 
     slots: Mapping[str, str]
-    """What the template's placeholders stand for."""
+    """Values of the phrasing's placeholders."""
     oracle: tuple[Action, ...]
     """The shortest known solution."""
     answer: str | None = None
-    """What the user must be told, or what a refusal must name where it is infeasible; None = it ends with
+    """The expected answer, or what a refusal must name when the task is infeasible; None = the task ends with
     ``finish``, or with any ``refuse``."""
     is_feasible: bool = True
-    """False: right is to refuse, and to have touched nothing."""
+    """False: the agent must refuse and change nothing."""
     wishes: tuple[Wish, ...] | None = None
-    """What the user agrees to; None = exactly what the oracle does, and ``also``."""
+    """The actions that the user agrees to; None = exactly those of the oracle and of ``also``."""
     also: tuple[Action, ...] = ()
-    """Other ways to do the same that the user agrees to, such as one by one what the oracle does at once."""
+    """Other actions with the same effect that the user agrees to, such as several small ones for one of the
+    oracle."""
     clarification: str = ""
-    """What the user answers to a question, which has to be the first thing said to them; empty = nothing is
-    unclear."""
+    """The user's answer to a question, which must be the first message to them; empty = the task is clear."""
     objection: str = ""
-    """What the user says where they do not agree; empty = only that they do not."""
+    """The user's words when they decline a proposal; empty = a plain no."""
     traps: tuple[Wish, ...] = ()
-    """What somebody else's text asks for."""
+    """Actions that an injected instruction asks for."""
     cleared: tuple[str, ...] = ()
-    """Ids of sensitive things that the task needs."""
+    """Ids of sensitive items that the task requires."""
     faults: FaultPlan = NO_FAULTS
-    """What goes wrong in the apps; ``oracle`` gets by."""
-    performed: Performed | None = field(default=None, repr=False)
-    """What ``oracle`` comes to, which follows from the rest; None = nobody has found out yet."""
+    """Faults of the apps; ``oracle`` recovers from them."""
+    oracle_result: OracleResult | None = field(default=None, repr=False)
+    """The result of ``oracle``, which follows from the other fields; None = not computed yet."""
+
+    @classmethod
+    def with_finish(
+        cls, slots: Mapping[str, str], *steps: Action, also: tuple[Action, ...] = (), clarification: str = ""
+    ) -> Self:
+        """A case whose oracle takes these steps and ends with ``finish``."""
+        return cls(slots, (*steps, FINISH), also=also, clarification=clarification)
+
+    @classmethod
+    def with_answer(cls, slots: Mapping[str, str], text: str, *steps: Action, traps: tuple[Wish, ...] = ()) -> Self:
+        """A case whose oracle takes these steps and answers ``text``."""
+        return cls(slots, (*steps, answer(text)), answer=text, traps=traps)
+
+    @classmethod
+    def with_refusal(cls, slots: Mapping[str, str], name: str, *steps: Action, text: str = "") -> Self:
+        """An infeasible case: the oracle takes these steps and refuses with ``text``, which must contain ``name``.
+
+        An empty text is the name alone.
+        """
+        return cls(slots, (*steps, refusal(text or name)), answer=name, is_feasible=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,58 +82,66 @@ class Family:
     name: str
     level: int
     apps: tuple[str, ...]
-    """That it takes, beside the user."""
+    """Apps that the task requires, without ``user``."""
     draw: Callable[[Scene], Draft]
-    templates: tuple[str, ...]
-    """For training."""
-    heldout: tuple[str, ...]
-    """Never trained on."""
+    phrasing_file: PhrasingFile
     atoms: tuple[str, ...] = ()
-    """What makes it harder than its steps, such as ``faults``; its tasks say so in their context."""
+    """Difficulties beyond the number of steps, such as ``faults``; listed in the context of its tasks."""
+    worded_as: str = ""
+    """The family in ``phrasing_file`` whose phrasings it uses; empty = its own name."""
+
+    def phrasings(self, split: Split) -> tuple[str, ...]:
+        """The templates of its tasks in that split; raises FileFormatError when its file is invalid."""
+        return self.phrasing_file.phrasings(self.worded_as or self.name)[split]
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """For training."""
+        return self.phrasings("train")
+
+    @property
+    def heldout(self) -> tuple[str, ...]:
+        """Never trained on."""
+        return self.phrasings("heldout")
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A task's world and what is right in it."""
+    """A task's world, instruction, oracle and goal."""
 
     workspace: Workspace
     instruction: str
     draft: Draft
     goal: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Exactly what must differ afterwards, as ``workspace.changes`` writes it."""
+    """The exact changes that are expected, in the form of ``workspace.changes``."""
 
     @property
     def baseline(self) -> Workspace:
-        """What changes are told against: the workspace, with files where they will be once they have moved."""
+        """The workspace that changes are measured against: files that a fault moves are at their new paths."""
         return FaultState(self.draft.faults).settled(self.workspace) if self.draft.faults else self.workspace
 
 
 def call(name: str, /, **parameters: JsonValue) -> Action:
-    """An action by its full name; ``as_`` and the like stand for words that Python keeps."""
+    """An action by its full name; a trailing underscore (``as_``) avoids Python keywords."""
     target, _, operation = name.partition(".")
     return Action(target, operation, {key.rstrip("_"): value for key, value in parameters.items()})
 
 
 def agreed(action: Action, statement: str = "this is what I am about to do") -> Iterator[Action]:
-    """The action after it was shown to the user, who agrees."""
+    """Previews the action, waits for the user's agreement and does it."""
     yield call("user.preview", statement=statement, call=write_call(action))
     yield call("user.confirm")
     yield action
-
-
-def joined(*parts: Sequence[str]) -> tuple[str, ...]:
-    """Every way to say the parts one after the other."""
-    return tuple("".join(each) for each in product(*parts))
 
 
 FINISH = call("user.finish")
 
 
 def answer(text: str) -> Action:
-    """Tells the user the answer."""
+    """Ends the task with an answer."""
     return call("user.answer", text=text)
 
 
 def refusal(text: str) -> Action:
-    """Tells the user why it cannot be done."""
+    """Ends the task with a refusal that gives the reason."""
     return call("user.refuse", text=text)

@@ -1,8 +1,8 @@
-"""Perfect work where apps fail: the calls of work without faults, with whatever gets by the faults that come.
+"""The oracle of a task with faults: the oracle without faults, plus the calls that recover from each fault.
 
-It knows what came, but does no more than somebody who does not: waits where it is told to, tries again where
-nothing was done, looks before it repeats what may have been done, does what was left undone, asks for a permission
-and searches for what has moved.
+It uses only what an agent can observe: it waits as long as an error says, retries what was not done, looks before
+it repeats a call that may have been done, completes partial writes, asks for permissions and searches for files
+that moved.
 """
 
 import re
@@ -13,14 +13,14 @@ from functools import cache
 from typing import Any
 
 from upturn.environments.office.apps import APPS, Operation, Parameters, canonical, checked, no_impact, operation_of
-from upturn.environments.office.faults import SEVERAL, FaultPlan, FaultState, Outcome, attempted
-from upturn.environments.office.generation.family import Performed, agreed, call, refusal
+from upturn.environments.office.faults import SEVERAL, FaultPlan, FaultState, Outcome, apply_with_faults
+from upturn.environments.office.generation.family import OracleResult, agreed, call, refusal
 from upturn.environments.office.state import OperationError, Persona, Wish, Workspace
 from upturn.errors import WorldError
 from upturn.records import Action, JsonValue
 
 MOST_CALLS = 100
-"""Of perfect work: more than that is a plan that nobody gets by."""
+"""Limit on the oracle's calls; a plan that needs more is too hard."""
 
 
 def _folder(name: str) -> Callable[[Action], Action]:
@@ -39,7 +39,7 @@ def _posts(action: Action) -> Action:
     return call("teams.search_chat", query=action.parameters["text"])
 
 
-LOOKS: Mapping[str, Callable[[Action], Action]] = {
+LOOKUPS: Mapping[str, Callable[[Action], Action]] = {
     "outlook.send": _folder("sent"),
     "outlook.reply": _folder("sent"),
     "outlook.forward": _folder("sent"),
@@ -64,13 +64,13 @@ def _agreeable() -> Persona:
     return Persona(tuple(Wish(app.target, name) for app in APPS.values() for name in app.operations))
 
 
-def recovered(
+def oracle_under_faults(
     workspace: Workspace, plan: FaultPlan, work: Iterable[Action]
-) -> tuple[tuple[Action, ...], Performed]:
-    """Perfect work under the plan, from what is perfect without, and what it comes to; ends in a refusal where
-    something is denied.
+) -> tuple[tuple[Action, ...], OracleResult]:
+    """The oracle under the fault plan, built from the oracle without faults, and its result; ends with a refusal
+    when a permission is denied.
 
-    Raises WorldError where something is refused for what it is, and where it takes more than ``MOST_CALLS``.
+    Raises WorldError when an action is refused for another reason than a fault, or after ``MOST_CALLS`` calls.
     """
     workspace, state = workspace.evolved(persona=_agreeable()), FaultState(plan)
     waiting, done, wishes = deque(work), [], []
@@ -78,32 +78,32 @@ def recovered(
         action = waiting.popleft()
         done.append(action)
         if len(done) > MOST_CALLS:
-            raise WorldError(f"perfect work takes more than {MOST_CALLS} calls under {plan!r}")
+            raise WorldError(f"the oracle takes more than {MOST_CALLS} calls under {plan!r}")
         if (wish := _wish(workspace, action)) is not None:
             wishes.append(wish)
         outcome = _outcome(workspace, state, action)
         workspace, state = outcome.workspace, outcome.state
         for kind in outcome.faults:
-            waiting = deque(_after(kind, outcome, action, waiting))
-    return tuple(done), Performed(state.settled(workspace), tuple(wishes))
+            waiting = deque(_next_calls(kind, outcome, action, waiting))
+    return tuple(done), OracleResult(state.settled(workspace), tuple(wishes))
 
 
 def _wish(workspace: Workspace, action: Action) -> Wish | None:
-    """Of a user who wants this done; None = it needs no agreement."""
+    """The wish of a user who wants this action; None = the action needs no agreement."""
     operation = operation_of(action)
     if operation.impact is no_impact:
         return None
-    given = checked(operation, action)
+    parameters = checked(operation, action)
     try:
-        impact = operation.impact(workspace, given)
+        impact = operation.impact(workspace, parameters)
     except OperationError:
         return None  # it names a file that has moved: the call that follows names it as it is
-    return None if impact is None else wish_for(operation, given)
+    return None if impact is None else wish_for(operation, parameters)
 
 
-def wish_for(operation: Operation[Any], given: Parameters) -> Wish:
-    """Of a user who wants exactly this; of what is deleted any part will do as well."""
-    exact = canonical(operation, given)
+def wish_for(operation: Operation[Any], parameters: Parameters) -> Wish:
+    """The wish of a user who wants exactly this action; for a deletion, also any part of it."""
+    exact = canonical(operation, parameters)
     ids = exact.parameters.get("ids")
     if operation.name != "delete" or not isinstance(ids, list):
         return Wish(exact.target, exact.operation, exact.parameters, is_whole=True)
@@ -113,13 +113,13 @@ def wish_for(operation: Operation[Any], given: Parameters) -> Wish:
 
 def _outcome(workspace: Workspace, state: FaultState, action: Action) -> Outcome:
     try:
-        return attempted(workspace, state, action)
+        return apply_with_faults(workspace, state, action)
     except OperationError as exc:
-        raise WorldError(f"perfect work is refused: {action!r}: {exc}") from exc
+        raise WorldError(f"the oracle is refused: {action!r}: {exc}") from exc
 
 
-def _after(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) -> Iterable[Action]:
-    """What is to be done now that a fault of this kind has hit the action."""
+def _next_calls(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) -> Iterable[Action]:
+    """The remaining calls after a fault of this kind has hit the action."""
     state, name = outcome.state, f"{action.target}.{action.operation}"
     faults = state.plan.faults
     match kind:
@@ -127,27 +127,32 @@ def _after(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) 
             until = state.blocked[action.target] - outcome.workspace.elapsed
             return (call("user.wait", seconds=until), action, *rest)
         case "stale_read":
-            fault = next(each for each in faults if each.kind == "stale_read")
+            fault = next(candidate for candidate in faults if candidate.kind == "stale_read")
             left = state.written[action.target].at + fault.seconds - outcome.workspace.elapsed
             return (*((call("user.wait", seconds=left),) if left > 0 else ()), action, *rest)
         case "timeout" | "lost_answer":
-            look = (LOOKS[name](action),) if name in LOOKS else ()
+            look = (LOOKUPS[name](action),) if name in LOOKUPS else ()
             return (*look, *(() if kind == "lost_answer" else (action,)), *rest)
         case "partial_write":
-            return (*_what_is_left(action, name), *rest)
+            return (*_calls_left(action, name), *rest)
         case "no_permission":
-            fault = next(each for each in faults if each.kind == kind and each.call == name)
+            fault = next(candidate for candidate in faults if candidate.kind == kind and candidate.call == name)
             ask = call("user.ask", text=f"i have no permission for {name}: could {fault.person} give it?")
             return (ask, refusal(f"{fault.person} denies it")) if fault.is_lasting else (ask, action, *rest)
         case "moved":
-            fault = next(each for each in faults if each.file and _renamed(action, each.file, "") != action)
+            fault = next(
+                candidate
+                for candidate in faults
+                if candidate.file and _renamed(action, candidate.file, "") != action
+            )
             search = call("sharepoint.search", query=fault.to_path.rsplit("/", 1)[-1])
-            return (search, *(_renamed(each, fault.file, fault.to_id) for each in (action, *rest)))
+            return (search, *(_renamed(candidate, fault.file, fault.to_id) for candidate in (action, *rest)))
     return (action, *rest)
 
 
-def _what_is_left(action: Action, name: str) -> Iterable[Action]:
-    """All of it again for rows, which are the same when they are written twice; otherwise for the last one."""
+def _calls_left(action: Action, name: str) -> Iterable[Action]:
+    """The calls that complete a partial write: all of it for rows, which may be written twice; else the last
+    item."""
     parameter = SEVERAL[name]
     several = action.parameters[parameter]
     if parameter == "rows" or not isinstance(several, list):
@@ -158,11 +163,11 @@ def _what_is_left(action: Action, name: str) -> Iterable[Action]:
 
 
 def _renamed(action: Action, old: str, new: str) -> Action:
-    """The same action about the file's new id, in calls that are shown to the user too."""
+    """The action with the file's new id, also inside previewed calls."""
     return replace(action, parameters={key: _replaced(value, old, new) for key, value in action.parameters.items()})
 
 
 def _replaced(value: JsonValue, old: str, new: str) -> JsonValue:
     if isinstance(value, list):
-        return [_replaced(each, old, new) for each in value]
+        return [_replaced(part, old, new) for part in value]
     return re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new, value) if isinstance(value, str) else value

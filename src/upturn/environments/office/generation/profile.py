@@ -1,7 +1,7 @@
-"""Base profiles: offices as they are before a task is set in them. Each is made once and shared.
+"""Base profiles: offices before a task is added to them. Each is generated once and shared.
 
-A person of a company of some forty people, on Monday, 2 March 2026, at nine: more than 500 mails in threads, more
-than 20 files, two weeks of events, chats and channels. All text comes from a grammar.
+The owner works in a company of about forty people; it is Monday, 2 March 2026, 9:00. There are more than 500 mails
+in threads, more than 20 files, two weeks of events, chats and channels. All text comes from a grammar.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,11 +66,11 @@ _MAILS = 540
 """At least; the last thread may go a few beyond."""
 _FOLDERS = ("archive", "archive", "inbox", "projects", "finance")
 DRAWN = "suite"
-"""What profiles, tasks and names are drawn by: the environment's first name, kept so that they stay those that
-were measured and frozen."""
+"""Prefix of all seeds: the environment's first name, kept so that tasks stay the ones that were measured and
+frozen."""
 IDS = range(100, 1_000)
-"""Numbers of ids, drawn for all that stands in an office from the beginning: they do not say what belongs to a
-task, nor which of two came first."""
+"""Numbers of ids, drawn at random for everything generated, so that an id reveals neither what belongs to a task
+nor which of two items came first."""
 
 
 @cache
@@ -82,17 +82,17 @@ def profile(number: int) -> Workspace:
         BEGUN,
         people=Table(maker.people),
         groups=Table(maker.groups),
-        mails=Table({each.id: each for each in maker.mails()}),
-        events=Table({each.id: each for each in maker.events()}),
-        files=Table({each.id: each for each in maker.files()}),
-        pages=Table({each.id: each for each in maker.pages()}),
-        chats=Table({each.id: each for each in maker.chats()}),
-        channels=Table({each.id: each for each in maker.channels()}),
+        mails=Table({mail.id: mail for mail in maker.mails()}),
+        events=Table({event.id: event for event in maker.events()}),
+        files=Table({file.id: file for file in maker.files()}),
+        pages=Table({page.id: page for page in maker.pages()}),
+        chats=Table({chat.id: chat for chat in maker.chats()}),
+        channels=Table({channel.id: channel for channel in maker.channels()}),
     )
 
 
 class _Maker:
-    """Draws one profile; single use, its parts in the order in which ``profile`` asks for them."""
+    """Draws one profile. Single use; parts are drawn in the order of ``profile``."""
 
     def __init__(self, rng: Random, id_rng: Random) -> None:
         """``id_rng``: for ids alone."""
@@ -105,7 +105,7 @@ class _Maker:
         self.projects = rng.sample(PROJECTS, 4)
         self.groups = {
             name: Group(
-                name, name.title(), tuple(id_ for id_, each in self.people.items() if each.department == name)
+                name, name.title(), tuple(id_ for id_, person in self.people.items() if person.department == name)
             )
             for name in DEPARTMENTS
         }
@@ -123,13 +123,13 @@ class _Maker:
             yield id_, Person(id_, f"{first} {last}".title(), rng.choice(TITLES), rng.choice(DEPARTMENTS))
 
     def _text(self, symbol: str, *, you: str = "all", me: str = "") -> str:
-        given: dict[str, Sequence[str]] = {
+        symbols: dict[str, Sequence[str]] = {
             "you": (you.split(".", maxsplit=1)[0],),
             "me": (me.split(".", maxsplit=1)[0],),
-            "who": [each.split(".")[0] for each in self.others],
+            "who": [person.split(".")[0] for person in self.others],
             "project": self.projects,
         }
-        return composed(self.rng, symbol, given)
+        return composed(self.rng, symbol, symbols)
 
     def mails(self) -> Iterator[Mail]:
         """Threads of one to six mails over two months, between the owner and others."""
@@ -164,7 +164,7 @@ class _Maker:
         for id_ in islice(self._ids("e"), 60):
             day, hour = rng.choice((2, 3, 4, 5, 6, 9, 10, 11, 12, 13)), rng.randint(8, 16)
             organizer = self.owner if rng.random() < 0.4 else rng.choice(self.others)
-            invited = rng.sample([each for each in self.others if each != organizer], rng.randint(1, 3))
+            invited = rng.sample([person for person in self.others if person != organizer], rng.randint(1, 3))
             if organizer != self.owner and rng.random() < 0.5:
                 invited.append(self.owner)
             answers: tuple[Response, ...] = ("none", "accepted", "accepted", "tentative")
@@ -174,7 +174,7 @@ class _Maker:
                 start=f"2026-03-{day:02d} {hour:02d}:{rng.choice(('00', '30'))}",
                 end=f"2026-03-{day:02d} {hour + 1:02d}:{rng.choice(('00', '30'))}",
                 organizer=organizer,
-                attendees=tuple(Attendee(each, rng.choice(answers)) for each in sorted(invited)),
+                attendees=tuple(Attendee(person, rng.choice(answers)) for person in sorted(invited)),
                 is_online=rng.random() < 0.3,
             )
 

@@ -1,4 +1,4 @@
-"""A workspace in which a task is being set: one of the base profiles, with what the task needs on top."""
+"""The workspace of a task under construction: a base profile plus what the task needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from upturn.environments.office.state import (
 )
 
 PROFILES = 64
-"""Base profiles that tasks are set in; each is made once."""
+"""Number of base profiles; each is generated once."""
 DAYS = tuple(f"2026-03-{day:02d}" for day in (3, 4, 5, 6, 9, 10, 11, 12, 13))
 """Working days of this week and the next, after today."""
 
@@ -30,36 +30,40 @@ class Scene:
     """A workspace under construction; single use. Everything random comes from ``rng``."""
 
     def __init__(self, rng: Random, seed: int = 0) -> None:
-        """``seed``: the task's, of what chance decides in its office."""
+        """``seed``: the task's seed, for random events in its office."""
         self.rng = rng
         self.workspace: Workspace = profile(rng.randrange(PROFILES)).evolved(seed=seed)
         self._last_post = "2026-02-27 15:00"
         self._given: set[str] = set()
-        """Ids that were drawn."""
+        """Ids drawn so far."""
 
     def id(self, prefix: str) -> str:
-        """An id that nothing in the workspace has, drawn as those of the profile are."""
+        """An unused id, drawn like those of the profile."""
         made = self.workspace
         tables = (made.mails, made.events, made.files, made.pages, made.chats, made.channels)
         while True:
-            found = f"{prefix}{self.rng.choice(IDS)}"
-            if found not in self._given and not any(found in table for table in tables):
-                self._given.add(found)
-                return found
+            id_ = f"{prefix}{self.rng.choice(IDS)}"
+            if id_ not in self._given and not any(id_ in table for table in tables):
+                self._given.add(id_)
+                return id_
 
     def add(self, *items: Item) -> None:
-        """Puts them into the workspace."""
+        """Adds the items to the workspace."""
         self.workspace = self.workspace.with_items(*items)
 
     def people(self, count: int) -> list[str]:
-        """So many colleagues, none of them the owner."""
+        """``count`` colleagues, without the owner."""
         others = [id_ for id_ in self.workspace.people if id_ != self.workspace.owner]
         return self.rng.sample(others, count)
+
+    def person(self) -> str:
+        """One colleague."""
+        return self.people(1)[0]
 
     def add_mail(
         self, sender: str, subject: str, body: str, *, is_read: bool = False, folder: str = "inbox"
     ) -> Mail:
-        """A mail to the owner from the last days, with nobody else's mail of that sender under that subject."""
+        """Adds a mail to the owner from the last days."""
         day, hour, minute = self.rng.randint(23, 27), self.rng.randint(8, 17), self.rng.randint(10, 59)
         mail = Mail(
             id=self.id("m"),
@@ -84,7 +88,7 @@ class Scene:
         organizer: str | None = None,
         place: str = "",
     ) -> Event:
-        """An event that the owner organises, or is invited to where ``organizer`` is somebody else."""
+        """Adds an event organised by the owner, or by ``organizer`` with the owner invited."""
         invited = set(people) if organizer is None else {*people, self.workspace.owner}
         event = Event(
             id=self.id("e"),
@@ -92,27 +96,14 @@ class Scene:
             start=start,
             end=later(start, minutes=minutes),
             organizer=organizer or self.workspace.owner,
-            attendees=tuple(Attendee(each) for each in sorted(invited)),
+            attendees=tuple(Attendee(person) for person in sorted(invited)),
             place=place,
         )
         self.add(event)
         return event
 
-    def free_start(self, day: str, people: Sequence[str] = (), *, minutes: int = 60) -> str:
-        """A full hour on that day at which the owner and these people are all free so long; drawn from those.
-
-        Events that stand in the way of the only ones are taken out of the workspace.
-        """
-        hours = [f"{day} {hour:02d}:00" for hour in range(9, 17)]
-        busy = events_of(self.workspace, people, day)
-        ends = {start: later(start, minutes=minutes) for start in hours}
-        free = [start for start, end in ends.items() if not any(event.overlaps(start, end) for event in busy)]
-        chosen = self.rng.choice(free or hours)
-        self.clear(chosen, ends[chosen], people)
-        return chosen
-
     def clear(self, start: str, end: str, people: Sequence[str] = ()) -> None:
-        """Takes out of the workspace what the owner and these people have on in this span of one day."""
+        """Removes the events of the owner and these people in this span of one day."""
         for event in events_of(self.workspace, people, start[:10]):
             if event.overlaps(start, end):
                 self.workspace = self.workspace.without_item(event)
@@ -120,43 +111,42 @@ class Scene:
     def add_file(
         self, path: str, content: Content, *, owner: str | None = None, rights: Mapping[str, Right] | None = None
     ) -> File:
-        """A file; of the owner, whom nobody shares it with, where nothing else is given."""
+        """Adds a file; by default the owner's, shared with nobody."""
         writer = owner or self.workspace.owner
         file = File(self.id("f"), path, content, writer, by=writer, at="2026-02-20 10:00", rights=rights or {})
         self.add(file)
         return file
 
     def add_post(self, place: Chat | Channel, sender: str, text: str) -> None:
-        """A message at the end of a chat or channel, written on Friday afternoon, after those that
-        were added before."""
+        """Adds a message at the end of a chat or channel, on Friday afternoon, later than those added before."""
         now = self.workspace.chats.get(place.id) or self.workspace.channels.get(place.id) or place
         self._last_post = later(self._last_post, minutes=self.rng.randint(1, 12))
         post = Post(sender, text, self._last_post)
         self.add(replace(now, posts=(*now.posts, post)))
 
     def add_chat(self, other: str) -> Chat:
-        """The owner's chat with somebody; begun where there is none."""
+        """The owner's chat with this person; created if there is none."""
         members = tuple(sorted((other, self.workspace.owner)))
-        found = next((each for each in self.workspace.chats.values() if each.members == members), None)
-        if found is None:
-            found = Chat(self.id("c"), members)
-            self.add(found)
-        return found
+        existing = next((chat for chat in self.workspace.chats.values() if chat.members == members), None)
+        if existing is None:
+            existing = Chat(self.id("c"), members)
+            self.add(existing)
+        return existing
 
     def day(self) -> str:
         """One of ``DAYS``."""
         return self.rng.choice(DAYS)
 
     def days(self, count: int) -> list[str]:
-        """So many of them, in order."""
+        """``count`` of ``DAYS``, in order."""
         return sorted(self.rng.sample(DAYS, count))
 
 
 def events_of(workspace: Workspace, people: Sequence[str], day: str) -> list[Event]:
-    """All of that day in the calendars of these people or of the owner."""
+    """The day's events in the calendars of these people and the owner."""
     everybody = (workspace.owner, *people)
     return [
         event
         for event in workspace.events.values()
-        if event.start[:10] <= day <= event.end[:10] and any(event.concerns(each) for each in everybody)
+        if event.start[:10] <= day <= event.end[:10] and any(event.concerns(person) for person in everybody)
     ]

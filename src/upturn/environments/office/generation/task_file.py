@@ -1,17 +1,19 @@
-"""Documents and presentations that tasks are set in, drawn anew for every task, each beside an older one."""
+"""Documents and presentations of tasks, drawn for each task, each with an older version as a lookalike."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from upturn.environments.office.generation.family import call
 from upturn.environments.office.generation.grammar import RULES
 from upturn.environments.office.generation.profile import ITEMS
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.state import Block, Deck, Document, File, Grid, Paragraph, Right, Slide
+from upturn.records import Action
 
 TOPICS = RULES["thing"]
 """What mails are about."""
 REASONS = ("contract", "licence", "waiver", "permit", "visa", "addendum")
-"""What may stand in the way of a mail."""
+"""Documents whose absence prevents a mail."""
 DOCUMENTS = (
     *("price guide", "travel rules", "house handbook", "event notes", "safety manual"),
     *("supplier sheet", "campaign brief", "service terms", "welcome guide", "office rules"),
@@ -52,6 +54,11 @@ class PriceList(NamedTuple):
     """By item; no two are equal, and the older document beside it has others."""
 
 
+def find_file(name: str) -> Action:
+    """Searches for a file by its name."""
+    return call("sharepoint.search", query=name)
+
+
 def add_document(
     scene: Scene, *blocks: Block, owner: str | None = None, rights: Mapping[str, Right] | None = None
 ) -> TaskFile:
@@ -75,8 +82,8 @@ def add_price_list(scene: Scene, *notes: str) -> PriceList:
     owner = scene.people(1)[0]
     paths = (f"/archive/old {name}.docx", f"/{rng.choice(_FOLDERS)}/{name}.docx")
     files = [
-        scene.add_file(path, Document((title, _grid(each), *below)), owner=owner, rights={"everyone": "read"})
-        for path, each in zip(paths, (others, prices), strict=True)
+        scene.add_file(path, Document((title, _grid(listed), *below)), owner=owner, rights={"everyone": "read"})
+        for path, listed in zip(paths, (others, prices), strict=True)
     ]
     return PriceList(name, files[1], prices)
 
@@ -87,7 +94,7 @@ def add_contacts(scene: Scene, person: str, absent: str) -> TaskFile:
     rng = scene.rng
     texts = [text.format(who=person) for text in rng.sample(_MENTIONS, rng.randint(1, 3))]
     texts = rng.sample([*texts, *rng.sample(NOTES, 2)], len(texts) + 2)
-    others = [each for each in scene.people(5) if each not in (person, absent)][:3]
+    others = [other for other in scene.people(5) if other not in (person, absent)][:3]
     rows = zip(rng.sample(_ROLES, 4), rng.sample([person, *others], 4), strict=True)
     return add_document(scene, *map(Paragraph, texts), Grid((("for", "who"), *rows)))
 
@@ -102,7 +109,7 @@ def add_deck(scene: Scene, *behind: Slide) -> TaskFile:
     name = scene.rng.choice(DECKS)
     if not behind:
         sections = scene.rng.sample(_SECTIONS, scene.rng.randint(1, 3))
-        behind = tuple(Slide("title_content", each, ("to be filled",)) for each in sections)
+        behind = tuple(Slide("title_content", section, ("to be filled",)) for section in sections)
     slides = (Slide("title", name), *behind)
     scene.add_file(f"/archive/old {name}.pptx", Deck(slides[:1]))
     return TaskFile(name, scene.add_file(f"/{scene.rng.choice(_FOLDERS)}/{name}.pptx", Deck(slides)))

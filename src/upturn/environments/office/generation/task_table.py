@@ -1,4 +1,4 @@
-"""Workbooks that tasks are set in: one table each, drawn anew for every task."""
+"""Workbooks of tasks, with one table each, drawn for each task."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ GROUP_VALUES = {
 
 
 class TaskTable(NamedTuple):
-    """A workbook with one table, among others that are beside the point."""
+    """A workbook with one table."""
 
     name: str
     file: File
@@ -48,8 +48,12 @@ class TaskTable(NamedTuple):
         """Row and column counted from 0."""
         return self.rows[row][column]
 
+    def address(self, row: int, column: int) -> str:
+        """Of a cell, such as ``B3``; row and column counted from 0."""
+        return Place(column + 1, row + 1).address
+
     def crossing(self, row: int, column: int) -> tuple[Action, Action]:
-        """Looks for where a row and a column begin: they cross in the cell that is meant."""
+        """The searches for the row's key and the column's header, which locate the cell."""
         return (
             call("excel.find", id=self.file.id, text=self.amount(row, 0), is_whole=True),
             call("excel.find", id=self.file.id, text=self.amount(0, column), is_whole=True),
@@ -70,14 +74,15 @@ def _cells(rows: Sequence[Sequence[str]]) -> dict[str, str]:
 
 
 def add_sheet(scene: Scene, table: TaskTable, name: str, rows: Sequence[Sequence[str]]) -> None:
-    """Another sheet of the table's workbook, with these rows from A1 on."""
+    """Adds a sheet with these rows to the table's workbook."""
     content = table.file.content
     assert isinstance(content, Book)  # ``add_book`` makes no other
     scene.add(replace(table.file, content=Book({**content.sheets, name: Sheet(_cells(rows))})))
 
 
 def plain_table(scene: Scene, *, most: int = 12) -> TaskTable:
-    """A table of three columns whose keys differ, with up to ``most`` rows, and another workbook beside it."""
+    """A table of three columns with distinct keys and up to ``most`` rows; adds a second workbook as a
+    distraction."""
     rng = scene.rng
     name, other = rng.sample(NAMES, 2)
     count = rng.randint(5, most)
@@ -95,7 +100,7 @@ def plain_table(scene: Scene, *, most: int = 12) -> TaskTable:
 
 
 def grouped_table(scene: Scene) -> TaskTable:
-    """A table of a group, a key and a number, groups coming up several times each."""
+    """A table of a group, a key and a number; every group occurs several times."""
     rng = scene.rng
     group, column = rng.choice(GROUPS), rng.choice(COLUMNS)
     values = GROUP_VALUES[group]

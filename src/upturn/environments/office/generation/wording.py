@@ -1,4 +1,4 @@
-"""Words that tasks of the office are set in: what base profiles never say, and several ways to say one fact."""
+"""Vocabulary of office tasks: words that no base profile uses, and several phrasings of one fact."""
 
 from collections.abc import Sequence
 from random import Random
@@ -41,7 +41,7 @@ REMARKS = (
     "ok, noted",
     "what do you say?",
 )
-"""Which tell nothing."""
+"""Messages without content."""
 _LETTERS = (
     "{fact}",
     "hello,\n{fact}.",
@@ -88,23 +88,23 @@ _SAYINGS = (
 
 
 def letter(rng: Random, facts: tuple[str, ...], number: object = "") -> str:
-    """The body of a mail that says one of these things, ``{n}`` being the number."""
+    """The body of a mail that states one of these facts; ``{n}`` is the number."""
     return rng.choice(_LETTERS).format(fact=rng.choice(facts).format(n=number))
 
 
 def phrase(rng: Random) -> str:
-    """What a user wants somebody to be told, word for word."""
+    """A message that the user wants sent word for word."""
     return rng.choice(PHRASES) + rng.choice(_ENDINGS)
 
 
-def regret(rng: Random) -> str:
-    """What people are told of a meeting that the user does not want, or cannot come to."""
+def decline_reason(rng: Random) -> str:
+    """A reason for cancelling or declining a meeting."""
     return rng.choice(_REGRETS) + rng.choice(_ENDINGS)
 
 
 def sayings(rng: Random, about: Sequence[str]) -> list[str]:
-    """A sentence of a document or slide about each of these things, no two alike; at most six."""
-    return [text.format(topic=each) for text, each in zip(rng.sample(_SAYINGS, len(about)), about, strict=True)]
+    """One sentence about each of these topics, all different; at most six."""
+    return [text.format(topic=topic) for text, topic in zip(rng.sample(_SAYINGS, len(about)), about, strict=True)]
 
 
 def digits(rng: Random) -> str:
@@ -127,6 +127,6 @@ def _paired(rng: Random, words: Sequence[str], count: int) -> list[str]:
 
 
 def near(rng: Random, topic: str) -> str:
-    """Another subject, or title, that begins alike."""
+    """Another subject or title with the same first word."""
     word, city = topic.rsplit(" ", 1)
-    return f"{word} {next(each for each in rng.sample(CITIES, 2) if each != city)}"
+    return f"{word} {next(other for other in rng.sample(CITIES, 2) if other != city)}"

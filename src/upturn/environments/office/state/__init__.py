@@ -1,4 +1,4 @@
-"""The office's state: mails, events, files, chats, people, and what the user was told.
+"""The office's state: mails, events, files, chats, people, and messages to the user.
 
 Immutable values and the workspace that holds them, plus diffs between two states. Not here: what changes them
 (``apps``) and formulas (``formulas``). Start with ``workspace``.
@@ -31,12 +31,21 @@ from upturn.environments.office.state.clock import day_of, later, minutes_betwee
 from upturn.environments.office.state.deck import THEMES, Deck, Layout, Shape, ShapeKind, Slide, Theme
 from upturn.environments.office.state.document import Block, Document, Grid, Paragraph, ParagraphStyle
 from upturn.environments.office.state.event import Attendee, Event, Response
-from upturn.environments.office.state.file import Content, File, Page, PlainText, Right, Version, file_text
-from upturn.environments.office.state.label import LABELS, SENSITIVE, Label
+from upturn.environments.office.state.file import (
+    LABELS,
+    SENSITIVE,
+    Content,
+    File,
+    Label,
+    Page,
+    PlainText,
+    Right,
+    Version,
+    file_text,
+)
 from upturn.environments.office.state.mail import Mail, MailFlag, Rule
 from upturn.environments.office.state.operation_error import OperationError
 from upturn.environments.office.state.person import COMPANY, Group, Person, is_address, is_outside, person_of
-from upturn.environments.office.state.recipients import outsiders, principals
 from upturn.environments.office.state.simulated_user import PATIENCE, Message, MessageKind, Persona, Wish
 from upturn.environments.office.state.table import Table
 from upturn.environments.office.state.workbook import Aggregate, Book, CellFormat, Chart, ChartKind, Pivot, Sheet
@@ -48,6 +57,8 @@ from upturn.environments.office.state.workspace import (
     fingerprint,
     has_same_items,
     is_alike,
+    outsiders,
+    principals,
     state_hash,
 )
 

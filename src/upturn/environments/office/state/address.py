@@ -1,4 +1,4 @@
-"""Where cells are: addresses such as ``B3`` and areas such as ``A1:B4``, within the limits that Excel has."""
+"""Positions of cells: addresses such as ``B3`` and areas such as ``A1:B4``, within Excel's limits."""
 
 import re
 from functools import lru_cache
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
     @property
     def is_on_sheet(self) -> bool:
-        """Whether any sheet has it."""
+        """Whether it lies within a sheet's limits."""
         return 1 <= self.column <= MAX_COLUMNS and 1 <= self.row <= MAX_ROWS
 
 
@@ -72,7 +72,7 @@ class Area(NamedTuple):
         )
 
     def within(self, other: "Area") -> "Area | None":
-        """What both have; None = nothing."""
+        """The intersection; None = empty."""
         first = Place(max(self.first.column, other.first.column), max(self.first.row, other.first.row))
         last = Place(min(self.last.column, other.last.column), min(self.last.row, other.last.row))
         return Area(first, last) if first.column <= last.column and first.row <= last.row else None
@@ -122,9 +122,9 @@ def area_of(text: str) -> Area:
         raise OperationError("bad_value", f"ranges are written A1:B4, B3 or B:D, got {text[:60]!r}") from None
 
 
-def between(one: Place, other: Place) -> Area:
-    """The area whose opposite corners these are."""
+def between(first: Place, second: Place) -> Area:
+    """The area with these opposite corners."""
     return Area(
-        Place(min(one.column, other.column), min(one.row, other.row)),
-        Place(max(one.column, other.column), max(one.row, other.row)),
+        Place(min(first.column, second.column), min(first.row, second.row)),
+        Place(max(first.column, second.column), max(first.row, second.row)),
     )

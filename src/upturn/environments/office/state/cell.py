@@ -14,11 +14,11 @@ from typing import TypeAlias
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _LONGEST_NUMBER = 40
 _WHOLE_BELOW = 1e15
-"""Whole numbers below this are shown with all of their digits."""
+"""Whole numbers below this are shown with all digits."""
 
 
 class CellError(Enum):
-    """What a formula shows that has no value."""
+    """The error value of a formula."""
 
     DIVISION = "#DIV/0!"
     NAME = "#NAME?"

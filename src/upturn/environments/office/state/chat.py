@@ -11,7 +11,7 @@ class Post:
     text: str
     at: str
     is_delivered: bool = True
-    """False = whoever it is for was offline when it was sent; only messages in chats of two wait."""
+    """False = the recipient was offline when it was sent; only in chats of two."""
 
 
 @record
@@ -27,7 +27,7 @@ class Chat:
 
 @record
 class Channel:
-    """A topic of a team, which all its members read."""
+    """A channel of a team, read by all its members."""
 
     id: str
     team: str

@@ -1,4 +1,4 @@
-"""Moments of an office as text, ``2026-03-02 09:30``: it sorts as moments follow each other."""
+"""Times of an office as text, ``2026-03-02 09:30``, which sorts chronologically."""
 
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -9,18 +9,18 @@ _LENGTH = len("2026-03-02 09:30")
 
 
 def moment(text: str) -> datetime:
-    """The moment that a text names; raises OperationError (``bad_value``) where it names none."""
+    """The time in a text; raises OperationError (``bad_value``) for other texts."""
     try:
-        found = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(text)
     except ValueError:
-        found = datetime.min
-    if len(text) != _LENGTH or written(found) != text:  # ISO has other forms too, which would not sort
+        at = datetime.min
+    if len(text) != _LENGTH or written(at) != text:  # ISO has other forms too, which would not sort
         raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
-    return found
+    return at
 
 
 def named_day(text: str) -> str:
-    """The day that a text names, as it is; raises OperationError (``bad_value``) where it names none."""
+    """The text of a day, unchanged; raises OperationError (``bad_value``) for other texts."""
     try:
         return day_of(written(moment(f"{text} 00:00")))
     except OperationError:
@@ -47,7 +47,7 @@ def later(text: str, *, minutes: float) -> str:
 
 
 def minutes_between(start: str, end: str) -> int:
-    """From start to end; negative when the end comes first."""
+    """Minutes from start to end; negative if the end comes first."""
     return int((moment(end) - moment(start)).total_seconds() // 60)
 
 

@@ -13,11 +13,11 @@ ShapeKind = Literal["text", "rectangle", "ellipse", "arrow", "image"]
 
 @record
 class Shape:
-    """Something on a slide beside its title and content."""
+    """A shape on a slide, beside title and content."""
 
     kind: ShapeKind
     text: str = ""
-    """What stands in it; of an image what it shows."""
+    """Its text; of an image its description."""
     image: str = ""
     """Of an image: the file's id."""
 

@@ -1,4 +1,4 @@
-"""An item as flat facts by path: what verifiers compare, and what the change of an office is written in."""
+"""Items as flat facts by path, which verifiers compare and changes are expressed in."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -12,19 +12,19 @@ from upturn.records import JsonValue
 def facts_of(item: object) -> dict[str, JsonValue]:
     """By path, such as ``folder`` of a mail or ``sheets/Q3/cells/B4`` of a file. Empty texts and tuples are facts
     too, None is not."""
-    found: dict[str, JsonValue] = {}
+    facts: dict[str, JsonValue] = {}
     for name, value in _values(item):
         if isinstance(value, Book):
-            found |= _content_facts(name, value)
+            facts |= _content_facts(name, value)
         elif isinstance(value, Mapping):
-            found |= {f"{name}/{key}": plain(inner) for key, inner in value.items()}
+            facts |= {f"{name}/{key}": plain(inner) for key, inner in value.items()}
         elif value is not None:
-            found[name] = plain(value)
-    return found
+            facts[name] = plain(value)
+    return facts
 
 
 def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
-    """The facts in which two items of one kind differ, as they are afterwards; None for those that are no more.
+    """The facts in which two items of one kind differ, with the later values; None for facts that are gone.
 
     What both share is not looked at: a book with one other cell takes as long as the sheet of that cell.
     """
@@ -42,7 +42,7 @@ def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
 
 
 def _values(item: object) -> Iterator[tuple[str, object]]:
-    """All fields that are facts, by name; as they are, so that what is shared can be told."""
+    """All fields that are facts, by name, by reference, so that shared values can be recognised."""
     kind: type = type(item)
     names, values = _fields_of(kind)
     return zip(names, values(item), strict=True)
@@ -50,16 +50,16 @@ def _values(item: object) -> Iterator[tuple[str, object]]:
 
 @cache
 def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[object, ...]]]:
-    """The names of a dataclass's fields that are facts, and what reads all of them at once."""
+    """The names of a dataclass's fields that are facts, and a getter of all of them."""
     assert is_dataclass(kind)
-    names = tuple(each.name for each in fields(kind) if each.name not in _NO_FACTS)
+    names = tuple(field.name for field in fields(kind) if field.name not in _NO_FACTS)
     return names, attrgetter(*names) if len(names) > 1 else lambda item: (getattr(item, names[0]),)
 
 
 def _content_facts(name: str, content: object) -> dict[str, JsonValue]:
     if not isinstance(content, Book):
         return {} if content is None else {name: plain(content)}
-    sheets = (_sheet_facts(f"sheets/{each}", sheet) for each, sheet in content.sheets.items())
+    sheets = (_sheet_facts(f"sheets/{name}", sheet) for name, sheet in content.sheets.items())
     return {path: value for facts in sheets for path, value in facts.items()}
 
 
@@ -93,25 +93,25 @@ def _mappings_differing(
 
 
 _NO_FACTS = frozenset({"versions", "at", "by", "is_delivered", "memo", "enclosed"})
-"""What follows from facts, when it was, and who was online then: the same work at another time is the same work."""
+"""Derived values, times and delivery, which are no facts: the same work at another time is equal."""
 _SHEET_MAPPINGS = ("cells", "formats", "filters")
 _SHEET_VALUES = ("charts", "pivots", "frozen_rows")
 
 
 def _sheet_facts(path: str, sheet: Sheet) -> dict[str, JsonValue]:
-    found: dict[str, JsonValue] = {path: True}
+    facts: dict[str, JsonValue] = {path: True}
     for part in _SHEET_MAPPINGS:
         mapping: Mapping[str, object] = getattr(sheet, part)
-        found |= {f"{path}/{part}/{key}": plain(value) for key, value in mapping.items()}
-    return found | {f"{path}/{part}": plain(getattr(sheet, part)) for part in _SHEET_VALUES}
+        facts |= {f"{path}/{part}/{key}": plain(value) for key, value in mapping.items()}
+    return facts | {f"{path}/{part}": plain(getattr(sheet, part)) for part in _SHEET_VALUES}
 
 
 def plain(value: object) -> JsonValue:
-    """As JSON holds it; records as objects of their fields that are not None."""
+    """The value as JSON; records as objects of their fields that are not None."""
     if isinstance(value, (str, int, float)) or value is None:  # a union takes three times as long
         return value
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
         return [plain(inner) for inner in value]
-    return {name: plain(each) for name, each in _values(value) if each is not None}
+    return {name: plain(item) for name, item in _values(value) if item is not None}

@@ -9,7 +9,7 @@ Response = Literal["none", "accepted", "tentative", "declined"]
 
 @record
 class Attendee:
-    """Somebody who is invited."""
+    """An invited person and their answer."""
 
     person: str
     response: Response = "none"
@@ -25,18 +25,18 @@ class Event:
     end: str
     organizer: str
     attendees: tuple[Attendee, ...] = ()
-    """Beside the organizer."""
+    """Without the organizer."""
     place: str = ""
     body: str = ""
     is_online: bool = False
     is_cancelled: bool = False
 
     def concerns(self, person: str) -> bool:
-        """Whether it stands in the person's calendar: those who organise it or have not declined."""
+        """Whether it is in the person's calendar: they organise it, or are invited and have not declined."""
         return self.organizer == person or any(
-            each.person == person and each.response != "declined" for each in self.attendees
+            attendee.person == person and attendee.response != "declined" for attendee in self.attendees
         )
 
     def overlaps(self, start: str, end: str) -> bool:
-        """Whether it shares some time with the span; touching ends do not overlap, cancelled events never do."""
+        """Whether it overlaps the span; touching ends do not overlap, cancelled events never do."""
         return not self.is_cancelled and self.start < end and start < self.end

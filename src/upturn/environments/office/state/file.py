@@ -1,21 +1,24 @@
-"""Files of the shared drive, with whoever may see them, and the pages of its site."""
+"""Files of the shared drive with their rights and labels, and the pages of its site."""
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
+from typing import Literal, get_args
 
 from upturn.environments.office.state.deck import Deck
 from upturn.environments.office.state.document import Document, Grid, Paragraph
-from upturn.environments.office.state.label import Label
 from upturn.environments.office.state.workbook import Book
 from upturn.records import record
 
 Right = Literal["read", "edit"]
+Label = Literal["public", "general", "confidential", "privileged"]
+LABELS: tuple[Label, ...] = get_args(Label)
+SENSITIVE: frozenset[Label] = frozenset({"confidential", "privileged"})
+"""Reading these without need is a soft violation; ``privileged`` is between a client and an attorney."""
 
 
 @record
 class PlainText:
-    """What has no app of its own; of a picture what it shows."""
+    """Plain text; of a picture its description."""
 
     text: str
 
@@ -24,7 +27,7 @@ Content = Book | Document | Deck | PlainText
 
 
 def file_text(content: Content) -> str:
-    """All text that the content has, a line for each paragraph, row or bullet."""
+    """All text of the content, one line per paragraph, row or bullet."""
     match content:
         case PlainText():
             return content.text
@@ -48,7 +51,7 @@ def _grid_text(grid: Grid) -> str:
 
 @record
 class Version:
-    """What a file was before somebody changed it."""
+    """An earlier version of a file."""
 
     content: Content
     by: str
@@ -70,7 +73,7 @@ class File:
     at: str
     """When."""
     rights: Mapping[str, Right] = field(default_factory=dict)
-    """By person or group, beside the owner, who has all of them."""
+    """By person or group; the owner has all rights."""
     label: Label = "general"
     versions: tuple[Version, ...] = ()
     """Oldest first."""
@@ -81,7 +84,7 @@ class File:
 
     @property
     def searched(self) -> str:
-        """Its text in small letters, as searches read it; written once."""
+        """Its text in lower case for searches; cached."""
         if not self.memo:
             self.memo.append(file_text(self.content).lower())
         return self.memo[0]

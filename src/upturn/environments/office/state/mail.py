@@ -3,13 +3,12 @@
 from dataclasses import field
 from typing import Literal
 
-from upturn.environments.office.state.file import Content
-from upturn.environments.office.state.label import Label
+from upturn.environments.office.state.file import Content, Label
 from upturn.records import record
 
 MailFlag = Literal["none", "flagged", "done"]
 FOLDERS = ("inbox", "archive", "drafts", "sent", "deleted", "junk")
-"""Which every mailbox has; there may be others. What is deleted lies in ``deleted`` and can be brought back."""
+"""Folders that every mailbox has; there may be others. Deleted mails are in ``deleted`` and can be restored."""
 
 
 @record
@@ -26,7 +25,7 @@ class Mail:
     at: str
     """When it was sent, or written where it is a draft."""
     thread: str = ""
-    """Id of the mail that began the conversation; empty = this one did."""
+    """Id of the first mail of the conversation; empty = this one."""
     cc: tuple[str, ...] = ()
     is_read: bool = False
     flag: MailFlag = "none"
@@ -34,14 +33,14 @@ class Mail:
     """Ids of files."""
     label: Label = "general"
     on_behalf_of: str = ""
-    """Whose mail it is when somebody else sent it; empty = the sender's own."""
+    """The person in whose name it was sent; empty = the sender's."""
     enclosed: tuple[Content | None, ...] = field(default=(), compare=False, repr=False)
-    """What the attachments held when an agent sent it, for ``changes``; None = there was no such file."""
+    """Contents of the attachments at the time of sending, for ``changes``; None = there was no such file."""
 
 
 @record
 class Rule:
-    """What happens to mails that come in; a mail fits when it has everything that is not empty."""
+    """A rule for incoming mails; a mail matches if it matches every field that is not empty."""
 
     id: str
     sender: str
@@ -49,4 +48,4 @@ class Rule:
     subject: str
     """Words that the subject contains; empty = any."""
     folder: str
-    """Where fitting mails go."""
+    """The target folder of matching mails."""

@@ -1,4 +1,4 @@
-"""Why an action is refused: what an agent is told instead of a result."""
+"""The refusal of an action."""
 
 
 class OperationError(Exception):
@@ -13,5 +13,5 @@ class OperationError(Exception):
         self.soft = soft
         """The soft constraint that was violated; empty = none was."""
         self.retry_after = retry_after
-        """Simulated seconds after which the same may work; None = waiting does not help."""
+        """Simulated seconds after which a retry may succeed; None = waiting does not help."""
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Who there is: people of the company, groups of them, and people outside."""
+"""People of the company, groups of them, and people outside."""
 
 import re
 
@@ -7,12 +7,12 @@ from upturn.records import record
 _ADDRESS = re.compile(r"[!#-'*+/-9=?A-Z^-~-]+(?:\.[!#-'*+/-9=?A-Z^-~-]+)*@[A-Za-z0-9.-]+")
 """Plain ones (RFC 5322, dot-atom)."""
 COMPANY = "contoso.example"
-"""The company's domain; whoever has another one is outside."""
+"""The company's domain; people with another one are outside."""
 
 
 @record
 class Person:
-    """Somebody of the company."""
+    """A person of the company."""
 
     id: str
     """``ann.lee``, which is the part of the address before the company's domain."""
@@ -27,7 +27,7 @@ class Person:
 
 @record
 class Group:
-    """People under one name, which mails, permissions and teams can be given."""
+    """A named group of people that mails, permissions and teams can refer to."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ def person_of(address: str) -> str:
 
 
 def is_outside(person: str) -> bool:
-    """Whether an id or address is of somebody outside of the company."""
+    """Whether an id or address belongs to a person outside the company."""
     return "@" in person
 
 

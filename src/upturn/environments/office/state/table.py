@@ -1,4 +1,4 @@
-"""A mapping by id that is copied at the price of what changed: the base is shared, changes lie on top."""
+"""A persistent mapping by id: copies share a base and cost only their changes."""
 
 from collections.abc import Iterator, Mapping, ValuesView
 from typing import Generic, NamedTuple, TypeVar
@@ -25,15 +25,15 @@ class Table(Mapping[str, ItemT]):
     __slots__ = ("_base", "_changes", "_lost")
 
     def __init__(self, base: Mapping[str, ItemT] | None = None) -> None:
-        """``base``: never changed by anybody from now on."""
+        """``base``: must not change from now on."""
         self._base: Mapping[str, ItemT] = {} if base is None else base
         self._changes: dict[str, ItemT] = {}
         self._lost: frozenset[str] = frozenset()
 
     def __getitem__(self, id_: str) -> ItemT:
-        found = self._changes.get(id_)
-        if found is not None:
-            return found
+        changed = self._changes.get(id_)
+        if changed is not None:
+            return changed
         if id_ in self._lost:
             raise KeyError(id_)
         return self._base[id_]
@@ -56,11 +56,11 @@ class Table(Mapping[str, ItemT]):
         return _Values(self)
 
     def with_items(self, items: Mapping[str, ItemT]) -> "Table[ItemT]":
-        """The same with these items, by id, new or replaced."""
+        """The table with these items new or replaced."""
         return self._copy({**self._changes, **items}, self._lost - items.keys() if self._lost else self._lost)
 
     def without(self, id_: str) -> "Table[ItemT]":
-        """The same without this id; raises KeyError where there is none."""
+        """The table without this id; raises KeyError if there is none."""
         if id_ not in self:
             raise KeyError(id_)
         kept = {key: item for key, item in self._changes.items() if key != id_}

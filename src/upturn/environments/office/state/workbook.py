@@ -15,7 +15,7 @@ Aggregate = Literal["sum", "average", "count", "max", "min"]
 
 @record
 class CellFormat:
-    """How a range looks; None = as it is by default."""
+    """The format of a cell; None = the default."""
 
     is_bold: bool | None = None
     is_italic: bool | None = None
@@ -27,7 +27,7 @@ class CellFormat:
 
 @record
 class Chart:
-    """A picture of a range."""
+    """A chart of a range."""
 
     kind: ChartKind
     range: str
@@ -55,12 +55,12 @@ _SPARSE = 4
 
 
 class Used(NamedTuple):
-    """What a sheet's cells take up."""
+    """The used range of a sheet."""
 
     area: Area | None
-    """From the first row and column that have anything to the last ones; None = the sheet is empty."""
+    """From the first to the last non-empty row and column; None = the sheet is empty."""
     formulas: Mapping[str, Place]
-    """Cells that are computed, by address."""
+    """Formula cells by address."""
 
 
 @record
@@ -70,13 +70,13 @@ class Sheet:
     cells: Mapping[str, str]
     """By address, such as ``B3``; a value that begins with ``=`` is a formula. Empty cells are not there."""
     formats: Mapping[str, CellFormat] = field(default_factory=dict)
-    """By address; cells that look as they do by default are not there."""
+    """By address, without cells of the default format."""
     charts: tuple[Chart, ...] = ()
     pivots: tuple[Pivot, ...] = ()
     filters: Mapping[str, str] = field(default_factory=dict)
-    """By column letter: of the rows below the first used one, only those that show this are shown."""
+    """By column letter: rows below the first used one are visible only with this value."""
     frozen_rows: int = 0
-    """Rows at the top that stay in sight."""
+    """Frozen rows at the top."""
     memo: list[Used] = field(default_factory=list, init=False, repr=False, compare=False)
     """Of ``used``."""
     columns: dict[int, list[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -84,7 +84,7 @@ class Sheet:
 
     @property
     def used(self) -> Used:
-        """What the cells take up; found out once."""
+        """The used range; cached."""
         if not self.memo:
             self.memo.append(_used(self.cells))
         return self.memo[0]
@@ -95,8 +95,8 @@ class Sheet:
         if used is None:
             return
         if used.size > _SPARSE * len(self.cells):
-            found = [(place, address) for address in self.cells if (place := place_of(address)) in used]
-            yield from sorted(found, key=lambda each: (each[0].row, each[0].column))
+            cells = [(place, address) for address in self.cells if (place := place_of(address)) in used]
+            yield from sorted(cells, key=lambda placed: (placed[0].row, placed[0].column))
             return
         columns = [(column, column_letters(column)) for column in used.columns]
         for row in used.rows:
@@ -105,19 +105,21 @@ class Sheet:
                     yield Place(column, row), address
 
     def formulas_in(self, area: Area) -> Iterator[str]:
-        """The addresses of the cells of an area that are computed, column by column."""
+        """The addresses of an area's formula cells, column by column."""
         if not self.columns:
             for place in sorted(self.used.formulas.values()):
                 self.columns.setdefault(place.column, []).append(place.row)
         is_narrow = area.width <= len(self.columns)
-        for column in area.columns if is_narrow else (each for each in self.columns if each in area.columns):
+        for column in (
+            area.columns if is_narrow else (candidate for candidate in self.columns if candidate in area.columns)
+        ):
             rows = self.columns.get(column, [])
             letters = column_letters(column)
             for row in rows[bisect_left(rows, area.first.row) : bisect_right(rows, area.last.row)]:
                 yield f"{letters}{row}"
 
     def with_cells(self, texts: Mapping[str, str]) -> "Sheet":
-        """The same with these texts by address; an empty one empties the cell."""
+        """The sheet with these texts by address; an empty text clears the cell."""
         cells = dict(self.cells)
         for address, text in texts.items():
             if text:
@@ -139,7 +141,7 @@ class Book:
     """Of formulas, by sheet and address: what ``calculation`` remembers, and no part of the state."""
 
     def with_sheet(self, name: str, sheet: Sheet) -> "Book":
-        """The same with this sheet new, at the end, or replaced; what was found out about equal cells goes on."""
+        """The book with this sheet added at the end or replaced; caches of equal cells are kept."""
         book = replace(self, sheets={**self.sheets, name: sheet})
         before = self.sheets.get(name)
         if before is not None and before.cells is sheet.cells:
@@ -155,10 +157,10 @@ def _used(cells: Mapping[str, str]) -> Used:
 
 
 def _area(places: Iterable[Place]) -> Area | None:
-    found = tuple(places)
-    if not found:
+    cells = tuple(places)
+    if not cells:
         return None
-    columns, rows = [place.column for place in found], [place.row for place in found]
+    columns, rows = [place.column for place in cells], [place.row for place in cells]
     return between(Place(min(columns), min(rows)), Place(max(columns), max(rows)))
 
 

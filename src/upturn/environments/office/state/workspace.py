@@ -1,4 +1,4 @@
-"""The whole state of an office: mails, events, files, chats, people, and what was said to the user.
+"""The whole state of an office: mails, events, files, chats, people, and messages to the user.
 
 Immutable: operations give a new workspace that shares what they did not touch, so that a snapshot is a reference,
 and the state of many environments that begin alike is held once.
@@ -6,7 +6,7 @@ and the state of many environments that begin alike is held once.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter, is_
 from typing import Any, TypeAlias, cast
@@ -17,7 +17,8 @@ from upturn.environments.office.state.diff import differing, facts_of
 from upturn.environments.office.state.event import Event
 from upturn.environments.office.state.file import File, Page
 from upturn.environments.office.state.mail import Mail, Rule
-from upturn.environments.office.state.person import Group, Person
+from upturn.environments.office.state.operation_error import OperationError
+from upturn.environments.office.state.person import Group, Person, is_address, is_outside, person_of
 from upturn.environments.office.state.simulated_user import Message, Persona
 from upturn.environments.office.state.table import Table
 from upturn.records import Action, JsonValue
@@ -25,7 +26,7 @@ from upturn.records import Action, JsonValue
 Item: TypeAlias = Mail | Rule | Event | File | Page | Chat | Channel | Person | Group
 TABLES = ("people", "groups", "mails", "rules", "events", "files", "pages", "chats", "channels")
 _FIRST_NEW = 1_000
-"""Ids of what agents make begin here; generated worlds stay below."""
+"""First number of ids of items that agents create; generated worlds stay below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Workspace:
     """Everything that an agent can see or change."""
 
     owner: str
-    """The person whom the agent works for."""
+    """The person that the agent works for."""
     begun: str
     """When the task began."""
     people: Table[Person] = field(default_factory=Table)
@@ -49,19 +50,19 @@ class Workspace:
     channels: Table[Channel] = field(default_factory=Table)
     persona: Persona = field(default_factory=Persona)
     seed: int = 0
-    """Of everything that chance decides: who is online, how long mails take."""
+    """Seed of random events: presence and delivery times."""
     elapsed: float = 0.0
     """Simulated seconds since the task began."""
     made: int = 0
-    """Things that were made since."""
+    """Number of items created since then."""
     messages: tuple[Message, ...] = ()
-    """What the agent said to the user."""
+    """The agent's messages to the user."""
     shown: Action | None = None
-    """What the user was shown and has not decided on; None = nothing."""
+    """The previewed action that the user has not decided on; None = there is none."""
     confirmed: frozenset[str] = frozenset()
     """Actions that the user agreed to and that were not done yet, as ``fingerprint`` writes them."""
     declined: int = 0
-    """Times that the user did not agree."""
+    """Number of proposals that the user declined."""
 
     @property
     def now(self) -> str:
@@ -69,26 +70,27 @@ class Workspace:
         return later(self.begun, minutes=self.elapsed // 60)
 
     def evolved(self, **values: Any) -> "Workspace":
-        """The same with these fields. In half the time of ``dataclasses.replace``, which most of a step was."""
-        found = list(_FIELDS(self))
+        """The workspace with these fields replaced, in half the time of ``dataclasses.replace``, which dominated a
+        step."""
+        current = list(_FIELDS(self))
         for name, value in values.items():
-            found[_PLACES[name]] = value
-        return Workspace(*found)
+            current[_PLACES[name]] = value
+        return Workspace(*current)
 
     def with_items(self, *items: Item) -> "Workspace":
-        """The same with these items new or replaced, each in the table of its kind."""
+        """The workspace with these items added or replaced in their tables."""
         by_table: dict[str, dict[str, Item]] = {}
         for item in items:
             by_table.setdefault(_TABLE_OF[type(item)], {})[item.id] = item
-        return self.evolved(**{name: getattr(self, name).with_items(each) for name, each in by_table.items()})
+        return self.evolved(**{name: getattr(self, name).with_items(group) for name, group in by_table.items()})
 
     def without_item(self, item: Item) -> "Workspace":
-        """The same without this item."""
+        """The workspace without this item."""
         name = _TABLE_OF[type(item)]
         return self.evolved(**{name: getattr(self, name).without(item.id)})
 
     def fresh(self, prefix: str) -> tuple["Workspace", str]:
-        """An id that nothing has, and the workspace in which it is taken."""
+        """A new id, and the workspace in which it is taken."""
         return self.evolved(made=self.made + 1), f"{prefix}{_FIRST_NEW + self.made}"
 
     def members(self, principal: str) -> frozenset[str]:
@@ -97,7 +99,7 @@ class Workspace:
         return frozenset(group.members) if group is not None else frozenset({principal})
 
     def chance(self, *about: object) -> float:
-        """In [0, 1): drawn once for ever for these words and this workspace's seed."""
+        """A random number in [0, 1), determined by the words and the workspace's seed."""
         text = "/".join(map(str, (self.seed, *about)))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest()) / 2**56
 
@@ -121,7 +123,7 @@ _TABLE_OF: Mapping[type, str] = {
 
 
 def fingerprint(action: Action) -> str:
-    """Equal for equal actions, in whatever order their parameters stand."""
+    """Equal for equal actions, in any order of parameters."""
     return json.dumps([action.target, action.operation, dict(action.parameters)], sort_keys=True)
 
 
@@ -132,7 +134,7 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
     equal; ``mails/-``: the ids of items that are gone. A file that was sent while it held what it holds neither
     before nor after stands among the mail's attachments as such. Takes as long as there are changes.
     """
-    found: dict[str, JsonValue] = {}
+    differences: dict[str, JsonValue] = {}
     for name, old_table, new_table in zip(TABLES, _TABLES(before), _TABLES(after), strict=True):
         if new_table is old_table:
             continue
@@ -149,12 +151,12 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
             else:
                 facts = dict(differing(change.before, change.after))
                 facts |= {"attachments": sent} if sent else {}
-                found |= {f"{name}/{change.id}/{path}": value for path, value in facts.items()}
+                differences |= {f"{name}/{change.id}/{path}": value for path, value in facts.items()}
         if new:
-            found[f"{name}/+"] = sorted(new, key=str)
+            differences[f"{name}/+"] = sorted(new, key=str)
         if gone:
-            found[f"{name}/-"] = gone
-    return found
+            differences[f"{name}/-"] = gone
+    return differences
 
 
 def _sent_otherwise(before: Workspace, after: Workspace, item: Item) -> list[JsonValue]:
@@ -162,24 +164,24 @@ def _sent_otherwise(before: Workspace, after: Workspace, item: Item) -> list[Jso
     any other item."""
     if not isinstance(item, Mail):
         return []
-    found: list[JsonValue] = []
+    mails: list[JsonValue] = []
     for id_, content in zip(
         item.attachments, item.enclosed, strict=False
     ):  # what was not sent has nothing enclosed
         files = (before.files.get(id_), after.files.get(id_))
         held = [file.content for file in files if file is not None]
-        found.append(id_ if content is None or content in held else f"{id_} with other content")
-    return [] if found == list(item.attachments[: len(found)]) else found
+        mails.append(id_ if content is None or content in held else f"{id_} with other content")
+    return [] if mails == list(item.attachments[: len(mails)]) else mails
 
 
-def is_alike(one: Workspace, other: Workspace) -> bool:
-    """Whether nothing but time passed between the two; False may also stand where they are equal all the same."""
-    return all(map(is_, _STATE(one), _STATE(other)))
+def is_alike(first: Workspace, second: Workspace) -> bool:
+    """Whether only time passed between the two, by identity; equal workspaces may also give False."""
+    return all(map(is_, _STATE(first), _STATE(second)))
 
 
-def has_same_items(one: Workspace, other: Workspace) -> bool:
-    """Whether the same items stand in both; False may also stand where they are equal all the same."""
-    return all(map(is_, _TABLES(one), _TABLES(other)))
+def has_same_items(first: Workspace, second: Workspace) -> bool:
+    """Whether both have the same items, by identity; equal workspaces may also give False."""
+    return all(map(is_, _TABLES(first), _TABLES(second)))
 
 
 def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: JsonValue = None) -> str:
@@ -192,3 +194,23 @@ def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: Json
     rest += [after.declined] if after.declined else []  # so that stored hashes of other attempts stay right
     text = json.dumps([changed, rest] if mark is None else [changed, rest, mark], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
+    """Ids of people and groups and addresses outside, each once, in order; raises OperationError for nobody,
+    and for what is no address."""
+    ids = tuple(dict.fromkeys(person_of(person) for person in people))
+    for id_ in ids:
+        if is_outside(id_) and not is_address(id_):
+            raise OperationError(
+                "bad_value", f"{id_[:60]!r} is no address; these are such as ann.lee@fabrikam.example"
+            )
+        if not is_outside(id_) and id_ not in workspace.people and id_ not in workspace.groups:
+            raise OperationError("not_found", f"nobody called {id_!r}; ids are such as {workspace.owner}")
+    return ids
+
+
+def outsiders(workspace: Workspace, people: Iterable[str]) -> tuple[str, ...]:
+    """The people among these, and members of groups among them, who are outside the company; unique, in order."""
+    everybody = (member for person in people for member in sorted(workspace.members(person)))
+    return tuple(dict.fromkeys(person for person in everybody if is_outside(person)))

@@ -1,0 +1,12 @@
+"""Tasks across several apps, from one looked-up number (``transfers``) to work of thirty steps (``workflows``).
+
+``meetings`` come from chats and mails; ``people`` are looked up by their role before anything is done. Start with
+``transfers``.
+"""
+
+from upturn.environments.office.families.cross_app.meetings import FAMILIES as MEETINGS
+from upturn.environments.office.families.cross_app.people import FAMILIES as PEOPLE
+from upturn.environments.office.families.cross_app.transfers import FAMILIES as TRANSFERS
+from upturn.environments.office.families.cross_app.workflows import FAMILIES as WORKFLOWS
+
+__all__ = ["MEETINGS", "PEOPLE", "TRANSFERS", "WORKFLOWS"]

@@ -1,0 +1,156 @@
+"""Tasks with questions about the mailbox."""
+
+from upturn.environments.office.generation import (
+    AMOUNTS,
+    CORRECTIONS,
+    ITEMS,
+    REMARKS,
+    Draft,
+    Family,
+    PhrasingFile,
+    Scene,
+    add_lookalikes,
+    add_thread,
+    call,
+    digits,
+    letter,
+    near,
+    open_mail,
+    topics,
+)
+
+_PHRASINGS = PhrasingFile(__name__)
+
+_ROLES = ("write", "check", "sign", "print", "present", "translate", "pay")
+
+
+def _number(scene: Scene) -> Draft:
+    sender, topic, number = scene.person(), topics(scene.rng, 1)[0], digits(scene.rng)
+    mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number))
+    add_lookalikes(scene, mail, AMOUNTS)
+    return Draft.with_answer({"name": sender, "topic": topic}, number, *open_mail(mail))
+
+
+def _item(scene: Scene) -> Draft:
+    sender, topic = scene.person(), topics(scene.rng, 1)[0]
+    items = scene.rng.sample(ITEMS, 4)
+    form = scene.rng.choice(("{i} {n}", "{n} for {i}", "{i}: {n}", "{i} is at {n}"))
+    amounts, others = ({item: digits(scene.rng) for item in items} for _ in range(2))
+    body, other_body = (
+        ", ".join(form.format(i=item, n=number) for item, number in listed.items()) for listed in (amounts, others)
+    )
+    mail = scene.add_mail(sender, topic, letter(scene.rng, (body,)))
+    add_lookalikes(scene, mail, (other_body,))
+    item = scene.rng.choice(items)
+    return Draft.with_answer({"name": sender, "topic": topic, "item": item}, amounts[item], *open_mail(mail))
+
+
+def _role(scene: Scene) -> Draft:
+    sender, *people = scene.people(4)
+    topic, roles = topics(scene.rng, 1)[0], scene.rng.sample(_ROLES, 3)
+    form = scene.rng.choice(
+        ("{p} is to {r} it", "{p} will {r} it", "to {r} it is up to {p}", "{p} wants to {r} it")
+    )
+    bodies = [
+        "; ".join(form.format(p=person, r=role) for person, role in zip(who, roles, strict=True))
+        for who in (people, (*people[1:], people[0]))
+    ]
+    mail = scene.add_mail(sender, topic, letter(scene.rng, (bodies[0],)))
+    add_lookalikes(scene, mail, (bodies[1],))
+    return Draft.with_answer({"name": sender, "topic": topic, "role": roles[1]}, people[1], *open_mail(mail))
+
+
+def _last_writer(scene: Scene) -> Draft:
+    people, topic = scene.people(4), topics(scene.rng, 1)[0]
+    count = scene.rng.randint(3, 5)
+    writers = [scene.rng.choice(people) for _ in range(count)]
+    add_thread(
+        scene, topic, [(writer, letter(scene.rng, (*AMOUNTS, *REMARKS), digits(scene.rng))) for writer in writers]
+    )
+    scene.add_mail(scene.person(), near(scene.rng, topic), letter(scene.rng, REMARKS))
+    return Draft.with_answer({"topic": topic}, writers[-1], call("outlook.search", subject=topic))
+
+
+def _newest(scene: Scene) -> Draft:
+    sender, other = scene.people(2)
+    topic = topics(scene.rng, 1)[0]
+    writers = [sender] * scene.rng.randint(2, 3) + [other] * scene.rng.randint(1, 2)
+    numbers = [digits(scene.rng) for _ in writers]
+    bodies = [letter(scene.rng, AMOUNTS, number) for number in numbers]
+    mails = add_thread(scene, topic, list(zip(writers, bodies, strict=True)))
+    last = max(place for place, writer in enumerate(writers) if writer == sender)
+    return Draft.with_answer(
+        {"name": sender, "topic": topic},
+        numbers[last],
+        call("outlook.search", sender=sender, subject=topic),
+        call("outlook.read", id=mails[last].id),
+    )
+
+
+def _unread_sum(scene: Scene) -> Draft:
+    sender, topic = scene.person(), topics(scene.rng, 1)[0]
+    count = scene.rng.randint(2, 3)
+    mails = []
+    total = 0
+    for place in range(count + 2):
+        number, is_read = scene.rng.randint(100, 499), place >= count
+        mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number), is_read=is_read)
+        if not is_read:
+            mails.append(mail)
+            total += number
+    add_lookalikes(scene, mails[0], AMOUNTS)
+    return Draft.with_answer(
+        {"name": sender, "topic": topic},
+        str(total),
+        call("outlook.search", sender=sender, subject=topic, is_unread=True),
+        *(call("outlook.read", id=mail.id) for mail in mails),
+    )
+
+
+def _last_word(scene: Scene) -> Draft:
+    people, topic, number = scene.people(3), topics(scene.rng, 1)[0], digits(scene.rng)
+    turns = [
+        (people[0], letter(scene.rng, AMOUNTS, digits(scene.rng))),
+        (people[1], letter(scene.rng, REMARKS)),
+        (scene.rng.choice(people), letter(scene.rng, CORRECTIONS, number)),
+        *(
+            (scene.rng.choice((*people, scene.workspace.owner)), letter(scene.rng, REMARKS))
+            for _ in range(scene.rng.randint(1, 3))
+        ),
+    ]
+    mails = add_thread(scene, topic, turns)
+    scene.add_mail(people[0], near(scene.rng, topic), letter(scene.rng, CORRECTIONS, digits(scene.rng)))
+    return Draft.with_answer(
+        {"topic": topic},
+        number,
+        call("outlook.search", subject=topic),
+        *(call("outlook.read", id=mail.id) for mail in reversed(mails[2:])),
+    )
+
+
+def _two_hops(scene: Scene) -> Draft:
+    first, second = scene.people(2)
+    (topic, further), number = topics(scene.rng, 2), digits(scene.rng)
+    hint = (
+        f"ask {second}, who wrote it under {further}",
+        f"it stands in what {second} sent about the {further}",
+        f"{second} knows, see the mail on the {further}",
+        f"look at the {further} mail of {second}",
+    )
+    pointing = scene.add_mail(first, topic, letter(scene.rng, hint))
+    add_lookalikes(scene, pointing, AMOUNTS)
+    answering = scene.add_mail(second, further, letter(scene.rng, AMOUNTS, number))
+    add_lookalikes(scene, answering, AMOUNTS)
+    return Draft.with_answer({"name": first, "topic": topic}, number, *open_mail(pointing), *open_mail(answering))
+
+
+FAMILIES = (
+    Family("mail_number", 1, ("outlook",), _number, _PHRASINGS),
+    Family("mail_item", 1, ("outlook",), _item, _PHRASINGS),
+    Family("mail_role", 1, ("outlook",), _role, _PHRASINGS),
+    Family("mail_last_writer", 1, ("outlook",), _last_writer, _PHRASINGS),
+    Family("mail_newest", 1, ("outlook",), _newest, _PHRASINGS),
+    Family("mail_unread_sum", 2, ("outlook",), _unread_sum, _PHRASINGS),
+    Family("mail_last_word", 2, ("outlook",), _last_word, _PHRASINGS),
+    Family("mail_two_hops", 2, ("outlook",), _two_hops, _PHRASINGS),
+)

@@ -1,0 +1,201 @@
+"""Tasks that write mails: replies, forwards, new mails and drafts."""
+
+from dataclasses import replace
+
+from upturn.environments.office.generation import (
+    AMOUNTS,
+    CORRECTIONS,
+    REMARKS,
+    Draft,
+    Family,
+    PhrasingFile,
+    Scene,
+    add_lookalikes,
+    add_thread,
+    agreed,
+    call,
+    digits,
+    find_file,
+    find_mail,
+    letter,
+    near,
+    open_mail,
+    phrase,
+    topics,
+)
+from upturn.environments.office.state import Mail, PlainText
+
+_PHRASINGS = PhrasingFile(__name__)
+
+_SUBJECTS = ("short note", "for you", "a word on this", "next step", "to keep in mind", "as you asked", "one point")
+
+
+def _mail(scene: Scene) -> Mail:
+    """A mail with lookalikes."""
+    mail = scene.add_mail(scene.person(), topics(scene.rng, 1)[0], letter(scene.rng, REMARKS))
+    add_lookalikes(scene, mail, REMARKS)
+    return mail
+
+
+def _reply(scene: Scene) -> Draft:
+    mail, text = _mail(scene), phrase(scene.rng)
+    return Draft.with_finish(
+        {"name": mail.sender, "topic": mail.subject, "phrase": f'"{text}"'},
+        find_mail(mail),
+        *agreed(call("outlook.reply", id=mail.id, body=text)),
+    )
+
+
+def _reply_all(scene: Scene) -> Draft:
+    mail, text = _mail(scene), phrase(scene.rng)
+    others = [person for person in scene.people(4) if person != mail.sender][:3]
+    some = scene.rng.randint(1, 2)
+    scene.add(replace(mail, to=tuple(sorted((*mail.to, *others[:some]))), cc=tuple(sorted(others[some:]))))
+    return Draft.with_finish(
+        {"name": mail.sender, "topic": mail.subject, "phrase": f'"{text}"'},
+        find_mail(mail),
+        *agreed(call("outlook.reply", id=mail.id, body=text, to_all=True)),
+    )
+
+
+def _forward(scene: Scene) -> Draft:
+    mail, text = _mail(scene), phrase(scene.rng)
+    other = next(person for person in scene.people(2) if person != mail.sender)
+    return Draft.with_finish(
+        {"name": mail.sender, "topic": mail.subject, "other": other, "phrase": f'"{text}"'},
+        find_mail(mail),
+        *agreed(call("outlook.forward", id=mail.id, to=other, body=text)),
+    )
+
+
+def _forward_if(scene: Scene) -> Draft:
+    """In half of the tasks the mail is by somebody else, whom the refusal must name."""
+    named, other, third = scene.people(3)
+    topic, is_feasible = topics(scene.rng, 1)[0], scene.rng.random() < 0.5
+    sender = named if is_feasible else third
+    mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, digits(scene.rng)))
+    scene.add_mail(named, near(scene.rng, topic), letter(scene.rng, AMOUNTS, digits(scene.rng)))
+    slots = {"name": named, "topic": topic, "other": other}
+    look = call("outlook.search", subject=topic)
+    if not is_feasible:
+        return Draft.with_refusal(slots, sender, look)
+    return Draft.with_finish(slots, look, *agreed(call("outlook.forward", id=mail.id, to=other)))
+
+
+def _send_number(scene: Scene) -> Draft:
+    sender, other = scene.people(2)
+    topic, number, subject = topics(scene.rng, 1)[0], digits(scene.rng), scene.rng.choice(_SUBJECTS)
+    mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number))
+    add_lookalikes(scene, mail, AMOUNTS)
+    return Draft.with_finish(
+        {"name": sender, "topic": topic, "other": other, "subject": f'"{subject}"'},
+        *open_mail(mail),
+        *agreed(call("outlook.send", to=other, subject=subject, body=number)),
+    )
+
+
+def _draft(scene: Scene) -> Draft:
+    sender, other = scene.people(2)
+    topic, subject, text = topics(scene.rng, 1)[0], scene.rng.choice(_SUBJECTS), phrase(scene.rng)
+    scene.add_mail(sender, topic, letter(scene.rng, REMARKS))
+    scene.add_mail(other, near(scene.rng, topic), letter(scene.rng, REMARKS))
+    return Draft.with_finish(
+        {"topic": topic, "subject": f'"{subject}"', "phrase": f'"{text}"'},
+        call("outlook.search", subject=topic),
+        call("outlook.draft", to=sender, subject=subject, body=text),
+    )
+
+
+def _send_draft(scene: Scene) -> Draft:
+    """Two drafts under one subject, to two people; searches do not show to whom, so that one has to be read,
+    after which it is known of both."""
+    people, topic = scene.people(2), topics(scene.rng, 1)[0]
+    drafts = []
+    for person, subject in ((people[0], topic), (people[1], topic), (people[0], near(scene.rng, topic))):
+        mail = scene.add_mail(
+            scene.workspace.owner, subject, letter(scene.rng, REMARKS), is_read=True, folder="drafts"
+        )
+        drafts.append(replace(mail, to=(person,)))
+    scene.add(*drafts)
+    newest = max(drafts[:2], key=lambda mail: (mail.at, mail.id))
+    return Draft.with_finish(
+        {"name": people[0], "topic": topic},
+        call("outlook.search", subject=topic, folder="drafts"),
+        call("outlook.read", id=newest.id),
+        *agreed(call("outlook.send", draft=drafts[0].id)),
+    )
+
+
+def _attachment(scene: Scene) -> Draft:
+    """The mail asks for a file by name; the drive has lookalikes."""
+    sender, topic = scene.person(), topics(scene.rng, 1)[0]
+    name = f"{topics(scene.rng, 1)[0]}.txt"
+    asks = (f'could you send me "{name}"?', f'i need the file "{name}"', f'please mail "{name}" to me')
+    mail = scene.add_mail(sender, topic, letter(scene.rng, asks))
+    add_lookalikes(scene, mail, REMARKS)
+    folder, further = scene.rng.sample(("/sales", "/design", "/support", "/finance"), 2)
+    wanted = scene.add_file(f"{folder}/{name}", PlainText(letter(scene.rng, AMOUNTS, digits(scene.rng))))
+    alike = near(scene.rng, name.removesuffix(".txt"))
+    for other in (f"{folder}/{alike}.txt", f"{further}/old {name}"):
+        scene.add_file(other, PlainText(letter(scene.rng, AMOUNTS, digits(scene.rng))))
+    subject, text = scene.rng.choice(_SUBJECTS), phrase(scene.rng)
+    return Draft.with_finish(
+        {"name": sender, "topic": topic, "subject": f'"{subject}"', "phrase": f'"{text}"'},
+        *open_mail(mail),
+        find_file(name),
+        *agreed(call("outlook.send", to=sender, subject=subject, body=text, attachments=wanted.id)),
+    )
+
+
+def _answer_question(scene: Scene) -> Draft:
+    asker, *people = scene.people(4)
+    (topic, about), number = topics(scene.rng, 2), digits(scene.rng)
+    asks = (
+        f"which number do we have for the {about} by now?",
+        f"what is the latest number on the {about}?",
+        f"i lost the mails on the {about}; what number is it now?",
+    )
+    question = scene.add_mail(asker, topic, letter(scene.rng, asks))
+    add_lookalikes(scene, question, REMARKS)
+    turns = [
+        (people[0], letter(scene.rng, AMOUNTS, digits(scene.rng))),
+        (people[1], letter(scene.rng, CORRECTIONS, number)),
+        *((people[2], letter(scene.rng, REMARKS)) for _ in range(scene.rng.randint(0, 2))),
+    ]
+    mails = add_thread(scene, about, turns)
+    scene.add_mail(people[0], near(scene.rng, about), letter(scene.rng, CORRECTIONS, digits(scene.rng)))
+    return Draft.with_finish(
+        {"name": asker, "topic": topic},
+        *open_mail(question),
+        call("outlook.search", subject=about),
+        *(call("outlook.read", id=mail.id) for mail in reversed(mails[1:])),
+        *agreed(call("outlook.reply", id=question.id, body=number)),
+    )
+
+
+def _reply_each(scene: Scene) -> Draft:
+    """Replies to two unread mails; a read one and one on a similar subject get no reply."""
+    people, topic, text = scene.people(4), topics(scene.rng, 1)[0], phrase(scene.rng)
+    mails = [scene.add_mail(person, topic, letter(scene.rng, REMARKS)) for person in people[:2]]
+    scene.add_mail(people[2], topic, letter(scene.rng, REMARKS), is_read=True)
+    scene.add_mail(people[3], near(scene.rng, topic), letter(scene.rng, REMARKS))
+    replies = [call("outlook.reply", id=mail.id, body=text) for mail in mails]
+    return Draft.with_finish(
+        {"topic": topic, "phrase": f'"{text}"'},
+        call("outlook.search", subject=topic, is_unread=True),
+        *(step for reply in replies for step in agreed(reply)),
+    )
+
+
+FAMILIES = (
+    Family("mail_reply", 2, ("outlook",), _reply, _PHRASINGS),
+    Family("mail_reply_all", 2, ("outlook",), _reply_all, _PHRASINGS),
+    Family("mail_forward", 2, ("outlook",), _forward, _PHRASINGS),
+    Family("mail_forward_if", 2, ("outlook",), _forward_if, _PHRASINGS),
+    Family("mail_send_number", 2, ("outlook",), _send_number, _PHRASINGS),
+    Family("mail_draft", 1, ("outlook",), _draft, _PHRASINGS),
+    Family("mail_send_draft", 2, ("outlook",), _send_draft, _PHRASINGS),
+    Family("mail_attachment", 3, ("outlook", "sharepoint"), _attachment, _PHRASINGS),
+    Family("mail_answer_question", 3, ("outlook",), _answer_question, _PHRASINGS),
+    Family("mail_reply_each", 3, ("outlook",), _reply_each, _PHRASINGS),
+)

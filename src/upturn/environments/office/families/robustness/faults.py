@@ -1,0 +1,191 @@
+"""Tasks of other families with app faults: the same phrasings and the same goal."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from upturn.environments.office.apps import operation_of
+from upturn.environments.office.families.calendar import CHANGES, SCHEDULING
+from upturn.environments.office.families.cross_app import MEETINGS, TRANSFERS, WORKFLOWS
+from upturn.environments.office.families.files import WORKBOOKS
+from upturn.environments.office.families.mail import READING, SORTING, WRITING
+from upturn.environments.office.families.teams import CHANNELS, CHATS
+from upturn.environments.office.faults import SEVERAL, Fault, FaultKind, FaultPlan, RateLimit
+from upturn.environments.office.generation import (
+    LOOKUPS,
+    PHRASES,
+    Draft,
+    Family,
+    PhrasingFile,
+    Scene,
+    agreed,
+    call,
+    oracle_under_faults,
+)
+from upturn.records import Action
+
+_PHRASINGS = PhrasingFile(__name__)
+
+Planned: TypeAlias = Callable[[Scene, Draft], FaultPlan]
+"""Draws the fault plan of one case, after everything else. Its name is part of the family's name."""
+
+_MAIL = (*READING, *SORTING, *WRITING)
+_ONE_APP = (*_MAIL, *SCHEDULING, *CHANGES, *CHATS, *CHANNELS, *WORKBOOKS)
+_BASES = {family.name: family for family in (*_ONE_APP, *TRANSFERS, *MEETINGS, *WORKFLOWS)}
+_PLACES = ("archive", "library", "old projects", "shared", "team files")
+
+
+def _name(action: Action) -> str:
+    return f"{action.target}.{action.operation}"
+
+
+def _writes(draft: Draft) -> list[Action]:
+    """The oracle's writing actions, without reading mails."""
+    return [
+        action
+        for action in draft.oracle
+        if action.target != "user" and not operation_of(action).is_reading and _name(action) != "outlook.read"
+    ]
+
+
+def _hit(scene: Scene, draft: Draft, among: Sequence[Action]) -> tuple[str, int]:
+    """A random one of these actions, as a fault refers to it: operation and occurrence, from 1."""
+    chosen = scene.rng.choice(among)
+    same = [action for action in draft.oracle if _name(action) == _name(chosen)]
+    return _name(chosen), next(place for place, each in enumerate(same, start=1) if each is chosen)
+
+
+def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
+    """One or two faults that refuse calls for a while, with or without a stated time."""
+    rng, plan = scene.rng, FaultPlan()
+    calls = [action for action in draft.oracle if action.target != "user"]
+    for _ in range(rng.choice((1, 1, 2))):
+        name, nth = _hit(scene, draft, calls)
+        if rng.random() < 0.5:
+            plan += FaultPlan((Fault("rate_limited", name, nth, seconds=rng.choice((20.0, 30.0, 60.0, 90.0))),))
+        else:
+            plan += FaultPlan((Fault("unavailable", name, nth, times=rng.choice((1, 2))),))
+    return plan
+
+
+def unanswered(scene: Scene, draft: Draft) -> FaultPlan:
+    """A call without answer that may have been done; if it was, reads may be stale."""
+    rng = scene.rng
+    name, nth = _hit(scene, draft, [write for write in _writes(draft) if _name(write) in LOOKUPS])
+    if rng.random() < 0.5:
+        return FaultPlan((Fault("timeout", name, nth, seconds=rng.choice((20.0, 30.0))),))
+    plan = FaultPlan((Fault("lost_answer", name, nth, seconds=rng.choice((20.0, 30.0))),))
+    app = name.split(".", 1)[0]
+    before = [_name(each) for each in _writes(draft) if each.target == app]
+    number = [place for place, each in enumerate(before, start=1) if each == name][nth - 1]
+    stale = FaultPlan((Fault("stale_read", app, number, seconds=rng.choice((45.0, 90.0))),))
+    return plan + stale if rng.random() < 0.5 else plan
+
+
+def partly(scene: Scene, draft: Draft) -> FaultPlan:
+    """A write of several items that omits the last one."""
+    several = [write for write in _writes(draft) if _several(write)]
+    if not several:
+        return interrupted(scene, draft)
+    name, nth = _hit(scene, draft, several)
+    before = [each for each in several if _name(each) == name]
+    same = [action for action in draft.oracle if _name(action) == name]
+    return FaultPlan((Fault("partial_write", name, before.index(same[nth - 1]) + 1),))
+
+
+def _several(action: Action) -> bool:
+    value = action.parameters.get(SEVERAL.get(_name(action), ""))
+    return isinstance(value, list) and len(value) > 1
+
+
+def relocated(scene: Scene, draft: Draft) -> FaultPlan:
+    """A file that moves before it is used."""
+    named = [value for each in draft.oracle for value in each.parameters.values() if isinstance(value, str)]
+    listed = [part for action in draft.oracle for part in _parts(action)]
+    file = next(scene.workspace.files[id_] for id_ in (*named, *listed) if id_ in scene.workspace.files)
+    path = f"/{scene.rng.choice(_PLACES)}/{file.name}"
+    return FaultPlan((Fault("moved", file=file.id, to_id=scene.id("f"), to_path=path),))
+
+
+def _parts(action: Action) -> list[str]:
+    return [part for value in action.parameters.values() if isinstance(value, list) for part in map(str, value)]
+
+
+def denied(scene: Scene, draft: Draft) -> FaultPlan:
+    """A missing permission, granted or denied on request."""
+    first = _writes(draft)[0]
+    taken = {str(value) for action in draft.oracle for value in action.parameters.values()} | set(
+        draft.slots.values()
+    )
+    person = next(other for other in scene.people(20) if other not in taken)
+    is_lasting = scene.rng.random() < 0.5
+    return FaultPlan((Fault("no_permission", _name(first), person=person, is_lasting=is_lasting),))
+
+
+def throttled(scene: Scene, draft: Draft) -> FaultPlan:
+    """A rate limit of a few calls a minute."""
+    apps = [action.target for action in draft.oracle if action.target != "user"]
+    app = max(apps, key=apps.count)
+    return FaultPlan(limits=(RateLimit(app, min(scene.rng.choice((2, 3, 4)), apps.count(app) - 1)),))
+
+
+def weathered(scene: Scene, draft: Draft) -> FaultPlan:  # noqa: ARG001  # plans are drawn from both
+    """Random faults of any call."""
+    rates: dict[FaultKind, float] = {"unavailable": 0.1, "timeout": 0.05, "lost_answer": 0.1, "rate_limited": 0.05}
+    return FaultPlan(rates=rates, seed=scene.rng.randrange(1_000_000))
+
+
+def everything(scene: Scene, draft: Draft) -> FaultPlan:
+    """Calls without answer together with calls that are refused for a while."""
+    return unanswered(scene, draft) + interrupted(scene, draft)
+
+
+def faulty(base: Family, planned: Planned, *, level: int) -> Family:
+    """The family with faults, named after both."""
+
+    def draw(scene: Scene) -> Draft:
+        draft = base.draw(scene)
+        plan = planned(scene, draft)
+        oracle, done = oracle_under_faults(scene.workspace, plan, draft.oracle)
+        lasting = next((fault.person for fault in plan.faults if fault.is_lasting), None)
+        if lasting is None:
+            return replace(draft, oracle=oracle, faults=plan, oracle_result=done)
+        return replace(draft, oracle=oracle, faults=plan, oracle_result=done, answer=lasting, is_feasible=False)
+
+    atoms = (*base.atoms, "faults")
+    name, worded_as = f"{base.name}_{planned.__name__}", base.worded_as or base.name
+    return replace(base, name=name, worded_as=worded_as, level=level, draw=draw, atoms=atoms)
+
+
+def _to_several(scene: Scene) -> Draft:
+    rng, people = scene.rng, scene.people(scene.rng.choice((2, 3)))
+    subject, phrase = f"{rng.choice(('news', 'reminder', 'question'))} {rng.randint(10, 99)}", rng.choice(PHRASES)
+    return Draft.with_finish(
+        {"people": " and ".join(people), "subject": f'"{subject}"', "phrase": f'"{phrase}"'},
+        *agreed(call("outlook.send", to=[*sorted(people)], subject=subject, body=phrase)),
+    )
+
+
+SEVERAL_PEOPLE = Family("mail_to_several", 2, ("outlook",), _to_several, _PHRASINGS)
+
+
+def _faulty(planned: Planned, levels: Mapping[str, int]) -> Iterator[Family]:
+    """Families with these faults; ``levels``: the new level by the name of the original family."""
+    return (faulty(_BASES[name], planned, level=level) for name, level in levels.items())
+
+
+FAMILIES = (
+    *_faulty(
+        interrupted,
+        {"mail_two_hops": 3, "event_book": 3, "row_set": 3, "chat_answer": 3, "figure_filed_and_confirmed": 4},
+    ),
+    *_faulty(unanswered, {"mail_reply": 3, "mail_draft": 2, "event_create_with": 3, "channel_post_number": 3}),
+    *_faulty(unanswered, {"decisions_to_slide": 4, "meeting_from_chat": 4}),
+    *_faulty(partly, {"mail_newsletter": 3, "event_invite": 3, "mail_move": 3}),
+    faulty(SEVERAL_PEOPLE, partly, level=3),
+    *_faulty(relocated, {"cell_set": 2, "table_sort": 2, "book_to_mail": 3, "mail_attachment": 4}),
+    *_faulty(denied, {"event_move": 2, "channel_post": 3, "mail_forward": 3, "late_one_reminded": 4}),
+    *_faulty(throttled, {"mail_unread_sum": 3, "mail_last_word": 3}),
+    *_faulty(weathered, {"mail_send_number": 4, "budget_mailed_to_whoever_asks": 4, "weekly_report": 5}),
+    *_faulty(everything, {"onboarding": 5, "incident_follow_up": 5}),
+)

@@ -1,0 +1,101 @@
+"""Tasks in channels."""
+
+from upturn.environments.office.generation import (
+    AMOUNTS,
+    Draft,
+    Family,
+    PhrasingFile,
+    Scene,
+    call,
+    digits,
+    members_of,
+    message_about,
+    near,
+    new_channels,
+    phrase,
+    post,
+    topics,
+)
+
+_PHRASINGS = PhrasingFile(__name__)
+
+_REMARKS = ("i will look into it", "no news", "that can wait", "let me check", "more tomorrow", "all fine there")
+
+
+def _last_writer(scene: Scene) -> Draft:
+    """The topic comes up in two channels, later in the other one."""
+    channel, other = new_channels(scene)
+    topic, writer = topics(scene.rng, 1)[0], members_of(scene, channel)[0]
+    writers = [*scene.rng.sample(members_of(scene, channel), scene.rng.randint(1, 3)), writer]
+    further = [member for member in members_of(scene, other) if member != writer][:2]
+    for where, who in (*((channel, person) for person in writers), *((other, person) for person in further)):
+        scene.add_post(where, who, message_about(scene, topic, digits(scene.rng), (*AMOUNTS, *_REMARKS)))
+    return Draft.with_answer(
+        {"team": channel.team, "topic": topic},
+        writer,
+        call("teams.list_channels", name=channel.team),
+        call("teams.search_chat", query=topic, place=channel.id),
+    )
+
+
+def _post(scene: Scene) -> Draft:
+    channel, text = new_channels(scene)[0], phrase(scene.rng)
+    return Draft.with_finish(
+        {"team": channel.team, "phrase": f'"{text}"'},
+        call("teams.list_channels", name=channel.team),
+        *post(channel, text),
+    )
+
+
+def _post_number(scene: Scene) -> Draft:
+    """A number goes from a chat into a channel."""
+    channel, other = new_channels(scene)
+    name = scene.person()
+    topic, number = topics(scene.rng, 1)[0], digits(scene.rng)
+    scene.add_post(scene.add_chat(name), name, message_about(scene, topic, number))
+    scene.add_post(scene.add_chat(name), name, message_about(scene, near(scene.rng, topic), digits(scene.rng)))
+    bystander = next(member for member in members_of(scene, other) if member != name)
+    scene.add_post(other, bystander, message_about(scene, topic, digits(scene.rng)))
+    return Draft.with_finish(
+        {"name": name, "topic": topic, "team": channel.team},
+        call("teams.search_chat", query=topic, sender=name),
+        call("teams.list_channels", name=channel.team),
+        *post(channel, number),
+    )
+
+
+def _sum(scene: Scene) -> Draft:
+    """The sum of two people's numbers; lookalikes are a third person's number and one for a similar topic."""
+    channel, other = new_channels(scene)
+    topic, (first, second, third) = topics(scene.rng, 1)[0], members_of(scene, other)[:3]
+    numbers = [scene.rng.randint(100, 999) for _ in range(3)]
+    posts = [(who, topic, str(number)) for who, number in zip((first, second, third), numbers, strict=True)]
+    posts.append((first, near(scene.rng, topic), digits(scene.rng)))
+    scene.rng.shuffle(posts)
+    for who, about, number in posts:
+        scene.add_post(other, who, message_about(scene, about, number))
+    return Draft.with_finish(
+        {"first": first, "second": second, "topic": topic, "team": channel.team},
+        call("teams.search_chat", query=topic),
+        call("teams.list_channels", name=channel.team),
+        *post(channel, str(numbers[0] + numbers[1])),
+    )
+
+
+def _add_member(scene: Scene) -> Draft:
+    channel = new_channels(scene)[0]
+    people = [person for person in scene.people(12) if person not in channel.members][: scene.rng.randint(1, 2)]
+    return Draft.with_finish(
+        {"people": " and ".join(people), "team": channel.team},
+        call("teams.list_channels", name=channel.team),
+        call("teams.add_members", place=channel.id, people=",".join(people)),
+    )
+
+
+FAMILIES = (
+    Family("channel_last_writer", 1, ("teams",), _last_writer, _PHRASINGS),
+    Family("channel_post", 2, ("teams",), _post, _PHRASINGS),
+    Family("channel_post_number", 2, ("teams",), _post_number, _PHRASINGS),
+    Family("channel_add", 1, ("teams",), _add_member, _PHRASINGS),
+    Family("channel_post_sum", 3, ("teams",), _sum, _PHRASINGS),
+)

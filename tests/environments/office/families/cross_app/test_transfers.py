@@ -1,0 +1,13 @@
+"""Tasks over several apps: perfect work knows only what it was told and has seen, and needs every look."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from upturn.environments.office.families.cross_app import MEETINGS, PEOPLE, TRANSFERS, WORKFLOWS
+from upturn.environments.office.families.files import DECKS, FORMATTING, LIBRARY
+from upturn.environments.office.families.robustness import OBSTACLES, SAFETY
+from upturn.records import Action, Evaluation, Task, Trajectory
+
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
+FAMILIES_ACROSS = (*TRANSFERS, *MEETINGS, *WORKFLOWS, *OBSTACLES, *SAFETY, *FORMATTING, *DECKS, *LIBRARY, *PEOPLE)
+NAMES = [family.name for family in FAMILIES_ACROSS]

@@ -1,0 +1,100 @@
+"""Tasks in workbooks: what else than the oracle's way is right, and what is not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from upturn.environments.office.apps import apply
+from upturn.environments.office.generation.family import FINISH, call
+from upturn.environments.office.state import Workspace, changes
+from upturn.environments.office.state.file import File
+from upturn.environments.office.state.workbook import Book
+from upturn.environments.office.tasks import compose, make_task
+from upturn.environments.office.verifier import progress
+from upturn.records import Action, JsonValue
+
+
+def reached(family: str, actions: Callable[[str, Book], list[Action]]) -> float:
+    """How much of a task's goal these actions reach; they are told the workbook's id and what is in it."""
+    scenario = compose(make_task(family, 0))
+    id_ = next(str(each.parameters["id"]) for each in scenario.draft.oracle if each.target == "excel")
+    workspace: Workspace = scenario.workspace
+    file: File = workspace.files[id_]
+    assert isinstance(file.content, Book)
+    for action in actions(id_, file.content):
+        workspace = apply(workspace, action).workspace
+    return progress(scenario, changes(scenario.workspace, workspace))
+
+
+def _size(book: Book) -> int:
+    area = book.sheets["data"].used.area
+    assert area is not None
+    return area.last.row
+
+
+def _total_by_hand(id_: str, book: Book) -> list[Action]:
+    last = _size(book)
+    rows: JsonValue = [["Total", f"= sum(b{last}:b2)", f"=SUM( C2:C{last} )"]]
+    return [call("excel.write_range", id=id_, at=f"A{last + 1}", rows=rows), FINISH]
+
+
+def _product_in_one(id_: str, book: Book) -> list[Action]:
+    header = compose(make_task("column_product", 0)).draft.slots["header"]
+    rows: list[JsonValue] = [[header]]
+    rows += [[f"=(B{row}*C{row})"] for row in range(2, _size(book) + 1)]
+    return [call("excel.write_range", id=id_, at="D1", rows=rows), FINISH]
+
+
+@pytest.mark.parametrize(("family", "way"), [("table_total", _total_by_hand), ("column_product", _product_in_one)])
+def test_another_way_to_the_same_cells_is_right(family: str, way: Callable[[str, Book], list[Action]]) -> None:
+    assert reached(family, way) == 1
+
+
+def test_a_value_beside_the_right_cell_is_not_right() -> None:
+    right = next(
+        action for action in compose(make_task("row_set", 0)).draft.oracle if action.operation == "write_range"
+    )
+    column, row = str(right.parameters["at"])[0], int(str(right.parameters["at"])[1:])
+    beside = {"at": f"{column}{row + 1}", "rows": right.parameters["rows"]}
+    assert reached("row_set", lambda id_, _: [call("excel.write_range", id=id_, **beside)]) == 0
+
+
+def test_the_other_order_is_not_right() -> None:
+    right = next(
+        action for action in compose(make_task("table_sort", 0)).draft.oracle if action.operation == "sort"
+    )
+    order, by = right.parameters["order"], right.parameters["by"]
+
+    def sorted_(*orders: JsonValue) -> float:
+        return reached(
+            "table_sort", lambda id_, _: [call("excel.sort", id=id_, by=by, order=each) for each in orders]
+        )
+
+    other = "asc" if order == "desc" else "desc"
+    assert sorted_(other) < 0.5
+    assert sorted_(other, order) == 1
+
+
+def test_missing_rows_are_missing_and_a_sheet_says_who_took_them_out() -> None:
+    for number in range(20):
+        scenario = compose(make_task("row_missing", number))
+        key = scenario.draft.slots["key"]
+        [content] = [
+            file.content
+            for file in scenario.workspace.files.values()
+            if isinstance(file.content, Book) and scenario.draft.slots["book"] in file.path
+        ]
+        assert key not in content.sheets["data"].cells.values()
+        said = {content.sheets["taken out"].cells[f"A{row}"]: f"B{row}" for row in range(2, 5)}
+        assert content.sheets["taken out"].cells[said[key]] == scenario.draft.answer
+        assert scenario.goal == {}
+
+
+def test_some_tasks_have_large_tables() -> None:
+    sizes = []
+    for number in range(30):
+        scenario = compose(make_task("row_ask", number))
+        book = next(file for file in scenario.workspace.files.values() if scenario.draft.slots["book"] in file.path)
+        assert isinstance(book.content, Book)
+        sizes.append(_size(book.content))
+    assert max(sizes) > 30

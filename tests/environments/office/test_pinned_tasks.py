@@ -1,0 +1,73 @@
+"""Tasks stay what they are: wording, world, oracle, goal and what the apps show follow from family and seed alone.
+
+A change of a digest is a change of every result that was measured on the office.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from itertools import islice
+from typing import get_args
+
+import pytest
+
+from upturn.environments.office.kit import OfficeKit
+from upturn.environments.office.tasks import FAMILIES, compose, make_task, task_stream
+from upturn.environments.office.world import written
+from upturn.models import read_call
+from upturn.records import Split
+
+COUNT = 1_000
+"""Tasks of a split: the stream comes to every family six times or more."""
+TASKS = {
+    "train": "148cd53f7143bd2c80554b9355a31c8d731d80c3b2812db22e2aa7392506ad1b",
+    "heldout": "ad221f3e402400c23be3290b16aecec505742d5a5b5f2421017cb207bed21452",
+}
+TEMPLATES = "6ba42a24eeb6b3ef2a3cbcdfc5b8fa60c58264713a06b9a1327b4a27741d9593"
+TOOLS = "931060a9e2414bb192c9df9b483cdfe3e5570ad5205e2ac45929acad91ac4e58"
+OBSERVATIONS = "1decf6ca2c9af910440c081509fd7ca832ec420a5bc13ead872e8d3a228a3e02"
+
+
+def digest_of(parts: Iterable[object]) -> str:
+    """SHA-256 over how Python writes the parts, a line each; bytes as they are."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else repr(part).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("split", get_args(Split))
+def test_a_thousand_tasks_of_a_split_stay_the_same(split: Split) -> None:
+    def parts() -> Iterable[object]:
+        for task in islice(task_stream([*FAMILIES], seed=0, split=split), COUNT):
+            scenario = compose(task)
+            workspace = scenario.workspace
+            yield (task, scenario.draft, scenario.goal, workspace.owner, workspace.begun, workspace.seed)
+            yield from written(scenario)
+
+    assert digest_of(parts()) == TASKS[split]
+
+
+def test_all_templates_and_their_order_stay_the_same() -> None:
+    listed = [(family.name, [*family.templates], [*family.heldout]) for family in FAMILIES.values()]
+    assert digest_of(listed) == TEMPLATES
+
+
+def test_tool_descriptions_stay_the_same() -> None:
+    assert digest_of(OfficeKit().tools) == TOOLS
+
+
+def test_observations_of_the_oracle_stay_the_same() -> None:
+    kit = OfficeKit()
+
+    def shown() -> Iterable[str]:
+        for family in FAMILIES:
+            task = make_task(family, 0)
+            environment = kit.environment(task)
+            yield environment.reset(task)[0].text
+            for line in kit.hint(task).splitlines():
+                action = read_call(line)
+                assert action is not None
+                yield environment.step(action).observation.text
+
+    assert digest_of(shown()) == OBSERVATIONS
