@@ -27,7 +27,7 @@ def derived_seed(*parts: str | int) -> int:
 
 def fork_counts(trajectories: Iterable[Trajectory]) -> Counter[str]:
     """How many rows were started because a prompt did not extend the tokens before it, by cause."""
-    return Counter(row.fork_cause for each in trajectories for row in each.rows if row.fork_cause is not None)
+    return Counter(row.fork_cause for trajectory in trajectories for row in trajectory.rows if row.fork_cause is not None)
 
 
 @dataclass

@@ -2,9 +2,8 @@
 
 from upturn.environments.action import LONGEST_ANSWER, MALFORMED, action_text, recordable_action, recordable_text
 from upturn.environments.checker import check_environment
-from upturn.environments.environment import Environment, Info, Step, Verifier, blocks, is_potential
+from upturn.environments.environment import Environment, Info, Step, Verifier, blocks, is_potential, judge
 from upturn.environments.hint import HintedKit, HintingKit, hint_of, hinted
-from upturn.environments.judgement import judge
 from upturn.environments.kit import (
     CachingKit,
     DescribedKit,

@@ -13,8 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from upturn.environments.action import MALFORMED, action_text, recordable_action, recordable_text
-from upturn.environments.environment import Info
-from upturn.environments.judgement import judge
+from upturn.environments.environment import Info, judge
 from upturn.environments.kit import EnvironmentKit
 from upturn.environments.scripted_policy import MAX_TURNS
 from upturn.errors import UnknownNameError, WorldError, described

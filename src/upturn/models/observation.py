@@ -57,7 +57,7 @@ class RenderedObservations:
             if len(set(found)) > 1
         ]
         first = parts[0]
-        if len({each.marks for each in parts}) > 1 or len(differing) != 1 or differing[0] >= len(first.marks):
+        if len({part.marks for part in parts}) > 1 or len(differing) != 1 or differing[0] >= len(first.marks):
             raise ModelError(
                 f"{type(renderer).__name__} renders observations without a token of structure behind their text: a "
                 "model that writes one could not say where it ends. Use a renderer with such a token, that texts "

@@ -161,7 +161,7 @@ class RemoteEngine:
         if problem is not None:
             raise ModelError(f"{self._base}{call.path} cannot be trained on: {problem}")
         reason: FinishReason = "stop" if answer.token_ids[-1] in request.stop_ids else "length"
-        logprobs = tuple(min(float(each or 0.0), 0.0) for each in answer.logprobs)
+        logprobs = tuple(min(float(logprob or 0.0), 0.0) for logprob in answer.logprobs)
         return Generation(answer.token_ids, logprobs, reason, version)
 
     async def check(self) -> None:
@@ -262,7 +262,7 @@ def _about_tokens(answer: Answer, request: GenerationRequest, budget: int) -> tu
     """What may be wrong with what was written, each with whether it is."""
     ids, stops = answer.token_ids, request.stop_ids
     gone_on = [token for token in ids[:-1] if token in stops]
-    bad = [each for each in answer.logprobs if each is None or not math.isfinite(each) or each > _ROUNDING]
+    bad = [logprob for logprob in answer.logprobs if logprob is None or not math.isfinite(logprob) or logprob > _ROUNDING]
     last = ids[-1] if ids else None
     return (
         (not ids, "it wrote no token"),

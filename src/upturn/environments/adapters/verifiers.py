@@ -18,8 +18,7 @@ try:
 except ImportError as exc:
     raise ImportError("Verifiers v1 is not installed: pip install 'upturn[verifiers]'") from exc
 
-from upturn.environments.environment import blocks
-from upturn.environments.judgement import judge
+from upturn.environments.environment import blocks, judge
 from upturn.environments.kit import resolve_kit, tools_of
 from upturn.environments.scripted_policy import MAX_TURNS
 from upturn.environments.stepwise import StepwiseAttempt, TaskChoice, record_fields
@@ -128,7 +127,7 @@ class KitEnv(vf.Env[KitEnvConfig]):
                         break
                     segment = await interaction.turn(answer.observation.text or answer.observation.code)
                 kept = record_fields(await _ask(attempt, thread, attempt.trajectory))
-                interaction.trace.info |= {ATTEMPT: kept, FAULTS: [list(each) for each in attempt.faults]}
+                interaction.trace.info |= {ATTEMPT: kept, FAULTS: [list(fault) for fault in attempt.faults]}
 
 
 async def _ask(attempt: StepwiseAttempt, thread: Executor, call: Callable[[], ResultT]) -> ResultT:

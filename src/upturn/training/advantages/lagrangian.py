@@ -46,7 +46,7 @@ class Multipliers:
         attempts = [member.trajectory for group in groups for member in group.members]
         metrics = {f"multiplier_{name}": value for name, value in self.values.items()}
         for name, budget in self.settings.budgets.items():
-            mean = math.fsum(turn.costs.get(name, 0.0) for each in attempts for turn in each.turns) / len(attempts)
+            mean = math.fsum(turn.costs.get(name, 0.0) for attempt in attempts for turn in attempt.turns) / len(attempts)
             metrics[f"practice_cost_{name}"] = mean
             moved = self.values[name] + self.settings.rate * (mean - budget)
             self.values[name] = min(max(moved, 0.0), self.settings.most)
@@ -71,5 +71,5 @@ class Constrained:
 
     def __call__(self, group: ScoredGroup) -> GroupAdvantages:
         """One number per turn of each member."""
-        members: Sequence[ScoredTrajectory] = [self.multipliers.penalised(each) for each in group.members]
+        members: Sequence[ScoredTrajectory] = [self.multipliers.penalised(member) for member in group.members]
         return self.inner(replace(group, members=tuple(members)))

@@ -71,8 +71,8 @@ def sample_std(values: Sequence[float]) -> float:
 
 def told(turns: Sequence[Sequence[float]], returns: tuple[float | None, ...]) -> GroupAdvantages:
     """What a group teaches, informative where any turn's number is not 0."""
-    numbers = tuple(tuple(each) for each in turns)
-    return GroupAdvantages(numbers, any(value != 0.0 for each in numbers for value in each), returns)
+    numbers = tuple(tuple(turn) for turn in turns)
+    return GroupAdvantages(numbers, any(value != 0.0 for number in numbers for value in number), returns)
 
 
 def silent(member: ScoredTrajectory) -> TurnNumbers:

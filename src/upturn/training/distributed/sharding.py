@@ -122,8 +122,8 @@ def gradients(loss: Tensor, parameters: Sequence[nn.Parameter], world: World | N
     if world is None:
         return list(torch.autograd.grad(loss, parameters, allow_unused=True))
     held = [each.grad for each in parameters]  # FSDP2's parameters are not those of the graph
-    for each in parameters:
-        each.grad = None
+    for parameter in parameters:
+        parameter.grad = None
     loss.backward()
     found = [each.grad for each in parameters]
     for each, before in zip(parameters, held, strict=True):

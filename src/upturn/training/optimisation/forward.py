@@ -241,7 +241,7 @@ class Forward:
 
     def _gradient(self, batch: MicroBatch, backend: Backend | None) -> tuple[Tensor, float]:
         """Log-probs, and the 2-norm of their mean's gradient."""
-        parameters = [each for each in self.model.parameters() if each.requires_grad]
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         with torch.enable_grad(), self.computing(batch):
             logprobs = self._logprobs(batch, backend)
             found = gradients(logprobs.mean(), parameters, world_of(self.model))

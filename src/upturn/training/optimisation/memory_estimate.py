@@ -65,7 +65,7 @@ def shape_of(model: "PreTrainedModel") -> ModelShape:
     config: Any = model.config.get_text_config()  # configurations of transformers are open-ended
     heads = config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    counts = [(each.numel(), each.requires_grad) for each in model.parameters()]
+    counts = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
     return ModelShape(
         parameters=sum(count for count, _ in counts),
         trained=sum(count for count, is_trained in counts if is_trained),

@@ -71,7 +71,7 @@ def rescore(
     Raises TrainingError when the trajectories come from other weights than these, and when the gaps are larger than
     rounding explains: nothing of the collection should be trained on then. Attempts without rows are left out.
     """
-    sample = _sample([each for each in trajectories if each.rows], settings.trajectories, seed)
+    sample = _sample([trajectory for trajectory in trajectories if trajectory.rows], settings.trajectories, seed)
     foreign = next((each for each in sample if each.model_version != version), None)
     if foreign is not None:
         raise TrainingError(

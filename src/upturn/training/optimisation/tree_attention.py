@@ -128,7 +128,7 @@ def tree_attention(
 def _needed(queries: IntArray | None, reaches: Sequence[_Reach]) -> _Needed | None:
     if queries is None:
         return None
-    first = np.searchsorted(queries, [each.stop for each in reaches])
+    first = np.searchsorted(queries, [reach.stop for reach in reaches])
     last = np.searchsorted(queries, [each.reach for each in reaches])
     behind = (slice(start, stop) for start, stop in zip(first.tolist(), last.tolist(), strict=True))
     return _Needed(torch.from_numpy(queries), tuple(behind))
@@ -172,7 +172,7 @@ def _block(chunks: Sequence[_Reach]) -> _Block:
     if len(chunks) == 1:
         return _Block(None, None, chunks[0].start, chunks[0].stop)
     starts, stops = (
-        np.array(ends)[:, None] for ends in zip(*((each.start, each.stop) for each in chunks), strict=True)
+        np.array(ends)[:, None] for ends in zip(*((chunk.start, chunk.stop) for chunk in chunks), strict=True)
     )
     columns = starts + np.arange(int((stops - starts).max()))
     is_real = columns < stops
@@ -255,7 +255,7 @@ class _Streamed(torch.autograd.Function):
 def _ranges(attention: TreeAttention, needed: _Needed | None) -> list[tuple[_Reach, slice]]:
     """Each reach with its queries: of all, or of the needed ones. Without those that nobody asks."""
     if needed is None:
-        return [(each, slice(each.stop, each.reach)) for each in attention.reaches]
+        return [(reach, slice(reach.stop, reach.reach)) for reach in attention.reaches]
     pairs = zip(attention.reaches, needed.behind, strict=True)
     return [(each, below) for each, below in pairs if below.start < below.stop]
 
