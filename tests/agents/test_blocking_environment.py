@@ -17,7 +17,7 @@ from upturn.agents import Attempt, Job, Setting, ToolAgent, beginnings, run_roll
 from upturn.config import Limits
 from upturn.environments.environment import Environment, Info, Step
 from upturn.errors import WorldError
-from upturn.models import Generation, GenerationRequest, Model, Written
+from upturn.models import Generation, GenerationRequest, Model, ParsedOutput
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory
 
@@ -95,9 +95,9 @@ class Renderer:
     def write(self, action: Action) -> tuple[int, ...]:
         raise NotImplementedError
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = " ".join(map(str, token_ids))
-        return Written(text, Action("ledger", "x" * token_ids[-1]))
+        return ParsedOutput(text, Action("ledger", "x" * token_ids[-1]))
 
 
 class Echo:

@@ -13,7 +13,7 @@ from upturn.agents.branch_point import whole_attempt
 from upturn.config import Limits
 from upturn.environments.environment import Info, Step
 from upturn.errors import WorldError
-from upturn.models import Generation, GenerationRequest, Written, read_call
+from upturn.models import Generation, GenerationRequest, ParsedOutput, read_call
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn
 from upturn.training.row import policy_rows, written_count
 
@@ -35,9 +35,9 @@ class LetterRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         return (*map(ord, f"{action.target}.{action.operation}"), END)
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = "".join(chr(token) for token in token_ids if token != END)
-        return Written(text, read_call(text))
+        return ParsedOutput(text, read_call(text))
 
 
 class Walk:
@@ -118,7 +118,7 @@ def _played(
 
 
 def _suffix(whole: Trajectory, turn: int) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Written tokens and log-probs from a turn on, by row."""
+    """ParsedOutput tokens and log-probs from a turn on, by row."""
     found = []
     for row in whole.rows:
         place = 0

@@ -9,7 +9,7 @@ from upturn.agents import CallableAgent, EndpointAgent, ToolAgent, build, load_f
 from upturn.agents.agent import Agent
 from upturn.config import Limits
 from upturn.errors import ConfigError
-from upturn.models import CompactRenderer, Written
+from upturn.models import CompactRenderer, ParsedOutput
 from upturn.records import Action, AgentVersion, Observation
 
 VERSION = AgentVersion(agent="a", version="1", kind="callable", model="operator:setitem")
@@ -27,8 +27,8 @@ class NoRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         return ()
 
-    def read(self, token_ids: Sequence[int]) -> Written:
-        return Written("", None)
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
+        return ParsedOutput("", None)
 
 
 def built(version: AgentVersion, renderer: NoRenderer | None = None) -> Agent:

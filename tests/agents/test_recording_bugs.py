@@ -19,7 +19,7 @@ from upturn.models import (
     Generation,
     GenerationRequest,
     ScriptedModel,
-    Written,
+    ParsedOutput,
     read_call,
 )
 from upturn.models.call import write_call
@@ -53,9 +53,9 @@ class ChatRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         return ids(write_call(action) + END)
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = text_of(token_ids).removesuffix(END)
-        return Written(text, read_call(text.rpartition("</think>")[2]))
+        return ParsedOutput(text, read_call(text.rpartition("</think>")[2]))
 
 
 class Counter:
@@ -200,9 +200,9 @@ def test_tokens_that_a_tokenizer_would_write_shorter_are_trained_as_sampled() ->
 class Tidying(ChatRenderer):
     """Reads a call out of what was written and gives a tidy text, as tool parsers do."""
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = text_of(token_ids).removesuffix(END).replace("<call>", "").replace("</call>", "").strip()
-        return Written(text, read_call(text))
+        return ParsedOutput(text, read_call(text))
 
 
 def test_what_a_tool_parser_makes_of_a_text_does_not_reach_the_tokens() -> None:

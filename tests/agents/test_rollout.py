@@ -22,7 +22,7 @@ from upturn.config import Limits
 from upturn.environments.action import MALFORMED
 from upturn.environments.environment import Info, Step
 from upturn.errors import ModelError
-from upturn.models import ScriptedModel, Written, read_call
+from upturn.models import ScriptedModel, ParsedOutput, read_call
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn
 
 END = 0
@@ -43,10 +43,10 @@ class LetterRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         return (*letters(f"{action.target}.{action.operation}"), END)
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         is_ended = token_ids[-1:] == (END,)
         text = "".join(chr(token) for token in token_ids if token != END)
-        return Written(text, read_call(text) if is_ended else None)
+        return ParsedOutput(text, read_call(text) if is_ended else None)
 
 
 def letters(text: str) -> list[int]:

@@ -87,9 +87,7 @@ def attempted(model: Model, renderer: ChatRenderer, chosen: Sequence[Task], limi
 
 
 @pytest.mark.parametrize(("family", "is_keeping"), ALL)
-def test_a_model_that_writes_anything_is_recorded_as_it_sampled(
-    chat_tokenizer: Tokenizers, family: str, is_keeping: bool
-) -> None:
+def test_arbitrary_output_is_recorded_as_sampled(chat_tokenizer: Tokenizers, family: str, is_keeping: bool) -> None:
     tokenizer = chat_tokenizer(family)
     renderer = renderer_of(tokenizer, is_keeping=is_keeping)
     model = random_model(family, len(tokenizer))
@@ -110,7 +108,7 @@ def test_a_model_that_writes_anything_is_recorded_as_it_sampled(
 
 
 @pytest.mark.parametrize(("family", "is_keeping"), ALL)
-def test_a_context_with_a_budget_is_never_above_it_and_rows_are_counted_by_cause(
+def test_a_context_stays_within_its_budget_and_rows_are_counted_by_cause(
     chat_tokenizer: Tokenizers, family: str, is_keeping: bool
 ) -> None:
     renderer = renderer_of(chat_tokenizer(family), is_keeping=is_keeping)
@@ -149,7 +147,7 @@ class Dictated:
 
 
 @pytest.mark.parametrize(("family", "is_keeping"), ALL)
-def test_the_right_calls_solve_tasks_in_every_family(
+def test_oracle_calls_solve_tasks_with_every_template_family(
     chat_tokenizer: Tokenizers, family: str, is_keeping: bool
 ) -> None:
     renderer = renderer_of(chat_tokenizer(family), is_keeping=is_keeping)
@@ -169,7 +167,7 @@ def test_the_right_calls_solve_tasks_in_every_family(
     ]
 
 
-def test_demonstrations_of_another_tokenizer_are_rendered_again_for_supervised_training(
+def test_demonstrations_are_rerendered_for_another_tokenizer(
     chat_tokenizer: Tokenizers,
 ) -> None:
     own, other = (renderer_of(chat_tokenizer(family), is_keeping=True) for family in ("qwen2_5", "mistral"))

@@ -23,7 +23,7 @@ from upturn.agents.context import COMPACTED, Budget, parameters_of, prompts_of
 from upturn.config import Limits, OptimiserSettings
 from upturn.environments.environment import Info, Step
 from upturn.errors import ConfigError
-from upturn.models import Model, Renderer, ScriptedModel, Written, read_call
+from upturn.models import Model, Renderer, ScriptedModel, ParsedOutput, read_call
 from upturn.models.engine import LocalEngine
 from upturn.models.local import LocalModel
 from upturn.models.shipped import load_local
@@ -51,15 +51,15 @@ class GrowingRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         return (*letters(f"{action.target}.{action.operation}"), END)
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = "".join(chr(token) for token in token_ids if token != END)
-        return Written(text, read_call(text) if token_ids[-1:] == (END,) else None)
+        return ParsedOutput(text, read_call(text) if token_ids[-1:] == (END,) else None)
 
 
 class LetterRenderer(GrowingRenderer):
     """Can also tell a conversation anew."""
 
-    def retell(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
+    def rerender(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
         ids = self.open(turns[0].observation, prompt)
         later = [*(turn.observation for turn in turns[1:]), observation]
         for turn, seen in zip(turns, later, strict=True):

@@ -10,7 +10,7 @@ from upturn.agents.context.window import ContextWindow
 from upturn.agents.recorder import LimitReachedError
 from upturn.config import Limits
 from upturn.errors import ConfigError
-from upturn.models import ConversationRenderer, Renderer, RetellingRenderer, next_prompt
+from upturn.models import ConversationRenderer, Renderer, RerenderingRenderer, next_prompt
 from upturn.records import Observation, Turn
 
 COMPACTED = "history_compacted"
@@ -66,11 +66,11 @@ class BudgetedPrompt:
         relevance: Relevance = lexical_relevance,
     ) -> None:
         """``reserve``: tokens that may be written in a turn. Raises ConfigError where a budget leaves no room."""
-        if not isinstance(renderer, RetellingRenderer):
+        if not isinstance(renderer, RerenderingRenderer):
             raise ConfigError(
                 [
                     f"context_tokens has no effect with a {type(renderer).__name__}, which cannot tell a "
-                    "conversation anew; give it the methods retell and count (models.RetellingRenderer), or "
+                    "conversation anew; give it the methods rerender and count (models.RerenderingRenderer), or "
                     "leave the budget out"
                 ]
             )
@@ -99,14 +99,14 @@ class BudgetedPrompt:
             seen = self._window.shown(observation)
             return Prompt(next_prompt(self._renderer, history, turns, observation=seen, prompt=self._prompt))
         view = self._window.replayed(turns, observation, opening=self._opening(turns))
-        ids = self._retelling.retell(view.turns, observation=view.observation, prompt=self._prompt)
+        ids = self._retelling.rerender(view.turns, observation=view.observation, prompt=self._prompt)
         return Prompt(ids, COMPACTED if view.is_rewritten else None)
 
     def _rewritten(self, turns: Sequence[Turn], observation: Observation) -> Prompt:
         opening = self._opening(turns)
         for _ in range(_TRIES):
             view = self._window.rewritten(turns, observation, opening=opening)
-            ids = self._retelling.retell(view.turns, observation=view.observation, prompt=self._prompt)
+            ids = self._retelling.rerender(view.turns, observation=view.observation, prompt=self._prompt)
             if not self._window.is_over(len(ids)):
                 return Prompt(ids, COMPACTED)
             opening += len(ids) + self._window.reserve - self._window.budget.tokens

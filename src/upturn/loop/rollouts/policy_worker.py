@@ -15,7 +15,7 @@ from upturn.environments import EnvironmentKit, judge
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import CONTEXT, SLOTS, Fleet, Purpose, renderer_of
 from upturn.loop.rollouts.state_values import Continuations, measure_values, turn_rewards
-from upturn.models import SHIPPED, folder_here, load_local
+from upturn.models import SHIPPED, local_folder, load_local
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.data import Portion
@@ -241,7 +241,7 @@ def put_on(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> Non
     """An adapter on the model of that name, whose folder the saved adapter will name as its base."""
     from upturn.training.optimisation import adapt
 
-    base = SHIPPED[name] if name in SHIPPED else folder_here(name)
+    base = SHIPPED[name] if name in SHIPPED else local_folder(name)
     adapt(model, adapter, base=str(base.absolute()))
 
 

@@ -50,7 +50,7 @@ class EngineReceiver:
 
     def take(self, folder: Path, version: str) -> None:
         """Raises ModelError when it cannot."""
-        asyncio.run(self._engine.take(folder, version))
+        asyncio.run(self._engine.load_weights(folder, version))
 
 
 class CrewReceiver:

@@ -6,7 +6,7 @@ without a word. Gradients are *added* over the processes, since a stream's loss 
 FSDP2 would take their mean.
 
 A sharded model is used like any other, with three exceptions: what reads its weights outside ``forward`` does so
-within ``as_pass``, whoever needs them whole asks ``whole_tensor`` (all processes at once), and it cannot be copied
+within ``as_pass``, whoever needs them whole asks ``full_tensor`` (all processes at once), and it cannot be copied
 (``upturn.training.optimisation.full_weights.WholeCopy`` is made before).
 """
 
@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.models.engine import adapter_facts, weights_hash, whole_tensor
+from upturn.models.engine import adapter_identity, weights_hash, full_tensor
 from upturn.training.distributed.process_group import World, agreed, refuse_different
 
 ValueT = TypeVar("ValueT")
@@ -42,7 +42,7 @@ def shard(model: PreTrainedModel, world: World | None) -> None:
     if world_of(model) is not None:
         raise TrainingError("the model is sharded already; shard it once")
     facts = {"the model": type(model).__name__, "the weights before training": weights_hash(model)}
-    refuse_different(world, facts | {f"the {name}": fact for name, fact in adapter_facts(model).items()})
+    refuse_different(world, facts | {f"the {name}": fact for name, fact in adapter_identity(model).items()})
     kind = torch.device(world.device).type
     mesh = init_device_mesh(kind, (world.size,))
     parts = [*_layers(model), model]
@@ -93,7 +93,7 @@ def gathered(tensors: Mapping[str, Tensor], world: World | None) -> dict[str, Te
         return dict(tensors)
     found = {}
     for name, tensor in tensors.items():
-        whole = whole_tensor(tensor)
+        whole = full_tensor(tensor)
         if world.is_first:
             found[name] = whole.cpu()
     return found

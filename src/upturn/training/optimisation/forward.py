@@ -23,7 +23,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.config import Packing, Precision
 from upturn.errors import TrainingError
-from upturn.models.engine import whole_tensor
+from upturn.models.engine import full_tensor
 from upturn.training.distributed import agreed, as_pass, gradients, world_of
 from upturn.training.optimisation.batch import MicroBatch, micro_batches, padded_batch, tree_batch
 from upturn.training.optimisation.logprob_head import Read, chosen_logprobs
@@ -246,7 +246,7 @@ class Forward:
             logprobs = self._logprobs(batch, backend)
             found = gradients(logprobs.mean(), parameters, world_of(self.model))
         squares = [each.float().square().sum() for each in found if each is not None]
-        return logprobs.detach(), float(whole_tensor(torch.stack(squares).sum()).sqrt())
+        return logprobs.detach(), float(full_tensor(torch.stack(squares).sum()).sqrt())
 
 
 def backends(device: str, tokens: int) -> tuple[Backend, ...]:

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.models.engine import whole_tensor
+from upturn.models.engine import full_tensor
 from upturn.training.distributed import World, copied, put_back, weight_tensors, world_of
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.row import FloatArray, TrainingRow
@@ -61,7 +61,7 @@ class WholeCopy:
         copied = {} if self._model is None else weight_tensors(self._model)
         with torch.no_grad():
             for name, tensor in weight_tensors(self._trained).items():
-                whole = whole_tensor(tensor)
+                whole = full_tensor(tensor)
                 if name in copied:
                     copied[name].copy_(whole)
 

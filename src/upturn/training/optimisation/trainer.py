@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
-from upturn.models.engine import whole_tensor
+from upturn.models.engine import full_tensor
 from upturn.training.distributed import everyone, laid_out, world_of
 from upturn.training.loss import TokenBatch, TokenStatistics, quiet
 from upturn.training.optimisation.batch import MicroBatch
@@ -154,7 +154,7 @@ class Trainer:
                     self._backward(stream, batch, tally)
         tally = self._total(tally)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
-        grad_norm = float(whole_tensor(norm))
+        grad_norm = float(full_tensor(norm))
         if not (math.isfinite(grad_norm) and math.isfinite(tally.loss)):
             raise TrainingError(
                 f"step {self.steps + 1} has loss {tally.loss!r} and gradient norm {grad_norm!r}; the weights are "

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from upturn.errors import TrainingError
-from upturn.models.engine import adapter_facts, weights_hash
+from upturn.models.engine import adapter_identity, weights_hash
 from upturn.training.distributed import agreed, copied, put_back, refuse_different, weight_tensors
 from upturn.training.evaluation_result import Assessment, Evaluate, assessed
 from upturn.training.optimisation import StepMetrics, Trainer
@@ -63,7 +63,7 @@ def identity_of(trainer: Trainer, algorithm: str, settings: object, **further: o
         "algorithm": algorithm,
         "model": type(trainer.model).__name__,
         "initial weights": weights_hash(trainer.model),
-        **adapter_facts(trainer.model),
+        **adapter_identity(trainer.model),
         **{f"setting {entry.name}": repr(getattr(settings, entry.name)) for entry in fields(each)},
         **{name: repr(value) for name, value in further.items()},
         **({} if trainer.world is None else {"processes": repr(trainer.world.size)}),
