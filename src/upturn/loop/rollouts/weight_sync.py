@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from upturn.agents import Crew
+from upturn.agents import WorkerPool
 from upturn.errors import TrainingError
 from upturn.models import RemoteEngine, WeightsForm
 
@@ -58,12 +58,12 @@ class CrewReceiver:
 
     form: WeightsForm = "checkpoint"
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: WorkerPool) -> None:
         self._crew = crew
 
     def take(self, folder: Path, version: str) -> None:
         """Raises ClusterError when one of them cannot."""
-        self._crew.take(str(folder), version)
+        self._crew.load_weights(str(folder), version)
 
 
 class Handover:
