@@ -32,7 +32,7 @@ from upturn.models.shipped import load_local
 from upturn.records import AgentVersion, Task, Trajectory
 from upturn.training.advantage import ScoredGroup
 from upturn.training.data.async_rollouts import AheadCollect
-from upturn.training.distributed.weights import put_back
+from upturn.training.distributed.weights import restore_weights
 
 LIMITS = Limits(max_turns=6, max_tokens=256, max_action_tokens=24)
 VERSION = AgentVersion("nano", "1", "local_model", model="nano-errands")
@@ -167,7 +167,7 @@ def test_sampling_ahead_through_a_crew_is_stamped_with_the_promised_weights(tmp_
     fleet.follow(ahead.model)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
-        put_back(ahead.model, weights)
+        restore_weights(ahead.model, weights)
         return ahead.practise(tasks(1), iteration, Practice("run", 5, 2), NoSink())
 
     versions = []

@@ -60,11 +60,11 @@ class TraineeWorkplace:
 
     def load_weights(self, folder: str, version: str) -> str:
         """Raises ModelError for a folder that is missing or damaged; the weights stay as they were then."""
-        from upturn.training.distributed import put_back, weight_tensors
+        from upturn.training.distributed import restore_weights, weight_tensors
         from upturn.training.runs import load_version
 
         if self._trainee.engine.version != version:
-            put_back(self._trainee.model, weight_tensors(load_version(Path(folder))))
+            restore_weights(self._trainee.model, weight_tensors(load_version(Path(folder))))
             self._trainee.engine.refresh()
         return self._trainee.engine.version
 

@@ -96,11 +96,11 @@ class Handover:
         Raises TrainingError where saved weights would load as others, and whatever the receiver raises.
         """
         from upturn.models.engine import weights_hash
-        from upturn.training.distributed import put_back
+        from upturn.training.distributed import restore_weights
         from upturn.training.optimisation import save_adapter
 
         if weights is not None:
-            put_back(self._model, weights)
+            restore_weights(self._model, weights)
         version = weights_hash(self._model)
         if version == self._given:
             return version

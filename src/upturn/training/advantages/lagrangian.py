@@ -46,7 +46,9 @@ class Multipliers:
         attempts = [member.trajectory for group in groups for member in group.members]
         metrics = {f"multiplier_{name}": value for name, value in self.values.items()}
         for name, budget in self.settings.budgets.items():
-            mean = math.fsum(turn.costs.get(name, 0.0) for attempt in attempts for turn in attempt.turns) / len(attempts)
+            mean = math.fsum(turn.costs.get(name, 0.0) for attempt in attempts for turn in attempt.turns) / len(
+                attempts
+            )
             metrics[f"practice_cost_{name}"] = mean
             moved = self.values[name] + self.settings.rate * (mean - budget)
             self.values[name] = min(max(moved, 0.0), self.settings.most)

@@ -6,7 +6,7 @@ from upturn.training.loss import TokenBatch, TokenStatistics, quiet
 from upturn.training.losses.ratio import Clipped, advantages, probability_ratios, ratio_statistics
 
 
-class BoundedWeights:
+class ClippedWeights:
     """−sg[clamp(ρ, 1 − clip_low, 1 + clip_high)]·A·log π per token (MiniMax-M1, arXiv 2506.13585, eq. 4–5).
 
     Both numbers are distances from 1, as for the other objectives (and in SkyRL and slime). Where a source names an

@@ -7,7 +7,7 @@ from upturn.training.loss import Objective, TokenBatch, TokenStatistics, total
 from upturn.training.losses.ratio import log_ratios, sequence_means
 
 
-class WithoutStale:
+class OffPolicyMasked:
     """An objective without the tokens of A < 0 in sequences with mean(log π_old − log π) > ``limit``.
 
     DeepSeek-V3.2 (arXiv 2512.02556, section 3.1). The model may learn from its own mistakes, not from those of a

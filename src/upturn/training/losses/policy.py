@@ -3,11 +3,11 @@
 from typing import assert_never
 
 from upturn.training.loss import Objective
-from upturn.training.losses.cispo import BoundedWeights
+from upturn.training.losses.cispo import ClippedWeights
 from upturn.training.losses.clipped import ClippedPolicy
 from upturn.training.losses.divergence import WithKl
 from upturn.training.losses.gspo import SequencePolicy
-from upturn.training.losses.off_policy import WithoutStale
+from upturn.training.losses.off_policy import OffPolicyMasked
 from upturn.training.policy_settings import ObjectiveSettings
 
 
@@ -18,7 +18,7 @@ def policy_objective(settings: ObjectiveSettings, kl_coefficient: float | None =
     """
     objective = _surrogate(settings)
     if settings.stale_limit is not None:
-        objective = WithoutStale(objective, settings.stale_limit)
+        objective = OffPolicyMasked(objective, settings.stale_limit)
     kl = settings.kl
     if kl is None:
         return objective
@@ -36,6 +36,6 @@ def _surrogate(settings: ObjectiveSettings) -> Objective:
         case "turn":
             return SequencePolicy(low, high, extent="turn")
         case "cispo":
-            return BoundedWeights(low, high)
+            return ClippedWeights(low, high)
         case _:
             assert_never(settings.kind)
