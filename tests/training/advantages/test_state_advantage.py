@@ -71,7 +71,7 @@ def test_hashes_that_never_repeat_are_refused_with_the_remedy(
     make_group: MakeGroup, make_member: MakeMember
 ) -> None:
     group = make_group([make_member([1.0], states="a"), make_member([0.0], states="b")])
-    with pytest.raises(TrainingError, match=r"no two turns of the 2 attempts at task 'task'.*times, ids"):
+    with pytest.raises(TrainingError, match=r"no two turns of the 2 trajectories of task 'task'.*times, ids"):
         StateAnchored()(group)
 
 

@@ -85,7 +85,7 @@ def test_a_rank_above_every_layers_is_refused(tiny_model: Model) -> None:
 def test_unknown_targets_are_refused_with_the_available_ones(tiny_model: Model) -> None:
     for name in ("c_attn", "lm_head", "embed_tokens"):
         with pytest.raises(
-            ModelError, match=rf"targets name '{name}', which is no linear layer .* it has: down_proj"
+            ModelError, match=rf"target '{name}' is not an adaptable linear layer .* which has: down_proj"
         ):
             adapt(tiny_model(), AdapterSettings(2, targets=("q_proj", name)))
 

@@ -184,7 +184,7 @@ def test_a_non_finite_loss_leaves_the_weights_unchanged(tiny_model: Model, make_
 
 def test_foreign_tokens_and_overlong_rows_are_refused(tiny_model: Model, make_trajectory: Make) -> None:
     trainer = Trainer(tiny_model(), STILL)
-    with pytest.raises(TrainingError, match="token ids run from 1 to 20, the model knows 0 to 19"):
+    with pytest.raises(TrainingError, match="token ids run from 1 to 20, the model has 0 to 19"):
         trainer.step([Stream(supervised_rows([make_trajectory((1, 5, 2, 20))]), CrossEntropy(), 1.0)])
     long = make_trajectory((1,) * 40, ((0, 39, 40),))
     with pytest.raises(TrainingError, match="needs 39 tokens of context, the model has 32"):

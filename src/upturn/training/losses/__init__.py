@@ -1,6 +1,8 @@
-"""Objectives: pure functions of log-probabilities that give one number per token. Needs torch.
+"""Objectives: pure functions of log-probabilities that give one loss per token. Needs torch, except for ``kl``.
 
-``policy_objective`` makes the one that settings describe.
+Policy objectives (``clipped``, ``gspo``, ``cispo``) with KL terms (``divergence``) and off-policy masks, preference
+and supervised losses, and the critic's ``value`` loss. Not here: aggregation over tokens
+(``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the objective of the settings.
 """
 
 from typing import TYPE_CHECKING

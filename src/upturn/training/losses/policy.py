@@ -1,4 +1,4 @@
-"""The policy objective that settings describe."""
+"""The policy objective of the settings."""
 
 from typing import assert_never
 
@@ -14,7 +14,7 @@ from upturn.training.policy_settings import ObjectiveSettings
 def policy_objective(settings: ObjectiveSettings, kl_coefficient: float | None = None) -> Objective:
     """The objective of these settings.
 
-    ``kl_coefficient``: what an adaptive controller has made of the settings' own; None = the settings' own.
+    ``kl_coefficient``: from an adaptive controller; None = the settings' value.
     """
     objective = _surrogate(settings)
     if settings.stale_limit is not None:
