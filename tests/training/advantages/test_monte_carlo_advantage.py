@@ -44,7 +44,7 @@ def test_a_trajectory_without_turns_has_one_state(make_group: MakeGroup, make_me
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (None, "has no state values; continue the attempt several times"),
+        (None, "has no state values; continue the rollout several times"),
         ([(0.5, 8)], "has 1 turns but 1 state values; give one before each turn and one after the last"),
         ([None, (0.0, None)], "has no value of its first state or of its last"),
         ([(0.5, 8), None], "has no value of its first state or of its last"),
