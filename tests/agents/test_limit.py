@@ -1,6 +1,6 @@
 import pytest
 
-from upturn.agents.limit import limit_reached
+from upturn.agents.rollout import limit_reached
 from upturn.config import Limits
 from upturn.errors import ConfigError
 

@@ -23,7 +23,6 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from upturn.agents.agent import Agent, Reply, recordable
 from upturn.agents.branch_point import BranchPoint
 from upturn.agents.environment_thread import EnvironmentThread
-from upturn.agents.limit import limit_reached
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.config import Limits
 from upturn.environments import MALFORMED, Environment, Info, Step, blocks, is_potential
@@ -149,6 +148,17 @@ def attempt_seed(attempt: Attempt, seed: int) -> int:
     branch_point = attempt.branch_point
     position = () if branch_point is None else (branch_point.source_seed, len(branch_point.turns))
     return derived_seed(seed, attempt.task.id, attempt.number, *position)
+
+
+def limit_reached(limits: Limits, *, turns: int, tokens: int, seconds: float) -> Outcome | None:
+    """The outcome of the first limit reached, in the order turns, tokens, seconds; None = continue."""
+    if turns >= limits.max_turns:
+        return "step_limit"
+    if limits.max_tokens is not None and tokens >= limits.max_tokens:
+        return "token_limit"
+    if limits.max_seconds is not None and seconds >= limits.max_seconds:
+        return "time_limit"
+    return None
 
 
 class _Run:
