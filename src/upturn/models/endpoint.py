@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from upturn.errors import ModelError
-from upturn.models.transport import RetryPolicy, base_of, bearer, post
+from upturn.models.transport import RetryPolicy, WireModel, base_of, bearer, post
 
 
 class Message(NamedTuple):
@@ -34,15 +34,11 @@ class Completion(NamedTuple):
     """The name the endpoint reports."""
 
 
-class _WireModel(BaseModel):
-    model_config = ConfigDict(extra="ignore")  # endpoints add their own fields
-
-
-class _Content(_WireModel):
+class _Content(WireModel):
     content: str | None = None
 
 
-class _Choice(_WireModel):
+class _Choice(WireModel):
     message: _Content
 
 
@@ -50,12 +46,12 @@ class _Choice(_WireModel):
 _Tokens = Annotated[int, Field(ge=0, le=10**7)]
 
 
-class _Counts(_WireModel):
+class _Counts(WireModel):
     prompt_tokens: _Tokens = 0
     completion_tokens: _Tokens = 0
 
 
-class _Body(_WireModel):
+class _Body(WireModel):
     choices: list[_Choice]
     usage: _Counts | None = None
     model: str = ""

@@ -12,16 +12,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from upturn.errors import ModelError
 from upturn.models.model import GenerationRequest
+from upturn.models.transport import WireModel
 
 DialectName = Literal["vllm", "sglang"]
 LogprobScale = Literal["raw", "processed"]
 """``raw``: log-probs of the model, before temperature; ``processed``: of the distribution sampled from."""
 WeightsForm = Literal["adapter", "checkpoint"]
 _TOKEN = "token_id:"  # vLLM's prefix for ids in place of text
+_FULL_DISTRIBUTION: Mapping[str, Any] = {
+    "ignore_eos": True,
+    "skip_special_tokens": False,
+    "top_p": 1.0,
+    "top_k": -1,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""Sampling parameters by which an engine samples from the model's own distribution and returns every token."""
 _SEED_BITS = 31
 """SGLang stores seeds in 32 bits."""
 
@@ -71,30 +83,26 @@ class Dialect(Protocol):
         """Requests unloading weights; None = no request is needed."""
 
 
-class _WireModel(BaseModel):
-    model_config = ConfigDict(extra="ignore")  # engines add their own fields
-
-
 _Id = Annotated[int, Field(ge=0)]
 
 
-class _Logprobs(_WireModel):
-    token_logprobs: list[float | None] = []
-    tokens: list[str] = []
+class _Logprobs(WireModel):
+    token_logprobs: list[float | None] = Field(default_factory=list)
+    tokens: list[str] = Field(default_factory=list)
 
 
-class _Choice(_WireModel):
+class _Choice(WireModel):
     token_ids: list[_Id] | None = None
     prompt_token_ids: list[_Id] | None = None
     logprobs: _Logprobs | None = None
     finish_reason: str | None = None
 
 
-class _Counts(_WireModel):
+class _Counts(WireModel):
     prompt_tokens: int | None = None
 
 
-class _Completion(_WireModel):
+class _Completion(WireModel):
     model: str = ""
     choices: list[_Choice] = Field(min_length=1, max_length=1)
     usage: _Counts | None = None
@@ -118,18 +126,11 @@ class Vllm:
                 "temperature": request.temperature,
                 "seed": request.seed,
                 "stop_token_ids": list(request.stop_ids),
-                "ignore_eos": True,
                 "include_stop_str_in_output": True,
-                "skip_special_tokens": False,
                 "logprobs": 0,
                 "return_token_ids": True,
                 "return_tokens_as_token_ids": True,
-                "top_p": 1.0,
-                "top_k": -1,
-                "min_p": 0.0,
-                "repetition_penalty": 1.0,
-                "presence_penalty": 0.0,
-                "frequency_penalty": 0.0,
+                **_FULL_DISTRIBUTION,
                 "n": 1,
                 "stream": False,
             },
@@ -166,18 +167,18 @@ class Vllm:
         return Call("/v1/unload_lora_adapter", {"lora_name": version})
 
 
-class _Finish(_WireModel):
+class _Finish(WireModel):
     type: str = ""
 
 
-class _Meta(_WireModel):
+class _Meta(WireModel):
     finish_reason: _Finish | None = None
     output_token_logprobs: list[tuple[float | None, _Id, str | None]] | None = None
     prompt_tokens: int | None = None
     weight_version: str = ""
 
 
-class _Generated(_WireModel):
+class _Generated(WireModel):
     meta_info: _Meta
     output_ids: list[_Id] | None = None
 
@@ -200,15 +201,8 @@ class Sglang:
                     "temperature": request.temperature,
                     "sampling_seed": request.seed % 2**_SEED_BITS,
                     "stop_token_ids": list(request.stop_ids),
-                    "ignore_eos": True,
                     "no_stop_trim": True,
-                    "skip_special_tokens": False,
-                    "top_p": 1.0,
-                    "top_k": -1,
-                    "min_p": 0.0,
-                    "repetition_penalty": 1.0,
-                    "presence_penalty": 0.0,
-                    "frequency_penalty": 0.0,
+                    **_FULL_DISTRIBUTION,
                 },
                 "return_logprob": True,
                 "stream": False,

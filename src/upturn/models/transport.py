@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+from pydantic import BaseModel, ConfigDict
 
 from upturn.errors import ModelError
 
@@ -17,6 +18,12 @@ _RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
 _FIRST_WAIT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 30.0
 """Also the longest ``Retry-After`` that is honoured."""
+
+
+class WireModel(BaseModel):
+    """Part of an answer; fields that servers add are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 def _no_jitter() -> float:

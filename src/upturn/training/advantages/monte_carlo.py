@@ -28,21 +28,21 @@ class MonteCarloDelta:
 
     def _credits(self, member: ScoredTrajectory, rewards: TurnNumbers) -> TurnNumbers:
         values = measured_values(member)
-        known = [index for index, value in enumerate(values) if value is not None]
-        if known[:1] != [0] or known[-1] != len(rewards):
+        measured = [index for index, value in enumerate(values) if value is not None]
+        if measured[:1] != [0] or measured[-1] != len(rewards):
             raise TrainingError(
                 f"trajectory {member.trajectory.id!r} has no value of its first state or of its last; measure at "
                 "least these two, and turns between measured states share what changed"
             )
-        found: list[float] = []
-        for start, stop in pairwise(known):
+        turn_credits: list[float] = []
+        for start, stop in pairwise(measured):
             before, after = values[start], values[stop]
             assert before is not None and after is not None  # by the choice of the two
             steps = stop - start
-            earned = math.fsum(self.gamma**place * reward for place, reward in enumerate(rewards[start:stop]))
-            changed = earned + self.gamma**steps * after.mean - before.mean
-            found += [changed / steps] * steps
-        return tuple(found)
+            reward_sum = math.fsum(self.gamma**index * reward for index, reward in enumerate(rewards[start:stop]))
+            change = reward_sum + self.gamma**steps * after.mean - before.mean
+            turn_credits += [change / steps] * steps
+        return tuple(turn_credits)
 
 
 def measured_values(member: ScoredTrajectory) -> Sequence[StateValue | None]:

@@ -70,6 +70,14 @@ def sample_std(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
+def centred(values: Sequence[float], *, is_scaled: bool) -> list[float]:
+    """The values minus their mean, divided by their deviation if ``is_scaled``; all 0 where they are equal."""
+    if not differ(values):
+        return [0.0] * len(values)
+    mean, divisor = mean_of(values), sample_std(values) + STD_FLOOR if is_scaled else 1.0
+    return [(value - mean) / divisor for value in values]
+
+
 def group_advantages(turns: Sequence[Sequence[float]], returns: tuple[float | None, ...]) -> GroupAdvantages:
     """The group's advantages, informative if any is not 0."""
     numbers = tuple(tuple(turn) for turn in turns)

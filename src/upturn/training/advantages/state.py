@@ -6,14 +6,11 @@ from typing import NamedTuple
 from upturn.errors import TrainingError
 from upturn.training.advantage import GroupAdvantages, Need, ScoredGroup
 from upturn.training.advantages.returns import (
-    STD_FLOOR,
     TurnNumbers,
-    differ,
+    centred,
     first_returns,
     group_advantages,
-    mean_of,
     returns_to_go,
-    sample_std,
     zero_credit,
 )
 from upturn.training.advantages.settings import Anchor
@@ -68,11 +65,8 @@ class StateAnchored:
     def _outcome_advantages(self, group: ScoredGroup) -> list[float]:
         """By member; 0 for unscorable ones."""
         returns = first_returns(returns_to_go(group, 1.0))
-        known = [value for value in returns if value is not None]
-        if not differ(known):
-            return [0.0] * len(returns)
-        mean, divisor = mean_of(known), self._divisor(known)
-        return [0.0 if value is None else (value - mean) / divisor for value in returns]
+        scored = iter(centred([value for value in returns if value is not None], is_scaled=self.is_scaled))
+        return [0.0 if value is None else next(scored) for value in returns]
 
     def _compared(self, rewards_to_go: Sequence[TurnNumbers | None], indices: Sequence[TurnIndex]) -> list[float]:
         values = []
@@ -80,13 +74,7 @@ class StateAnchored:
             turns = rewards_to_go[member]
             assert turns is not None  # anchor groups hold scorable members only
             values.append(turns[turn])
-        if not differ(values):
-            return [0.0] * len(values)
-        mean, divisor = mean_of(values), self._divisor(values)
-        return [(value - mean) / divisor for value in values]
-
-    def _divisor(self, values: Sequence[float]) -> float:
-        return sample_std(values) + STD_FLOOR if self.is_scaled else 1.0
+        return centred(values, is_scaled=self.is_scaled)
 
 
 def anchor_groups(group: ScoredGroup, anchor: Anchor = "state_hash") -> Mapping[str, list[TurnIndex]]:

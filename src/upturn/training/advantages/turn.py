@@ -2,13 +2,10 @@
 
 from upturn.training.advantage import GroupAdvantages, Need, ScoredGroup
 from upturn.training.advantages.returns import (
-    STD_FLOOR,
-    differ,
+    centred,
     first_returns,
     group_advantages,
-    mean_of,
     returns_to_go,
-    sample_std,
     zero_credit,
 )
 
@@ -38,11 +35,7 @@ class TurnRelative:
                 for member_index, turns in enumerate(rewards_to_go)
                 if turns is not None and len(turns) > index
             }
-            values = list(at_index.values())
-            if not differ(values):
-                continue
-            mean = mean_of(values)
-            divisor = sample_std(values) + STD_FLOOR if self.is_scaled else 1.0
-            for member_index, value in at_index.items():
-                turn_credits[member_index][index] = (value - mean) / divisor
+            values = centred(list(at_index.values()), is_scaled=self.is_scaled)
+            for member_index, value in zip(at_index, values, strict=True):
+                turn_credits[member_index][index] = value
         return group_advantages(turn_credits, first_returns(rewards_to_go))
