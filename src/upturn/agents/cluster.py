@@ -55,13 +55,13 @@ MakeRuntime: TypeAlias = Callable[[], WorkerRuntime]
 
 
 class Finished(NamedTuple):
-    """A worker finished an attempt."""
+    """A worker finished a rollout."""
 
     trajectory: Trajectory
 
 
 class Lost(NamedTuple):
-    """A worker is gone, with what it had not finished."""
+    """A worker is lost, with its unfinished rollouts."""
 
     worker: int
     reason: str
@@ -75,13 +75,13 @@ class WorkerPool(Protocol):
         """How many they are, those that have to be replaced included."""
 
     def load_weights(self, folder: str, version: str) -> None:
-        """Gives all workers weights, also those that replace others later. Raises ClusterError."""
+        """Loads weights in all workers, also in later replacements. Raises ClusterError."""
 
     def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
-        """Part i is played by worker i; yields in any order, and ends when each worker has ended or is lost.
+        """Runs part i on worker i; yields in any order, and ends when each worker has finished or is lost.
 
-        Replaces workers that were lost before. Raises ClusterError when it cannot, and for errors that are not an
-        attempt's own.
+        Replaces workers that were lost before. Raises ClusterError when it cannot, and for errors outside a
+        rollout.
         """
 
 

@@ -149,8 +149,8 @@ def _check_splits(kit: EnvironmentKit, drawn: Mapping[str, Sequence[Task]]) -> N
 
 def _appearance(kit: EnvironmentKit, task: Task) -> tuple[str, str]:
     """What distinguishes a task: its instruction and initial state."""
-    attempt = _Visited.begin(kit, task)
-    return attempt.observation.text, attempt.state_hash
+    visited = _Visited.begin(kit, task)
+    return visited.observation.text, visited.state_hash
 
 
 class _Visited(NamedTuple):
@@ -279,23 +279,23 @@ def _check_info(kit: EnvironmentKit, info: Info) -> None:
         )
 
 
-def _trajectory(task: Task, attempt: "_Visited | None", state: Mapping[str, JsonValue]) -> Trajectory:
-    """The record of an attempt; None = nothing is known but the state."""
+def _trajectory(task: Task, visited: "_Visited | None", state: Mapping[str, JsonValue]) -> Trajectory:
+    """The record of a visited state; None = only the state is known."""
     return Trajectory(
         id=f"check/{task.id}",
         task_id=task.id,
         agent_version="check@1",
-        turns=attempt.turns if attempt else (),
-        final_observation=attempt.observation if attempt else Observation(""),
-        outcome=attempt.outcome if attempt else "step_limit",
+        turns=visited.turns if visited else (),
+        final_observation=visited.observation if visited else Observation(""),
+        outcome=visited.outcome if visited else "step_limit",
         origin="rendered",
         final_state=state,
     )
 
 
-def _check_evaluation(kit: EnvironmentKit, task: Task, attempt: _Visited) -> None:
-    trajectory = _trajectory(task, attempt, attempt.environment.state())
-    done = [turn.action for turn in attempt.turns]
+def _check_evaluation(kit: EnvironmentKit, task: Task, visited: _Visited) -> None:
+    trajectory = _trajectory(task, visited, visited.environment.state())
+    done = [turn.action for turn in visited.turns]
     evaluation = _call(kit, f"verify() of {done!r}", lambda: kit.verifier.verify(task, trajectory))
     if not isinstance(evaluation, Evaluation):
         raise _violation(kit, f"verify() gave a {type(evaluation).__name__}")

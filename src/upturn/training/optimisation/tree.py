@@ -56,7 +56,7 @@ class _Branch(NamedTuple):
 
 def token_tree(rows: Sequence[IntArray], *, min_shared: int = MIN_SHARED) -> PackedRows:
     """The tree of rows, none of them empty. Rows share a node where at least ``min_shared`` tokens are common to
-    all that pass through it (a shorter common run is laid out once for each branch behind it).
+    all that pass through it (a shorter common run is laid out once for each branch after it).
 
     The layout does not depend on the order of the rows.
     """
