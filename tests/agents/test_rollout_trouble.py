@@ -216,7 +216,7 @@ def test_an_agents_own_timeout_is_its_error() -> None:
 def test_a_hanging_function_does_not_delay_the_exit() -> None:
     program = (
         "import asyncio, threading\n"
-        "from upturn.agents import *\n"
+        "from upturn.agents import *\nfrom upturn.config import Limits\n"
         "from upturn.environments.errands.kit import ErrandsKit\n"
         "kit = ErrandsKit()\n"
         "task = next(iter(kit.tasks(seed=0, split='train', families=['mail_file'])))\n"
