@@ -142,8 +142,8 @@ def test_a_tool_output_matches_itself_and_not_other_outputs() -> None:
 
 
 def test_similarity_separates_the_same_call_from_other_calls_of_its_tool() -> None:
-    """Positive: the same call in two trajectories of a task, whose states may differ by then. Negative: calls of the
-    same tool with other arguments."""
+    """Positive: the same call in two trajectories of a task, whose states may differ by then. Negative: calls of
+    the same tool with other arguments."""
     outputs, similarity, rng = _outputs(), WordSimilarity(), np.random.default_rng(0)
     same, other = [], []
     for place, each in enumerate(outputs):
